@@ -1,0 +1,39 @@
+# What the tests need beside Rust: a command, and the Debian package that has it.
+NEEDS := redis-server=redis-server
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List what can be done
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: setup lint unit doc ## Set up, then check and test everything: what CI runs
+
+.PHONY: setup
+setup: ## Install what the tests need
+	@missing=; for need in $(NEEDS); do command -v $${need%%=*} >/dev/null || missing="$$missing $${need#*=}"; done; \
+	[ -z "$$missing" ] && exit 0; \
+	install="apt-get update -q && apt-get install -y -q --no-install-recommends$$missing"; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \
+	elif [ -n "$$CI" ] && command -v sudo >/dev/null; then sudo DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \
+	else echo "The tests need$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
+
+.PHONY: lint
+lint: ## Check format and lints, for every set of features
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
+
+.PHONY: unit
+unit: ## Run unit and integration tests
+	cargo test --workspace --all-features --all-targets --locked
+
+.PHONY: doc
+doc: ## Run the examples in the documentation and the README
+	cargo test --workspace --all-features --doc --locked
+
+.PHONY: races
+races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
+	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture
