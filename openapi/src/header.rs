@@ -1,0 +1,27 @@
+//! Header names, and the one name that stands for a token outside the headers.
+
+/// Request: a one-time token.
+pub const TOKEN: &str = "onceward-token";
+/// Response: a fresh token for the next submission, on routes that ask for it.
+pub const NEXT_TOKEN: &str = "onceward-next-token";
+/// Request: a key that the caller made, as in the IETF draft of the same name.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Response: `true` where this is the first answer again.
+pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
+/// Response: what became of the request; on every answer of a protected route.
+pub const OUTCOME: &str = "onceward-outcome";
+/// Request: answer from the record only, never run the handler.
+pub const LOOK: &str = "onceward-look";
+/// Request: names one try, from a caller that is trusted to.
+pub const ATTEMPT: &str = "onceward-attempt";
+/// Response: whole seconds to wait before the next try.
+pub const RETRY_AFTER: &str = "retry-after";
+
+/// What an application's CORS layer has to expose so that scripts can read every answer.
+pub const EXPOSED: [&str; 4] = [NEXT_TOKEN, IDEMPOTENT_REPLAYED, OUTCOME, RETRY_AFTER];
+
+/// What an application's CORS layer has to allow so that scripts can send it.
+pub const ALLOWED: [&str; 3] = [TOKEN, IDEMPOTENCY_KEY, LOOK];
+
+/// The form field, multipart part and query parameter that carries a token.
+pub const FIELD: &str = "_onceward";

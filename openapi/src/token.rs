@@ -1,0 +1,155 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Body of `POST /token`. All of it is optional, and so is the body.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequest {
+    /// The only operation the token will be good for; by default method and path, as in `POST /orders`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The only caller the token will be good for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// How long the token lives, as in `90s`.
+    #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "10m")]
+    pub ttl: Option<Duration>,
+}
+
+/// A token and how long it lives: the answer to `POST /token`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IssuedToken {
+    /// The token itself. Treat it as opaque.
+    pub token: String,
+    /// When it expires.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+    /// How many whole seconds are left.
+    pub expires_in: u64,
+}
+
+/// Body of `POST /tokens`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokensRequest {
+    /// How many, from 1 to 100.
+    pub count: u32,
+    /// As for a single token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// As for a single token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// As for a single token.
+    #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "10m")]
+    pub ttl: Option<Duration>,
+}
+
+/// The answer to `POST /tokens`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IssuedTokens {
+    /// As many as were asked for.
+    pub tokens: Vec<IssuedToken>,
+}
+
+/// Body of `POST /token/redeem`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedeemRequest {
+    /// The token to spend.
+    pub token: String,
+    /// The operation it is presented for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The caller who presents it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Accept only a token that is bound to this action, and to this subject where one is named.
+    #[serde(default)]
+    pub bound: bool,
+    /// Names this try, so that the same try asked twice is accepted twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<String>,
+}
+
+/// The answer to `POST /token/redeem`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Redeemed {
+    /// Always `redeemed`.
+    pub outcome: String,
+}
+
+/// Body of `POST /token/release`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseRequest {
+    /// The token whose submission did not happen.
+    pub token: String,
+    /// The try that redeemed it.
+    pub attempt: String,
+}
+
+/// A body that holds a token shows everything but the token.
+macro_rules! without_token {
+    ($body:ident: $($field:ident),+) => {
+        impl std::fmt::Debug for $body {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($body))
+                    .field("token", &format_args!("…"))
+                    $(.field(stringify!($field), &self.$field))+
+                    .finish()
+            }
+        }
+    };
+}
+
+without_token!(IssuedToken: expires_at, expires_in);
+without_token!(RedeemRequest: action, subject, bound, attempt);
+without_token!(ReleaseRequest: attempt);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_str, json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn an_issued_token_has_the_contract_s_three_members() {
+        let issued = IssuedToken {
+            token: "ow1_x".into(),
+            expires_at: Timestamp::from_second(1_800_000_000).unwrap(),
+            expires_in: 1800,
+        };
+        assert_eq!(
+            to_value(&issued).unwrap(),
+            json!({"token": "ow1_x", "expires_at": "2027-01-15T08:00:00Z", "expires_in": 1800})
+        );
+        assert!(!format!("{issued:?}").contains("ow1_x"));
+    }
+
+    #[test]
+    fn a_token_request_may_be_empty_and_names_what_it_does_not_know() {
+        assert_eq!(from_str::<TokenRequest>("{}").unwrap(), TokenRequest::default());
+        let asked: TokenRequest = from_str(r#"{"ttl":"90s","action":"POST /orders"}"#).unwrap();
+        assert_eq!(asked.ttl, Some(Duration::from_secs(90)));
+        let error = from_str::<TokenRequest>(r#"{"tll":"90s"}"#).unwrap_err().to_string();
+        assert!(error.contains("`tll`"), "{error}");
+        assert!(from_str::<TokenRequest>(r#"{"ttl":90}"#).is_err());
+    }
+
+    #[test]
+    fn redeem_release_and_batch_bodies_are_those_of_the_contract() {
+        let redeem: RedeemRequest =
+            from_str(r#"{"token":"ow1_secret","action":"a","subject":"s","bound":true,"attempt":"1"}"#).unwrap();
+        assert!(redeem.bound && redeem.attempt.as_deref() == Some("1"));
+        assert!(!format!("{redeem:?}").contains("ow1_secret"));
+        assert!(!from_str::<RedeemRequest>(r#"{"token":"t"}"#).unwrap().bound);
+        assert!(from_str::<ReleaseRequest>(r#"{"token":"t"}"#).is_err());
+        assert_eq!(from_str::<TokensRequest>(r#"{"count":3}"#).unwrap().count, 3);
+    }
+}
