@@ -1,0 +1,42 @@
+//! The guard for actix-web. It only translates: what is decided, is decided in [`Guard`](crate::Guard) and
+//! [`Policy`](crate::Policy).
+//!
+//! ```
+//! use actix_web::{App, HttpResponse, web};
+//! use onceward::Guard;
+//! use onceward::actix::{Protect, SubjectFrom, token_route};
+//! use onceward::store::Memory;
+//!
+//! async fn place_order() -> HttpResponse {
+//!     HttpResponse::Created().body("ordered")
+//! }
+//!
+//! let guard = Guard::new(Memory::new());
+//! let app = App::new()
+//!     .service(token_route(&guard, SubjectFrom::anonymous()))
+//!     .service(
+//!         web::resource("/orders")
+//!             .wrap(Protect::token(&guard, SubjectFrom::anonymous()))
+//!             .route(web::post().to(place_order)),
+//!     );
+//! # let _ = app;
+//! ```
+//!
+//! Authentication wraps outside of [`Protect`]: a token is no proof of who somebody is, nor protection against
+//! requests that another site makes in a user's name.
+
+mod answer;
+mod asked;
+mod carrier;
+mod presented;
+mod protect;
+mod serve;
+mod subject;
+mod token_route;
+
+pub use self::answer::{MarkEffect, refuse};
+pub use self::presented::Presented;
+pub use self::protect::Protect;
+pub use self::serve::{serve, serve_until};
+pub use self::subject::SubjectFrom;
+pub use self::token_route::token_route;

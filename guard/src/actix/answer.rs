@@ -1,0 +1,146 @@
+//! What a client is told.
+
+use actix_web::HttpRequest;
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use onceward_api::{Outcome, Problem, Retry, header};
+
+use crate::guard::Guard;
+use crate::policy::Effect;
+use crate::refusal::Refusal;
+
+/// Lets a handler say of its own answer whether it took effect, where the status does not tell.
+///
+/// ```
+/// use actix_web::HttpResponse;
+/// use onceward::Effect;
+/// use onceward::actix::MarkEffect as _;
+///
+/// let answer = HttpResponse::Ok().body("sold out").effect(Effect::DidNotHappen);
+/// # let _ = answer;
+/// ```
+pub trait MarkEffect {
+    /// Says whether the submission took effect.
+    #[must_use]
+    fn effect(self, effect: Effect) -> Self;
+}
+
+impl<B> MarkEffect for HttpResponse<B> {
+    fn effect(mut self, effect: Effect) -> Self {
+        self.extensions_mut().insert(effect);
+        self
+    }
+}
+
+/// Answers a refusal: a problem for programs, a short page for people.
+pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpResponse {
+    Audience::of(request).refuse(guard, refusal)
+}
+
+/// Who reads an answer, as far as the request tells.
+pub(super) struct Audience {
+    is_person: bool,
+    path: String,
+}
+
+impl Audience {
+    pub(super) fn of(request: &HttpRequest) -> Self {
+        Self { is_person: prefers_html(request.headers()), path: request.uri().path().to_owned() }
+    }
+
+    pub(super) fn refuse(&self, guard: &Guard, refusal: &Refusal) -> HttpResponse {
+        let problem = refusal.problem().base(guard.problem_base()).instance(&self.path);
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = HttpResponse::build(status);
+        answer.insert_header((CACHE_CONTROL, "no-store"));
+        if let Some(wait) = refusal.retry_after() {
+            answer.insert_header((header::RETRY_AFTER, wait.as_secs().max(1)));
+        }
+        let mut answer = if self.is_person {
+            answer.insert_header((CONTENT_TYPE, "text/html; charset=utf-8")).body(page(&problem))
+        } else {
+            answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
+        };
+        mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
+        answer
+    }
+}
+
+/// Says what became of the request.
+pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
+    headers.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(outcome.as_str()));
+}
+
+/// Whether a caller would rather read a page than parse an object. Whoever takes anything gets the object.
+fn prefers_html(headers: &HeaderMap) -> bool {
+    let mut best = (0.0, false);
+    let accepted = headers.get_all("accept").filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    for range in accepted {
+        let mut pieces = range.split(';').map(str::trim);
+        let is_html = match pieces.next() {
+            Some("text/html" | "application/xhtml+xml") => true,
+            Some("application/problem+json" | "application/json" | "application/*" | "*/*") => false,
+            _ => continue,
+        };
+        let weight = pieces.find_map(|piece| piece.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
+        if weight > best.0 {
+            best = (weight, is_html);
+        }
+    }
+    best.1
+}
+
+fn json(problem: &Problem) -> String {
+    serde_json::to_string(problem).unwrap_or_default()
+}
+
+/// A page that says the same as the problem, needs nothing else to be loaded, and names the next step.
+fn page(problem: &Problem) -> String {
+    let next = match problem.retry {
+        Retry::Same => "Wait a moment, then reload this page to send the same again.",
+        Retry::NewToken => "Go back, reload the form, and send it again.",
+        Retry::No => "There is no need to send it again.",
+    };
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
+         <style>body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}}\
+         h1{{font-size:1.6rem;line-height:1.25}}small{{color:#666}}</style></head>\
+         <body><main><h1>{title}</h1><p>{detail}</p><p>{next}</p><p><small>{code}</small></p></main></body></html>\n",
+        title = escape(&problem.title),
+        detail = escape(&problem.detail),
+        code = problem.code,
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_for_those_who_would_rather_have_one() {
+        let prefers = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HeaderName::from_static("accept"), HeaderValue::from_str(accept).unwrap());
+            prefers_html(&headers)
+        };
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
+        assert!(prefers(browser) && prefers("text/html") && prefers("text/html;q=0.9, application/json;q=0.8"));
+        assert!(!prefers("*/*") && !prefers("application/json") && !prefers("") && !prefers("image/png"));
+        assert!(!prefers("application/problem+json, text/html;q=0.9") && !prefers("text/html;q=0, */*"));
+        assert!(!prefers("text/html;q=x;q=0.1, application/json;q=0.5"));
+        assert!(!prefers_html(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn nothing_in_a_page_is_taken_for_markup() {
+        let problem = Problem::new(onceward_api::Code::BadRequest).detail("<script>alert(\"&\")</script>");
+        let page = page(&problem);
+        assert!(page.contains("&lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt;") && !page.contains("<script"));
+    }
+}

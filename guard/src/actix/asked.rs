@@ -1,0 +1,121 @@
+//! What a request asks, read from the request, with its body left as it was.
+
+use std::time::Duration;
+
+use actix_web::HttpMessage as _;
+use actix_web::dev::{Payload, ServiceRequest};
+use actix_web::error::PayloadError;
+use actix_web::web::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use onceward_api::Code;
+
+use super::carrier::{Carried, Form, Scan, broken};
+use crate::intent::{Intent, Subject};
+use crate::refusal::Refusal;
+
+/// A body up to this size is read to its end before a refusal, so that the connection can be used again.
+const DRAINED: usize = 64 * 1024;
+/// How long that may take.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// What a request asks.
+pub(super) struct Asked {
+    action: String,
+    subject: Subject<'static>,
+    token: Option<String>,
+}
+
+impl Asked {
+    /// Reads it. The body is looked into only if it is a form, and handed on as it came.
+    pub(super) async fn read(
+        request: &mut ServiceRequest,
+        action: Option<&str>,
+        subject: Subject<'static>,
+        body_limit: usize,
+    ) -> Result<Self, Refusal> {
+        let mut carried = Carried::default();
+        carried.and_headers(request.headers())?;
+        carried.and_query(request.query_string())?;
+        let mime = request.mime_type().ok().flatten();
+        if let Some(form) = Form::of(request.headers(), mime.as_ref()) {
+            read_form(request, form?, &mut carried, body_limit).await?;
+        }
+        let action = match action {
+            Some(action) => action.to_owned(),
+            None => action_of(request.method().as_str(), request.uri().path()),
+        };
+        Ok(Self { action, subject, token: carried.into_token() })
+    }
+
+    pub(super) fn intent(&self) -> Intent<'_> {
+        let intent = Intent::new(&self.action, self.subject.clone());
+        match &self.token {
+            Some(token) => intent.credential(token),
+            None => intent,
+        }
+    }
+}
+
+/// The action of a route that nobody named: what a browser can say of it as well.
+pub(super) fn action_of(method: &str, path: &str) -> String {
+    format!("{method} {path}")
+}
+
+/// Reads a form until its token is found, and puts back what was read.
+async fn read_form(
+    request: &mut ServiceRequest,
+    mut form: Form,
+    carried: &mut Carried,
+    limit: usize,
+) -> Result<(), Refusal> {
+    let mut payload = request.take_payload();
+    let mut read = BytesMut::new();
+    let scan = loop {
+        let chunk = payload.next().await;
+        let ended = chunk.is_none();
+        match chunk.transpose() {
+            Ok(chunk) => read.extend_from_slice(&chunk.unwrap_or_default()),
+            Err(_) => break Scan::Broken("it broke off"),
+        }
+        match form.scan(&read, ended) {
+            Scan::More if read.len() < limit => {}
+            scan => break scan,
+        }
+    };
+    request.set_payload(chain(read.freeze(), payload));
+    match scan {
+        Scan::Found(token) => carried.and_body(&token),
+        Scan::Absent => Ok(()),
+        Scan::More if carried.is_some() => Ok(()),
+        Scan::More => Err(Refusal::new(Code::BodyTooLarge).detail(format!(
+            "No token was found in the first {limit} bytes of the form. Send it as the first field, or in the Onceward-Token header."
+        ))),
+        Scan::Broken(how) => Err(broken(how)),
+    }
+}
+
+/// A payload that begins with what was read of it.
+fn chain(read: Bytes, rest: Payload) -> Payload {
+    let read = stream::iter((!read.is_empty()).then_some(Ok::<_, PayloadError>(read)));
+    Payload::Stream { payload: Box::pin(read.chain(rest)) }
+}
+
+/// Reads a small body to its end. What is large, slow or broken is left, and the connection is closed then.
+pub(super) async fn drain(request: &mut ServiceRequest) {
+    let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > DRAINED) {
+        return;
+    }
+    let mut payload = request.take_payload();
+    let _ = actix_web::rt::time::timeout(DRAIN_TIME, async {
+        let mut left = DRAINED;
+        while let Some(Ok(chunk)) = payload.next().await {
+            match left.checked_sub(chunk.len()) {
+                Some(less) => left = less,
+                None => break,
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,293 @@
+//! Where a token stands in a request: header, form field, first part of a multipart body, or query.
+
+use actix_web::http::header::{ContentDisposition, HeaderMap, HeaderValue};
+use onceward_api::{Code, header};
+
+use crate::refusal::Refusal;
+
+/// The one token that a request carries, from all the places it could stand in.
+#[derive(Default)]
+pub(super) struct Carried {
+    token: Option<String>,
+}
+
+impl Carried {
+    /// Takes in what another place carries. Empty is nothing: a form whose script has not run sends its field empty.
+    fn and(&mut self, other: &str) -> Result<(), Refusal> {
+        match &self.token {
+            _ if other.is_empty() => Ok(()),
+            Some(token) if token != other => Err(Refusal::new(Code::TokenMalformed)
+                .detail("The request carries two different tokens. Send one, in the header or in the form.")),
+            Some(_) => Ok(()),
+            None => {
+                self.token = Some(other.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in the header, also if it was sent more than once.
+    pub(super) fn and_headers(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
+        headers.get_all(header::TOKEN).try_for_each(|value| match value.to_str() {
+            Ok(text) => self.and(text),
+            Err(_) => Err(Code::TokenMalformed.into()),
+        })
+    }
+
+    /// Takes in the query.
+    pub(super) fn and_query(&mut self, query: &str) -> Result<(), Refusal> {
+        form_urlencoded::parse(query.as_bytes())
+            .filter(|(name, _)| name == header::FIELD)
+            .try_for_each(|(_, value)| self.and(&value))
+    }
+
+    /// Takes in what was found in the body.
+    pub(super) fn and_body(&mut self, found: &str) -> Result<(), Refusal> {
+        self.and(found)
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        self.token.is_some()
+    }
+
+    pub(super) fn into_token(self) -> Option<String> {
+        self.token
+    }
+}
+
+/// A body that may carry a token, looked through as it arrives.
+pub(super) enum Form {
+    /// `application/x-www-form-urlencoded`; the field may stand anywhere.
+    Urlencoded {
+        /// Where the first pair begins that has not been read to its end.
+        pair: usize,
+        /// How far the end of that pair has been looked for.
+        searched: usize,
+    },
+    /// `multipart/form-data`; the token is its first part, or not in it.
+    Multipart {
+        /// What stands between the parts.
+        delimiter: Vec<u8>,
+    },
+}
+
+/// What can be said after a piece of the body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Scan {
+    /// More has to be read.
+    More,
+    /// This is the token.
+    Found(String),
+    /// There is none.
+    Absent,
+    /// It is not what its content type says.
+    Broken(&'static str),
+}
+
+impl Form {
+    /// The form that a content type announces, if it is one that may carry a token.
+    pub(super) fn of(headers: &HeaderMap, mime: Option<&mime::Mime>) -> Option<Result<Self, Refusal>> {
+        let encoded = headers.get("content-encoding").is_some_and(|encoding| encoding != "identity");
+        let mime = mime.filter(|_| !encoded)?;
+        match mime.essence_str() {
+            "application/x-www-form-urlencoded" => Some(Ok(Self::Urlencoded { pair: 0, searched: 0 })),
+            "multipart/form-data" => Some(match mime.get_param("boundary") {
+                Some(boundary) => Ok(Self::Multipart { delimiter: format!("--{boundary}").into_bytes() }),
+                None => Err(broken("its content type names no boundary")),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Looks at all that has been read so far; `ended` if nothing more will come.
+    pub(super) fn scan(&mut self, read: &[u8], ended: bool) -> Scan {
+        match self {
+            Self::Urlencoded { pair, searched } => scan_pairs(read, ended, pair, searched),
+            Self::Multipart { delimiter } => scan_first_part(read, ended, delimiter),
+        }
+    }
+}
+
+/// The refusal of a body that cannot be read.
+pub(super) fn broken(how: &'static str) -> Refusal {
+    Refusal::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
+}
+
+fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) -> Scan {
+    loop {
+        let end = match read[*searched..].iter().position(|byte| *byte == b'&') {
+            Some(offset) => *searched + offset,
+            None if ended => read.len(),
+            None => {
+                *searched = read.len();
+                return Scan::More;
+            }
+        };
+        let found = form_urlencoded::parse(&read[*pair..end]).find(|(name, _)| name == header::FIELD);
+        if let Some((_, value)) = found {
+            return Scan::Found(value.into_owned());
+        }
+        if end == read.len() {
+            return if ended { Scan::Absent } else { Scan::More };
+        }
+        (*pair, *searched) = (end + 1, end + 1);
+    }
+}
+
+fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8]) -> Scan {
+    let short = |how| if ended { Scan::Broken(how) } else { Scan::More };
+    let Some(begin) = begin(read, delimiter) else { return short("its boundary is not in it") };
+    let rest = &read[begin..];
+    if rest.starts_with(b"--") {
+        return Scan::Absent;
+    }
+    let Some(line) = find(rest, b"\r\n") else { return short("it ends within a boundary") };
+    if !rest[..line].iter().all(|byte| matches!(byte, b' ' | b'\t')) {
+        return Scan::Broken("its boundary is not on a line of its own");
+    }
+    let Some(head) = find(&rest[line..], b"\r\n\r\n") else { return short("its first part has no end to its head") };
+    if !names_field(&rest[line..line + head]) {
+        return Scan::Absent;
+    }
+    let value = &rest[line + head + 4..];
+    let close = [b"\r\n", delimiter].concat();
+    let Some(end) = find(value, &close) else { return short("its first part has no end") };
+    match std::str::from_utf8(&value[..end]) {
+        Ok(token) => Scan::Found(token.to_owned()),
+        Err(_) => Scan::Broken("its first part is not text"),
+    }
+}
+
+/// Where the first delimiter ends: at the very beginning, or behind a preamble.
+fn begin(read: &[u8], delimiter: &[u8]) -> Option<usize> {
+    if read.starts_with(delimiter) {
+        return Some(delimiter.len());
+    }
+    let line = [b"\r\n", delimiter].concat();
+    find(read, &line).map(|at| at + line.len())
+}
+
+/// Whether the head of a part says that it is the token.
+fn names_field(head: &[u8]) -> bool {
+    let name = b"content-disposition:";
+    let disposition = head
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| {
+            line.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name)).map(|_| &line[name.len()..])
+        })
+        .and_then(|value| HeaderValue::from_bytes(value.trim_ascii()).ok())
+        .and_then(|value| ContentDisposition::from_raw(&value).ok());
+    disposition.is_some_and(|disposition| disposition.get_name() == Some(header::FIELD))
+}
+
+fn find(read: &[u8], what: &[u8]) -> Option<usize> {
+    read.windows(what.len()).position(|window| window == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn urlencoded() -> Form {
+        Form::Urlencoded { pair: 0, searched: 0 }
+    }
+
+    fn multipart() -> Form {
+        Form::Multipart { delimiter: b"--xy".to_vec() }
+    }
+
+    /// The verdict on a body, whole and byte by byte: they have to agree.
+    fn scan(form: fn() -> Form, body: &[u8]) -> Scan {
+        let whole = form().scan(body, true);
+        let mut slow = form();
+        let early = (1..=body.len()).map(|read| slow.scan(&body[..read], false)).find(|scan| *scan != Scan::More);
+        let piecewise = early.unwrap_or_else(|| slow.scan(body, true));
+        assert_eq!(piecewise, whole, "{}", String::from_utf8_lossy(body));
+        whole
+    }
+
+    fn part(head: &str, value: &str) -> Vec<u8> {
+        format!(
+            "--xy\r\n{head}\r\n\r\n{value}\r\n--xy\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\n2\r\n--xy--\r\n"
+        )
+        .into()
+    }
+
+    #[test]
+    fn a_field_is_found_wherever_it_stands_in_a_form() {
+        for body in ["_onceward=t%2Bt", "_onceward=t%2Bt&a=1", "a=1&_onceward=t%2Bt&b=2", "a&&%5Fonceward=t%2Bt"] {
+            assert_eq!(scan(urlencoded, body.as_bytes()), Scan::Found("t+t".into()), "{body}");
+        }
+        for body in ["", "a=1", "a=_onceward", "_onceward2=t", "a=1&"] {
+            assert_eq!(scan(urlencoded, body.as_bytes()), Scan::Absent, "{body}");
+        }
+        assert_eq!(scan(urlencoded, b"_onceward="), Scan::Found(String::new()));
+    }
+
+    #[test]
+    fn the_first_part_is_the_token_or_there_is_none() {
+        let found = Scan::Found("t".into());
+        for head in [
+            "Content-Disposition: form-data; name=\"_onceward\"",
+            "content-disposition:form-data; name=_onceward",
+            "Content-Type: text/plain\r\nContent-Disposition: form-data; name=\"_onceward\"",
+        ] {
+            assert_eq!(scan(multipart, &part(head, "t")), found, "{head}");
+        }
+        let head = "Content-Disposition: form-data; name=\"_onceward\"";
+        assert_eq!(scan(multipart, &[b"preamble\r\n", part(head, "t").as_slice()].concat()), found);
+        for head in [
+            "Content-Disposition: form-data; name=\"a\"",
+            "Content-Disposition: form-data; name=\"f\"; filename=\"; name=_onceward\"",
+            "Content-Type: text/plain",
+        ] {
+            assert_eq!(scan(multipart, &part(head, "t")), Scan::Absent, "{head}");
+        }
+        assert_eq!(scan(multipart, b"--xy--\r\n"), Scan::Absent);
+    }
+
+    #[test]
+    fn a_broken_multipart_body_is_called_broken() {
+        let whole = part("Content-Disposition: form-data; name=\"_onceward\"", "t");
+        for body in [
+            &b""[..],
+            b"a=1",
+            b"--xy",
+            b"--xz\r\n\r\n\r\n--xz--",
+            b"--xyz\r\n\r\n1\r\n--xy--",
+            &whole[..20],
+            &whole[..60],
+        ] {
+            assert!(matches!(scan(multipart, body), Scan::Broken(_)), "{}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn two_places_may_agree_and_must_not_differ() {
+        let mut carried = Carried::default();
+        carried.and("").unwrap();
+        assert!(!carried.is_some());
+        carried.and("t").unwrap();
+        carried.and("t").unwrap();
+        carried.and_query("a=1&_onceward=t&_onceward=").unwrap();
+        assert_eq!(carried.and_body("u").unwrap_err().code(), Code::TokenMalformed);
+        assert_eq!(carried.into_token().as_deref(), Some("t"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_makes_it_stumble(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            scan(urlencoded, &body);
+            scan(multipart, &body);
+        }
+
+        #[test]
+        fn almost_multipart_bodies_do_not_either(pieces in proptest::collection::vec(
+            proptest::sample::select(vec!["--xy", "\r\n", "--", "Content-Disposition: form-data; name=\"_onceward\"", "t", " "]), 0..12)
+        ) {
+            scan(multipart, pieces.concat().as_bytes());
+        }
+    }
+}

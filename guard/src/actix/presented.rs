@@ -1,0 +1,84 @@
+use std::fmt;
+
+use actix_web::guard::{Guard as RouteGuard, GuardContext};
+
+use super::asked::action_of;
+use super::carrier::Carried;
+use crate::guard::Guard;
+use crate::intent::{Intent, Subject};
+use crate::policy::Policy;
+
+type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
+
+/// A routing guard that matches requests that present a good token in the header or the query.
+///
+/// It only looks: nothing is used up, and the store is not asked, so a used token matches as well. Protect the route
+/// with [`Protect`](super::Protect) all the same. A token that is bound to a caller matches only if
+/// [`subject`](Self::subject) says who is asking.
+///
+/// ```
+/// use actix_web::{HttpResponse, web};
+/// use onceward::Guard;
+/// use onceward::actix::Presented;
+/// use onceward::store::Memory;
+///
+/// let guard = Guard::new(Memory::new());
+/// let orders = web::resource("/orders")
+///     .route(web::post().guard(Presented::new(&guard)).to(HttpResponse::Created))
+///     .route(web::post().to(HttpResponse::BadRequest));
+/// # let _ = orders;
+/// ```
+pub struct Presented {
+    guard: Guard,
+    policy: Policy,
+    action: Option<String>,
+    subject: Resolver,
+}
+
+impl Presented {
+    /// Matches a token that is good for the action `METHOD /path`.
+    pub fn new(guard: &Guard) -> Self {
+        Self { guard: guard.clone(), policy: Policy::token(), action: None, subject: Box::new(|_| None) }
+    }
+
+    /// Matches only a token that was issued for this action, and for this caller where there is one.
+    #[must_use]
+    pub fn bound(mut self) -> Self {
+        self.policy = self.policy.bound();
+        self
+    }
+
+    /// Names the action, as the route's `Protect` does.
+    #[must_use]
+    pub fn action(mut self, action: impl Into<String>) -> Self {
+        self.action = Some(action.into());
+        self
+    }
+
+    /// Says who is asking; `None` is nobody in particular.
+    #[must_use]
+    pub fn subject(mut self, subject: impl Fn(&GuardContext<'_>) -> Option<String> + 'static) -> Self {
+        self.subject = Box::new(subject);
+        self
+    }
+}
+
+impl RouteGuard for Presented {
+    fn check(&self, context: &GuardContext<'_>) -> bool {
+        let head = context.head();
+        let mut carried = Carried::default();
+        let read =
+            carried.and_headers(head.headers()).and_then(|()| carried.and_query(head.uri.query().unwrap_or_default()));
+        let (Ok(()), Some(token)) = (read, carried.into_token()) else { return false };
+        let own = || action_of(head.method.as_str(), head.uri.path());
+        let action = self.action.clone().unwrap_or_else(own);
+        let subject = (self.subject)(context).map_or_else(Subject::anonymous, Subject::named);
+        self.guard.recognises(&self.policy, &Intent::new(&action, subject).credential(&token))
+    }
+}
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented").field("policy", &self.policy).field("action", &self.action).finish_non_exhaustive()
+    }
+}

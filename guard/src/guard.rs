@@ -1,0 +1,294 @@
+//! The guard: issues tokens, and decides whether a submission runs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_api::{Code, Problem};
+use tokio::sync::watch;
+
+use crate::background;
+use crate::clock::Clock;
+use crate::drain::{Drain, Running};
+use crate::intent::{Binding, Intent};
+use crate::mint::Mint;
+use crate::pass::Pass;
+use crate::policy::Policy;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::secret::Secret;
+use crate::sharing::{Sharing, keep_sharing};
+use crate::store::{Store, StoreError};
+use crate::ticket::Ticket;
+use crate::token::{Imprint, Token};
+
+/// Decides whether a submission runs. Cheap to clone; all clones are one guard.
+#[derive(Clone)]
+pub struct Guard(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    sharing: Arc<Sharing>,
+    clock: Clock,
+    drain: Drain,
+    token_ttl: Duration,
+    problem_base: String,
+    _alive: watch::Sender<()>,
+}
+
+/// What is to be done with a submission. A duplicate is a verdict, never an error.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Run it, and settle the pass.
+    Run(Pass),
+    /// Do not run it, for this reason.
+    Refuse(Refusal),
+}
+
+/// What is recorded of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Seen {
+    /// The token was issued and has not been used.
+    Issued,
+    /// Nothing is recorded: the token was used.
+    Absent,
+    /// The token would not be looked up at all.
+    Refused(Refusal),
+}
+
+impl Guard {
+    /// How long a record outlives the token's own expiry, so that clocks that differ a little do no harm.
+    pub(crate) const GRACE: Duration = Duration::from_secs(60);
+
+    /// A guard with default settings on this store.
+    pub fn new(store: impl Store) -> Self {
+        Self::builder(store).build()
+    }
+
+    /// A guard on this store, with settings of your own.
+    pub fn builder(store: impl Store) -> GuardBuilder {
+        GuardBuilder {
+            store: Arc::new(store),
+            secret: None,
+            secret_previous: None,
+            share_every: Duration::from_secs(60),
+            token_ttl: Duration::from_secs(30 * 60),
+            clock: Clock::system(),
+            problem_base: Problem::BASE.to_owned(),
+        }
+    }
+
+    /// Issues a token that lives for `ttl`.
+    ///
+    /// # Errors
+    /// If the store did not take it, or if that cannot be told. A token that is not stored is never given out.
+    pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, StoreError> {
+        let mint = self.mint().await?;
+        let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
+        let (id, token) = mint.sign(expires_at, self.0.store.reign(), &bound);
+        let life = ttl.saturating_add(Self::GRACE);
+        match self.0.store.insert(&Ticket::of_token(id), &Record::ISSUED, life).await? {
+            None => Ok(token),
+            Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
+        }
+    }
+
+    /// Decides whether a submission runs. Nothing is asked of the store for a token that is not good here.
+    ///
+    /// Once this has been called, poll it to its end: a token that is used up by a future that was dropped is gone.
+    ///
+    /// # Errors
+    /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
+    pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let mint = self.mint().await?;
+        match policy {
+            Policy::Token { bound } => match self.present(&mint, *bound, intent) {
+                Ok(token) => match self.0.drain.begin() {
+                    Some(running) => self.redeem(token, running).await,
+                    None => Ok(Verdict::Refuse(Code::Overloaded.into())),
+                },
+                Err(refusal) => Ok(Verdict::Refuse(refusal)),
+            },
+        }
+    }
+
+    /// Tells what is recorded, and changes nothing. What it says may be over a moment later: it is for people and for
+    /// reconciliation, never to decide whether to run.
+    ///
+    /// # Errors
+    /// If the store could not be asked.
+    pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
+        let mint = self.mint().await?;
+        let Policy::Token { bound } = policy;
+        let token = match self.present(&mint, *bound, intent) {
+            Ok(token) => token,
+            Err(refusal) => return Ok(Seen::Refused(refusal)),
+        };
+        match self.0.store.look(&Ticket::of_token(token.id)).await? {
+            Some(bytes) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+                Record::Issued => Ok(Seen::Issued),
+            },
+            None => Ok(Seen::Absent),
+        }
+    }
+
+    /// Waits until everything that runs under this guard has ended, and lets nothing new begin after that.
+    ///
+    /// While it waits, what comes in still runs: refusing it would lose it. Await this before the server is stopped,
+    /// since a server waits for its connections only, and drops a run whose client has gone.
+    pub async fn drain(&self) {
+        self.0.drain.wait().await;
+    }
+
+    /// How long a token lives where nobody says otherwise.
+    pub fn token_ttl(&self) -> Duration {
+        self.0.token_ttl
+    }
+
+    /// Whether [`drain`](Self::drain) has been called.
+    pub fn is_draining(&self) -> bool {
+        self.0.drain.is_draining()
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Where the pages stand that explain a problem's code.
+    pub fn problem_base(&self) -> &str {
+        &self.0.problem_base
+    }
+
+    /// Whether the intent presents a token of ours that is good for it and has not expired. The store is not asked, so
+    /// whether it was used is not known, and nothing is used up: for routing and for early answers, never to decide.
+    pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
+        let Policy::Token { bound } = policy;
+        self.0.sharing.known().is_some_and(|mint| self.present(&mint, *bound, intent).is_ok())
+    }
+
+    async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
+        self.0.sharing.mint(&*self.0.store).await
+    }
+
+    /// Everything that can be said of a token without the store, in the contract's order.
+    fn present(&self, mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
+        let text = intent.credential.ok_or(Code::TokenMissing)?;
+        let token = mint.verify(text, intent.action, &intent.subject)?;
+        if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
+            return Err(Refusal::new(Code::TokenInvalid)
+                .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
+        }
+        if token.expires_at <= self.0.clock.wall() {
+            return Err(Code::TokenExpired.into());
+        }
+        if token.reign != self.0.store.reign() {
+            return Err(Code::TokenStale.into());
+        }
+        Ok(token)
+    }
+
+    /// The one step that decides: of any number of callers, one gets the record.
+    async fn redeem(&self, token: Imprint, running: Running) -> Result<Verdict, StoreError> {
+        let ticket = Ticket::of_token(token.id);
+        let Some(taken) = self.0.store.take(&ticket).await? else {
+            return Ok(Verdict::Refuse(Code::TokenUsed.into()));
+        };
+        match Record::decode(&taken) {
+            Ok(Record::Issued) => Ok(Verdict::Run(Pass::new(self.clone(), token, running))),
+            Err(unknown) => {
+                let left = token.expires_at.saturating_sub(self.0.clock.wall());
+                self.0.store.put_back(&ticket, &taken, Duration::from_millis(left) + Self::GRACE).await?;
+                Err(StoreError::not_executed(unknown))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("token_ttl", &self.0.token_ttl).finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`Guard`].
+#[must_use = "a guard is made by `build`"]
+pub struct GuardBuilder {
+    store: Arc<dyn Store>,
+    secret: Option<Secret>,
+    secret_previous: Option<Secret>,
+    share_every: Duration,
+    token_ttl: Duration,
+    clock: Clock,
+    problem_base: String,
+}
+
+impl GuardBuilder {
+    /// Signs with this secret. With none, the guards of one store agree on one by themselves, through the store.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Still accepts what was signed with this one. To change the secret without refusing a single token: first add
+    /// the new one here everywhere, then swap the two, and drop the old one once its tokens have expired.
+    pub fn secret_previous(mut self, secret: Secret) -> Self {
+        self.secret_previous = Some(secret);
+        self
+    }
+
+    /// How often the shared secret is put into the store again, in case the store has lost it: 60 seconds.
+    pub fn share_every(mut self, every: Duration) -> Self {
+        self.share_every = every;
+        self
+    }
+
+    /// How long a token lives where nobody says otherwise: 30 minutes.
+    pub fn token_ttl(mut self, ttl: Duration) -> Self {
+        self.token_ttl = ttl;
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where the pages stand that explain a problem's code; ends in a slash.
+    pub fn problem_base(mut self, base: impl Into<String>) -> Self {
+        self.problem_base = base.into();
+        self
+    }
+
+    /// The guard.
+    #[must_use]
+    pub fn build(self) -> Guard {
+        let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
+        let (alive, gone) = watch::channel(());
+        if sharing.is_shared() {
+            background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&self.store), self.share_every, gone));
+        }
+        Guard(Arc::new(Inner {
+            store: self.store,
+            sharing,
+            clock: self.clock,
+            drain: Drain::default(),
+            token_ttl: self.token_ttl,
+            problem_base: self.problem_base,
+            _alive: alive,
+        }))
+    }
+}
+
+impl fmt::Debug for GuardBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardBuilder").field("token_ttl", &self.token_ttl).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! What a request asks, free of any framework.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+/// What a request asks: which operation, for whom, and what it presents to be let in.
+#[derive(Clone)]
+pub struct Intent<'a> {
+    pub(crate) action: &'a str,
+    pub(crate) subject: Subject<'a>,
+    pub(crate) credential: Option<&'a str>,
+}
+
+impl<'a> Intent<'a> {
+    /// `subject` asks for `action`, and presents nothing yet.
+    pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
+        Self { action, subject, credential: None }
+    }
+
+    /// Presents a token.
+    #[must_use]
+    pub fn credential(mut self, token: &'a str) -> Self {
+        self.credential = Some(token);
+        self
+    }
+}
+
+impl fmt::Debug for Intent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intent").field("action", &self.action).field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+/// Who is asking. Being nobody in particular has to be written out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject<'a>(Who<'a>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Who<'a> {
+    Anonymous,
+    Named(Cow<'a, str>),
+    Address(IpAddr),
+}
+
+impl<'a> Subject<'a> {
+    /// Nobody in particular.
+    pub fn anonymous() -> Self {
+        Self(Who::Anonymous)
+    }
+
+    /// A caller by the name the application knows it by: a user id, not an access token, which changes when it is
+    /// refreshed although the caller does not.
+    pub fn named(name: impl Into<Cow<'a, str>>) -> Self {
+        Self(Who::Named(name.into()))
+    }
+
+    /// Whoever is at this address; several people may be.
+    pub fn client_address(address: IpAddr) -> Self {
+        Self(Who::Address(address.to_canonical()))
+    }
+
+    /// Whether it is nobody in particular.
+    pub fn is_anonymous(&self) -> bool {
+        self.0 == Who::Anonymous
+    }
+
+    /// Bytes that no other subject has: a caller who is named like an address is not that address.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let (tag, text) = match &self.0 {
+            Who::Anonymous => (0, Cow::Borrowed("")),
+            Who::Named(name) => (1, Cow::Borrowed(name.as_ref())),
+            Who::Address(address) => (2, Cow::Owned(address.to_string())),
+        };
+        [&[tag], text.as_bytes()].concat()
+    }
+}
+
+/// What a token is good for. A token that is bound to nothing is good on every route that does not ask for more.
+#[derive(Debug, Clone, Default)]
+pub struct Binding<'a> {
+    pub(crate) action: Option<&'a str>,
+    pub(crate) subject: Option<Subject<'a>>,
+}
+
+impl<'a> Binding<'a> {
+    /// Good for anything.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Good for this action only.
+    #[must_use]
+    pub fn action(mut self, action: &'a str) -> Self {
+        self.action = Some(action);
+        self
+    }
+
+    /// Good for this caller only; anonymous is no caller, and binds nothing.
+    #[must_use]
+    pub fn subject(mut self, subject: Subject<'a>) -> Self {
+        self.subject = (!subject.is_anonymous()).then_some(subject);
+        self
+    }
+}

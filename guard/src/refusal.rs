@@ -1,0 +1,63 @@
+//! Why nothing ran.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use onceward_api::{Code, Problem, Retry};
+
+use crate::policy::Policy;
+use crate::store::StoreError;
+
+/// How long a caller waits before it asks again, where nothing better is known.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Why nothing ran. It is an answer, not a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    code: Code,
+    detail: Cow<'static, str>,
+}
+
+impl Refusal {
+    /// A refusal with what its code says of itself.
+    pub fn new(code: Code) -> Self {
+        Self { code, detail: code.detail().into() }
+    }
+
+    /// Says what it was this time. What the client sent must not be in it.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// What a program goes by.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// When the same may be sent again, if it may, in whole seconds.
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.code.retry() == Retry::Same || self.code.status() == 503).then_some(MOMENT)
+    }
+
+    /// The refusal as the contract's problem.
+    pub fn problem(&self) -> Problem {
+        Problem::new(self.code).detail(self.detail.clone())
+    }
+
+    /// What a client is told when the store failed while it was asked whether to run. The reason goes to the log of
+    /// whoever runs the store, never to the client.
+    pub fn after(error: &StoreError, policy: &Policy) -> Self {
+        match (policy, error) {
+            (_, StoreError::NotExecuted(_)) => Self::new(Code::StoreUnavailable),
+            (Policy::Token { .. }, StoreError::Unknown(_)) => Self::new(Code::RedeemUnknown),
+        }
+    }
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
+}

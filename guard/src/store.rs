@@ -1,0 +1,179 @@
+//! The store: a map with expiry and five atomic verbs. It knows nothing of tokens, keys or HTTP.
+
+mod memory;
+#[cfg(feature = "redis")]
+mod redis;
+
+#[cfg(feature = "laws")]
+pub mod laws;
+
+use std::error::Error;
+use std::fmt;
+use std::future::pending;
+use std::time::Duration;
+
+pub use self::memory::Memory;
+#[cfg(feature = "redis")]
+pub use self::redis::{BadAddress, Redis};
+use crate::ticket::Ticket;
+
+/// A place that keeps records for a while.
+///
+/// Each verb is one atomic step: nothing that another caller does may fall in the middle of it. An entry whose time is
+/// over is absent from that moment on, for every verb, whether or not it has been cleared away. A time to live below a
+/// millisecond counts as one millisecond. No verb may be repeated behind the caller's back unless the store knows for
+/// certain that it was not executed.
+///
+/// `onceward::store::laws` (feature `laws`) checks all of this against a store of your own:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use std::time::{Duration, Instant};
+///
+/// use onceward::store::{Bytes, Compared, Store, StoreError, async_trait};
+/// use onceward::Ticket;
+///
+/// /// Everything in one map behind one lock.
+/// #[derive(Default)]
+/// struct Plain(Mutex<HashMap<Ticket, (Bytes, Instant)>>);
+///
+/// impl Plain {
+///     fn with<T>(&self, verb: impl FnOnce(&mut HashMap<Ticket, (Bytes, Instant)>) -> T) -> T {
+///         let mut map = self.0.lock().unwrap();
+///         map.retain(|_, (_, deadline)| *deadline > Instant::now());
+///         verb(&mut map)
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl Store for Plain {
+///     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+///         Ok(self.with(|map| {
+///             let existing = map.get(ticket).map(|(value, _)| value.clone());
+///             if existing.is_none() {
+///                 map.insert(*ticket, (Bytes::copy_from_slice(value), Instant::now() + ttl));
+///             }
+///             existing
+///         }))
+///     }
+///
+///     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+///         Ok(self.with(|map| map.remove(ticket)).map(|(value, _)| value))
+///     }
+///
+///     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+///         Ok(self.with(|map| match map.get_mut(ticket) {
+///             Some(entry) if entry.0 == held => {
+///                 *entry = (Bytes::copy_from_slice(value), Instant::now() + ttl);
+///                 Compared::Done
+///             }
+///             Some((other, _)) => Compared::Found(other.clone()),
+///             None => Compared::Gone,
+///         }))
+///     }
+///
+///     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+///         Ok(self.with(|map| match map.get(ticket) {
+///             Some((value, _)) if value == held => {
+///                 map.remove(ticket);
+///                 Compared::Done
+///             }
+///             Some((other, _)) => Compared::Found(other.clone()),
+///             None => Compared::Gone,
+///         }))
+///     }
+///
+///     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+///         Ok(self.with(|map| map.get(ticket).map(|(value, _)| value.clone())))
+///     }
+/// }
+/// # #[cfg(feature = "laws")]
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// use onceward::store::laws::Laws;
+/// Laws::of(Plain::default()).hold().await;
+/// # });
+/// ```
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Writes `value` for `ttl` if nothing is there; otherwise changes nothing and gives what is there.
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError>;
+
+    /// Deletes what is there and gives it: of any number of callers, one gets it.
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
+
+    /// Writes `value` for `ttl` if exactly `held` is there. The same bytes again renew the time.
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError>;
+
+    /// Deletes what is there if it is exactly `held`.
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError>;
+
+    /// Gives what is there. Never used to decide whether something runs.
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
+
+    /// `insert`, of what was there a moment ago: a store with a limit of its own never refuses it for want of room.
+    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.insert(ticket, value, ttl).await
+    }
+
+    /// Which uninterrupted life of the store this is. A store that forgets everything when it ends has another one
+    /// each time it begins; zero means that it cannot tell.
+    fn reign(&self) -> [u8; 8] {
+        [0; 8]
+    }
+
+    /// Comes back when the store has been reached anew, since what is in it may have changed meanwhile.
+    async fn reconnected(&self) {
+        pending().await
+    }
+}
+
+/// What a verb that compares first has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compared {
+    /// It was as expected, and the change was made.
+    Done,
+    /// Something else is there, and nothing was changed.
+    Found(Bytes),
+    /// Nothing is there, and nothing was changed.
+    Gone,
+}
+
+/// The store could not be asked, or its answer did not arrive. Which of the two is all that matters.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Certainly nothing was changed.
+    #[error("the store did not do it: {0}")]
+    NotExecuted(Reason),
+    /// It may have been done, may be done yet, or neither.
+    #[error("the store's answer was lost: {0}")]
+    Unknown(Reason),
+}
+
+impl StoreError {
+    /// Certainly nothing was changed, because of this.
+    pub fn not_executed(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::NotExecuted(Reason(reason.into()))
+    }
+
+    /// Nobody can tell whether it was done, because of this.
+    pub fn unknown(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unknown(Reason(reason.into()))
+    }
+}
+
+/// Why a store failed, for the log of whoever runs it.
+#[derive(Debug)]
+pub struct Reason(Box<dyn Error + Send + Sync>);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[doc(no_inline)]
+pub use async_trait::async_trait;
+#[doc(no_inline)]
+pub use bytes::Bytes;

@@ -1,0 +1,355 @@
+//! The store in this process's memory: nothing to install, and nothing survives a restart.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Bytes, Compared, Store, StoreError, async_trait};
+use crate::clock::Clock;
+use crate::random::random;
+use crate::ticket::{Kind, Ticket};
+
+/// How many parts the map has. Each has a lock of its own, held for one verb or for sweeping that one part.
+const SHARDS: usize = 256;
+/// What a record costs beside its bytes: its place in the table at the usual load, and the allocation of the value.
+const OVERHEAD: usize = 144;
+/// How many old records each new one looks at, on average, to clear away what is over.
+const SWEEP_PER_INSERT: usize = 8;
+/// How often, at most, a full store is swept from end to end before it refuses.
+const FULL_SWEEP_EVERY: u64 = 1_000;
+
+/// A store that is gone when the process ends. Its [`reign`](Store::reign) changes with every instance, so that tokens
+/// of an earlier one are told apart from used ones.
+pub struct Memory {
+    shards: Box<[Mutex<Shard>]>,
+    limit: usize,
+    used: [AtomicUsize; Kind::ALL.len()],
+    clock: Clock,
+    reign: [u8; 8],
+    last_full_sweep: AtomicU64,
+}
+
+/// One part of the map.
+#[derive(Default)]
+struct Shard {
+    records: HashMap<Ticket, Record>,
+    /// How many records the new ones since the last sweep have paid for looking at.
+    paid: usize,
+}
+
+struct Record {
+    value: Box<[u8]>,
+    deadline: u64,
+}
+
+impl Memory {
+    /// The limit that [`new`](Self::new) sets: 256 MiB.
+    pub const DEFAULT_LIMIT: usize = 256 * 1024 * 1024;
+
+    /// An empty store with the default limit.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// An empty store that gets the time from `clock`.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            limit: Self::DEFAULT_LIMIT,
+            used: Default::default(),
+            clock,
+            reign: random(),
+            last_full_sweep: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the limit in bytes. Tokens may fill one half of it, keys three eighths and intervals one eighth. A kind
+    /// that is full refuses what is new; nothing that is there is ever dropped before its time.
+    #[must_use]
+    pub fn limit(mut self, bytes: usize) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// How many records are held, those included whose time is over and which have not been cleared away yet.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).records.len()).sum()
+    }
+
+    /// Whether no record is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, ticket: &Ticket) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[usize::from(ticket.digest()[0]) % SHARDS])
+    }
+
+    fn record(&self, value: &[u8], ttl: Duration) -> Record {
+        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
+        Record { value: value.into(), deadline: self.clock.steady().saturating_add(ttl) }
+    }
+
+    fn is_live(&self, record: &Record) -> bool {
+        record.deadline > self.clock.steady()
+    }
+
+    /// Removes the record of a ticket, and says whether its time was not over.
+    fn evacuate(&self, shard: &mut Shard, ticket: &Ticket) -> Option<Record> {
+        let record = shard.records.remove(ticket)?;
+        self.count(ticket.kind()).fetch_sub(cost(&record), Ordering::Relaxed);
+        self.is_live(&record).then_some(record)
+    }
+
+    /// Gives what is live under a ticket, having cleared away what is not.
+    fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<&'a mut Record> {
+        if shard.records.get(ticket).is_some_and(|record| !self.is_live(record)) {
+            self.evacuate(shard, ticket);
+        }
+        shard.records.get_mut(ticket)
+    }
+
+    fn write(&self, ticket: &Ticket, record: Record, refuse_if_full: bool) -> Result<Option<Bytes>, StoreError> {
+        let mut shard = self.shard(ticket);
+        self.sweep_a_slice(&mut shard);
+        if let Some(existing) = self.live(&mut shard, ticket) {
+            return Ok(Some(Bytes::copy_from_slice(&existing.value)));
+        }
+        let used = self.count(ticket.kind());
+        let cost = cost(&record);
+        if used.fetch_add(cost, Ordering::Relaxed) + cost > self.share(ticket.kind()) && refuse_if_full {
+            used.fetch_sub(cost, Ordering::Relaxed);
+            return Err(StoreError::not_executed(Full(ticket.kind())));
+        }
+        shard.records.insert(*ticket, record);
+        Ok(None)
+    }
+
+    fn count(&self, kind: Kind) -> &AtomicUsize {
+        &self.used[kind as usize]
+    }
+
+    fn share(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Token => self.limit / 2,
+            Kind::Key => self.limit / 8 * 3,
+            Kind::Interval => self.limit / 8,
+            Kind::Secret => usize::MAX,
+        }
+    }
+
+    /// Sweeps one part as soon as its new records have paid for it, so that what is over never piles up.
+    fn sweep_a_slice(&self, shard: &mut Shard) {
+        shard.paid += SWEEP_PER_INSERT;
+        if shard.paid >= shard.records.len() {
+            self.sweep(shard);
+        }
+    }
+
+    /// Sweeps every part, one after the other, unless that was done a moment ago.
+    fn sweep_all(&self) -> bool {
+        let now = self.clock.steady();
+        let last = self.last_full_sweep.load(Ordering::Relaxed);
+        let due = last == 0 || now.saturating_sub(last) >= FULL_SWEEP_EVERY;
+        let mine = due
+            && self.last_full_sweep.compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if mine {
+            self.shards.iter().for_each(|shard| self.sweep(&mut lock(shard)));
+        }
+        mine
+    }
+
+    fn sweep(&self, shard: &mut Shard) {
+        let now = self.clock.steady();
+        shard.paid = 0;
+        shard.records.retain(|ticket, record| {
+            let keep = record.deadline > now;
+            if !keep {
+                self.count(ticket.kind()).fetch_sub(cost(record), Ordering::Relaxed);
+            }
+            keep
+        });
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        match self.write(ticket, self.record(value, ttl), true) {
+            Err(_) if self.sweep_all() => self.write(ticket, self.record(value, ttl), true),
+            other => other,
+        }
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        let taken = self.evacuate(&mut self.shard(ticket), ticket);
+        Ok(taken.map(|record| record.value.into()))
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        let mut shard = self.shard(ticket);
+        let Some(there) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
+        if *there.value != *held {
+            return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
+        }
+        let record = self.record(value, ttl);
+        let used = self.count(ticket.kind());
+        used.fetch_add(cost(&record), Ordering::Relaxed);
+        used.fetch_sub(cost(there), Ordering::Relaxed);
+        *there = record;
+        Ok(Compared::Done)
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        let mut shard = self.shard(ticket);
+        let Some(there) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
+        if *there.value != *held {
+            return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
+        }
+        self.evacuate(&mut shard, ticket);
+        Ok(Compared::Done)
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        let mut shard = self.shard(ticket);
+        Ok(self.live(&mut shard, ticket).map(|record| Bytes::copy_from_slice(&record.value)))
+    }
+
+    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.write(ticket, self.record(value, ttl), false)
+    }
+
+    fn reign(&self) -> [u8; 8] {
+        self.reign
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("limit", &self.limit).field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the memory store has no room for another {}: raise its limit or shorten their life", .0.as_str())]
+struct Full(Kind);
+
+fn cost(record: &Record) -> usize {
+    OVERHEAD + record.value.len()
+}
+
+/// A verb that panicked has changed nothing halfway, so its lock is as good as any.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    #[cfg(feature = "laws")]
+    use crate::store::laws::Laws;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn numbered(kind: Kind, number: usize) -> Ticket {
+        Ticket::of(kind, &number.to_be_bytes())
+    }
+
+    /// Inserts until the store refuses, and says how many it took.
+    async fn fill(store: &Memory, kind: Kind) -> usize {
+        for number in 0.. {
+            if store.insert(&numbered(kind, number), b"xy", MINUTE).await.is_err() {
+                return number;
+            }
+        }
+        unreachable!("a store with a limit refuses in the end")
+    }
+
+    #[cfg(feature = "laws")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_laws_hold_by_the_clock_on_the_wall() {
+        Laws::of(Memory::new()).rounds(200).hold().await;
+    }
+
+    #[cfg(feature = "laws")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_laws_hold_by_a_clock_moved_by_hand() {
+        let clock = ManualClock::new();
+        Laws::with_clock(Memory::with_clock((&clock).into()), &clock).hold().await;
+    }
+
+    #[tokio::test]
+    async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
+        let store = Memory::new().limit(1024 * 1024);
+        let taken = fill(&store, Kind::Token).await;
+        assert!(taken > 1000, "{taken}");
+        let error = store.insert(&numbered(Kind::Token, taken), b"xy", MINUTE).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
+        for number in 0..taken {
+            assert!(store.take(&numbered(Kind::Token, number)).await.unwrap().is_some(), "{number}");
+        }
+        assert_eq!(fill(&store, Kind::Token).await, taken, "what was taken has made room again");
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_is_full_leaves_the_others_their_share() {
+        let store = Memory::new().limit(1024 * 1024);
+        let taken = [Kind::Token, Kind::Key, Kind::Interval];
+        let mut shares = Vec::new();
+        for kind in taken {
+            shares.push(fill(&store, kind).await);
+        }
+        assert!(shares[0] > shares[1] && shares[1] > shares[2] && shares[2] > 100, "{shares:?}");
+        assert!(store.insert(&Ticket::of_secret(), b"secret", MINUTE).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn putting_back_and_settling_are_never_refused() {
+        let store = Memory::new().limit(64 * 1024);
+        let ticket = numbered(Kind::Token, usize::MAX);
+        store.insert(&ticket, b"xy", MINUTE).await.unwrap();
+        store.take(&ticket).await.unwrap();
+        fill(&store, Kind::Token).await;
+        assert_eq!(store.put_back(&ticket, b"xy", MINUTE).await.unwrap(), None);
+        let large = vec![0; 64 * 1024];
+        assert_eq!(store.swap(&ticket, b"xy", &large, MINUTE).await.unwrap(), Compared::Done);
+        assert_eq!(store.remove(&ticket, &large).await.unwrap(), Compared::Done);
+    }
+
+    #[tokio::test]
+    async fn what_is_over_makes_room_at_once() {
+        let clock = ManualClock::new();
+        let store = Memory::with_clock((&clock).into()).limit(1024 * 1024);
+        let taken = fill(&store, Kind::Token).await;
+        clock.advance(MINUTE);
+        assert_eq!(fill(&store, Kind::Token).await, taken);
+    }
+
+    #[tokio::test]
+    async fn what_is_over_is_swept_away_in_passing() {
+        let clock = ManualClock::new();
+        let store = Memory::with_clock((&clock).into());
+        // A steady stream, each of which lives for as long as it takes to insert a thousand.
+        for number in 0..50_000 {
+            store.insert(&numbered(Kind::Token, number), b"xy", Duration::from_millis(1000)).await.unwrap();
+            clock.advance(Duration::from_millis(1));
+        }
+        assert!(store.len() < 4_000, "{} records are held, a thousand live", store.len());
+        let used = store.count(Kind::Token).load(Ordering::Relaxed);
+        assert_eq!(used, store.len() * (OVERHEAD + 2), "the account agrees with what is there");
+    }
+
+    #[tokio::test]
+    async fn every_instance_is_a_reign_of_its_own() {
+        assert_ne!(Memory::new().reign(), Memory::new().reign());
+    }
+}

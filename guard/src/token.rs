@@ -1,0 +1,136 @@
+//! A token: `ow1_` and the base64url of flags, id, expiry, reign and tag.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
+
+const PREFIX: &str = "ow1_";
+const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
+/// What that is in base64url, without padding.
+const TEXT: usize = (LENGTH * 4).div_ceil(3);
+/// How much of the signature a token carries: 128 bits.
+pub(crate) const TAG: usize = 16;
+
+/// The token names an action.
+pub(crate) const FLAG_ACTION: u8 = 0b01;
+/// The token names a subject.
+pub(crate) const FLAG_SUBJECT: u8 = 0b10;
+
+/// A one-time token, ready to be handed out. It shows itself to [`as_str`](Self::as_str) alone, never to a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    text: String,
+    expires_at: u64,
+}
+
+impl Token {
+    /// The text that the client sends back.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// When it expires, in milliseconds since 1970.
+    pub fn expires_at(&self) -> u64 {
+        self.expires_at
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+/// What a token says, once its signature has been found good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Imprint {
+    pub(crate) flags: u8,
+    pub(crate) id: Uuid,
+    pub(crate) expires_at: u64,
+    pub(crate) reign: [u8; 8],
+}
+
+impl Imprint {
+    pub(crate) fn names_action(&self) -> bool {
+        self.flags & FLAG_ACTION != 0
+    }
+
+    pub(crate) fn names_subject(&self) -> bool {
+        self.flags & FLAG_SUBJECT != 0
+    }
+
+    pub(crate) fn seal(&self, tag: [u8; TAG]) -> Token {
+        let mut bytes = Vec::with_capacity(LENGTH);
+        bytes.push(self.flags);
+        bytes.extend_from_slice(self.id.as_bytes());
+        bytes.extend_from_slice(&self.expires_at.to_be_bytes());
+        bytes.extend_from_slice(&self.reign);
+        bytes.extend_from_slice(&tag);
+        let mut text = String::from(PREFIX);
+        URL_SAFE_NO_PAD.encode_string(&bytes, &mut text);
+        Token { text, expires_at: self.expires_at }
+    }
+
+    /// Reads the one way in which a token can be written; `None` is anything else.
+    pub(crate) fn open(text: &str) -> Option<(Self, [u8; TAG])> {
+        let mut buffer = [0; LENGTH + 3];
+        let text = text.strip_prefix(PREFIX).filter(|text| text.len() == TEXT)?;
+        URL_SAFE_NO_PAD.decode_slice(text, &mut buffer).ok().filter(|length| *length == LENGTH)?;
+        let (flags, rest) = buffer[..LENGTH].split_first()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (expires_at, rest) = rest.split_first_chunk()?;
+        let (reign, tag) = rest.split_first_chunk()?;
+        let imprint = Self {
+            flags: *flags,
+            id: Uuid::from_bytes(*id),
+            expires_at: u64::from_be_bytes(*expires_at),
+            reign: *reign,
+        };
+        Some((imprint, tag.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IMPRINT: Imprint =
+        Imprint { flags: FLAG_ACTION, id: Uuid::from_u128(7), expires_at: 1_800_000_000_000, reign: [9; 8] };
+
+    #[test]
+    fn a_token_reads_back_as_it_was_written() {
+        let token = IMPRINT.seal([3; TAG]);
+        assert_eq!(token.as_str().len(), PREFIX.len() + TEXT);
+        assert_eq!(Imprint::open(token.as_str()), Some((IMPRINT, [3; TAG])));
+        assert!(!format!("{token:?}").contains(token.as_str()));
+    }
+
+    #[test]
+    fn there_is_one_way_only_to_write_a_token() {
+        let token = IMPRINT.seal([3; TAG]).as_str().to_owned();
+        let body = &token[PREFIX.len()..];
+        // 49 bytes are 392 bits and 66 characters are 396: the last four bits have to be zero.
+        let last = body.chars().last().unwrap();
+        let spare = char::from(last as u8 + 1);
+        let others = [
+            format!("{}{spare}", &token[..token.len() - 1]),
+            format!("{token}="),
+            format!("{token}=="),
+            format!(" {token}"),
+            format!("{token}A"),
+            token[..token.len() - 1].to_owned(),
+            format!("OW1_{body}"),
+            format!("ow2_{body}"),
+            body.to_owned(),
+            String::new(),
+            PREFIX.to_owned(),
+            format!("{PREFIX}{}", "+".repeat(TEXT)),
+            format!("{PREFIX}{}", "é".repeat(TEXT / 2)),
+        ];
+        for other in others {
+            assert_eq!(Imprint::open(&other), None, "{other}");
+        }
+    }
+}
