@@ -1,0 +1,43 @@
+//! `peer KIND STORE LEDGER`: the shop as a process of its own, so that races are between processes.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::Path;
+
+use actix_web::{App, HttpServer};
+use onceward::Guard;
+use onceward::store::{Memory, Redis};
+use onceward_tests::flawed::{Flaw, Flawed};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::shop::routes;
+
+#[actix_web::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kind, store, ledger] = arguments.as_slice() else { return Err("usage: peer KIND STORE LEDGER".into()) };
+    let ledger = Ledger::at(Path::new(ledger));
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let url = format!("http://{}", listener.local_addr()?);
+
+    if let Some((_, flaw)) = Flaw::ALL.into_iter().find(|(name, _)| name == kind) {
+        let routes = Flawed::open(flaw, store).await?.routes(&ledger);
+        let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+        say(&url)?;
+        return Ok(server.run().await?);
+    }
+    let guard = match store.as_str() {
+        "memory:" => Guard::new(Memory::new()),
+        address => Guard::new(Redis::open(address)?),
+    };
+    let routes = routes(&guard, &ledger);
+    let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+    say(&url)?;
+    Ok(onceward::actix::serve(server, &guard).await?)
+}
+
+/// Says where it is, on a line of its own.
+fn say(url: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{url}")?;
+    out.flush()
+}

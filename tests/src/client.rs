@@ -1,0 +1,78 @@
+//! A client that says what it was told.
+
+use onceward_api::{IssuedToken, Problem, header};
+use reqwest::header::HeaderMap;
+use reqwest::{RequestBuilder, Response};
+
+use crate::shop::ORDER;
+
+/// What a client was told.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The `Onceward-Outcome` header.
+    pub outcome: String,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: bytes::Bytes,
+}
+
+impl Answer {
+    /// Reads an answer to its end.
+    pub async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let outcome = headers.get(header::OUTCOME).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        Self { status, outcome, headers, body: response.bytes().await.expect("a whole body") }
+    }
+
+    /// The body as a problem.
+    pub fn problem(&self) -> Problem {
+        assert_eq!(self.headers["content-type"], Problem::CONTENT_TYPE, "{self:?}");
+        serde_json::from_slice(&self.body).expect("a problem")
+    }
+
+    /// The status and what became of it, as in `409 token_used`.
+    pub fn said(&self) -> String {
+        format!("{} {}", self.status, self.outcome)
+    }
+}
+
+/// Sends a request and reads the answer.
+pub async fn send(request: RequestBuilder) -> Answer {
+    Answer::of(request.send().await.expect("an answer")).await
+}
+
+/// Asks for a token with this body.
+pub async fn ask_token(url: &str, body: &'static str) -> Answer {
+    let request = http().post(format!("{url}/token"));
+    send(if body.is_empty() { request } else { request.header("content-type", "application/json").body(body) }).await
+}
+
+/// A token bound to nothing.
+pub async fn token(url: &str) -> String {
+    token_for(url, "").await
+}
+
+/// A token that this body asks for.
+pub async fn token_for(url: &str, body: &'static str) -> String {
+    let answer = ask_token(url, body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    serde_json::from_slice::<IssuedToken>(&answer.body).expect("an issued token").token
+}
+
+/// A submission with a token, not sent yet.
+pub fn submit(url: &str, path: &str, token: &str, order: &str) -> RequestBuilder {
+    http().post(format!("{url}{path}")).header(header::TOKEN, token).header(ORDER, order)
+}
+
+/// Orders once with a token.
+pub async fn order(url: &str, token: &str, order: &str) -> Answer {
+    send(submit(url, "/orders", token, order)).await
+}
+
+/// A client without connections that another runtime has made.
+pub fn http() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().expect("a client")
+}

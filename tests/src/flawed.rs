@@ -1,0 +1,165 @@
+//! The implementations of others, each with the one flaw that its row of the museum tells of, and otherwise as good as
+//! it can be. What Onceward promises is only worth something if these fail to keep it.
+
+use std::time::Duration;
+
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use redis::aio::ConnectionManager;
+use redis::{AsyncTypedCommands as _, RedisError, RedisResult};
+use serde_json::json;
+
+use crate::ledger::Ledger;
+use crate::shop::{header, order};
+
+/// What is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// It asks whether the token is unused, and then marks it as used.
+    CheckThenSet,
+    /// It asks EXISTS, and then sends DEL without looking at the result.
+    ExistsThenDel,
+    /// It sends SET, and then EXPIRE.
+    SetThenExpire,
+    /// It takes what the client sent for the key.
+    RawKey,
+    /// It swallows the store's refusal and gives out a token that was never stored.
+    SwallowedIssue,
+    /// It does not give the token back after a validation error.
+    BurnedToken,
+    /// It sends DEL again when the answer was lost, and takes 0 for a duplicate.
+    LostReply,
+    /// It sends the put-back again when the answer was lost.
+    RevivedToken,
+}
+
+impl Flaw {
+    /// Every flaw, by its name on the command line.
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("check_then_set", Self::CheckThenSet),
+        ("exists_then_del", Self::ExistsThenDel),
+        ("set_then_expire", Self::SetThenExpire),
+        ("raw_key", Self::RawKey),
+        ("swallowed_issue", Self::SwallowedIssue),
+        ("burned_token", Self::BurnedToken),
+        ("lost_reply", Self::LostReply),
+        ("revived_token", Self::RevivedToken),
+    ];
+}
+
+/// A shop with a flaw.
+#[derive(Clone)]
+pub struct Flawed {
+    flaw: Flaw,
+    redis: ConnectionManager,
+}
+
+impl Flawed {
+    /// Connects.
+    pub async fn open(flaw: Flaw, url: &str) -> RedisResult<Self> {
+        let redis = redis::Client::open(url)?.get_connection_manager().await?;
+        Ok(Self { flaw, redis })
+    }
+
+    /// Its routes, of the same form as the shop's.
+    pub fn routes(&self, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
+        let (flawed, ledger) = (Data::new(self.clone()), Data::new(ledger.clone()));
+        move |config| {
+            config
+                .app_data(flawed.clone())
+                .app_data(ledger.clone())
+                .route("/token", web::post().to(issue))
+                .route("/orders", web::post().to(submit));
+        }
+    }
+
+    fn key(&self, token: &str) -> String {
+        if self.flaw == Flaw::RawKey { token.to_owned() } else { format!("flawed:{token}") }
+    }
+
+    async fn put(&self, token: &str) -> RedisResult<()> {
+        let (mut redis, key) = (self.redis.clone(), self.key(token));
+        match self.flaw {
+            Flaw::SetThenExpire => {
+                redis.set(&key, "unused").await?;
+                redis.expire(&key, 600).await.map(drop)
+            }
+            Flaw::SwallowedIssue => {
+                let _ = redis.set_ex(&key, "unused", 600).await;
+                Ok(())
+            }
+            _ => redis.set_ex(&key, "unused", 600).await,
+        }
+    }
+
+    /// Whether the submission may run.
+    async fn enter(&self, token: &str) -> RedisResult<bool> {
+        let (mut redis, key) = (self.redis.clone(), self.key(token));
+        match self.flaw {
+            Flaw::CheckThenSet => {
+                let is_unused = redis.get(&key).await?.as_deref() == Some("unused");
+                if is_unused {
+                    redis.set_ex(&key, "used", 600).await?;
+                }
+                Ok(is_unused)
+            }
+            Flaw::ExistsThenDel => {
+                let exists = redis.exists(&key).await?;
+                if exists {
+                    redis.del(&key).await?;
+                }
+                Ok(exists)
+            }
+            Flaw::LostReply => Ok(insist(|| async { redis.clone().del(&key).await }).await? == 1),
+            _ => Ok(redis.del(&key).await? == 1),
+        }
+    }
+
+    /// It did not happen: the token works again.
+    async fn put_back(&self, token: &str) -> RedisResult<()> {
+        match self.flaw {
+            Flaw::BurnedToken => Ok(()),
+            Flaw::RevivedToken => insist(|| self.put(token)).await,
+            _ => self.put(token).await,
+        }
+    }
+}
+
+/// Sends again what had no answer, after a moment.
+async fn insist<T, F: Future<Output = Result<T, RedisError>>>(send: impl Fn() -> F) -> RedisResult<T> {
+    match send().await {
+        Err(error) if error.is_connection_dropped() || error.is_timeout() => {
+            actix_web::rt::time::sleep(Duration::from_millis(500)).await;
+            send().await
+        }
+        answer => answer,
+    }
+}
+
+async fn issue(flawed: Data<Flawed>) -> HttpResponse {
+    let token = uuid::Uuid::new_v4().to_string();
+    match flawed.put(&token).await {
+        Ok(()) => HttpResponse::Created()
+            .json(json!({"token": token, "expires_at": "2030-01-01T00:00:00Z", "expires_in": 600})),
+        Err(_) => HttpResponse::ServiceUnavailable().finish(),
+    }
+}
+
+async fn submit(request: HttpRequest, flawed: Data<Flawed>, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
+    let outcome = onceward_api::header::OUTCOME;
+    let Some(token) = header(&request, onceward_api::header::TOKEN).map(str::to_owned) else {
+        return HttpResponse::BadRequest().finish();
+    };
+    match flawed.enter(&token).await {
+        Ok(true) => {}
+        Ok(false) => return HttpResponse::Conflict().insert_header((outcome, "token_used")).finish(),
+        Err(_) => return HttpResponse::ServiceUnavailable().insert_header((outcome, "redeem_unknown")).finish(),
+    }
+    let answer = order(request, ledger, body).await;
+    if answer.status().is_client_error() {
+        // It goes on in its own time, as a client library that repeats commands does.
+        actix_web::rt::spawn(async move { flawed.put_back(&token).await });
+        actix_web::rt::time::sleep(Duration::from_millis(50)).await;
+    }
+    answer
+}

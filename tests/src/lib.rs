@@ -1,0 +1,11 @@
+//! The test bed: real servers, an independent ledger, a proxy that loses answers, and the flawed implementations that
+//! each guarantee is held against.
+
+pub mod client;
+pub mod flawed;
+pub mod ledger;
+pub mod peer;
+pub mod proxy;
+pub mod redis_server;
+pub mod shop;
+pub mod wait;

@@ -1,0 +1,51 @@
+//! The shop as a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ledger::Ledger;
+
+/// A running process.
+pub struct Peer {
+    child: Child,
+    _stdout: BufReader<ChildStdout>,
+    /// Where it is.
+    pub url: String,
+}
+
+impl Peer {
+    /// Starts one. `program` is the path of the `peer` binary, `kind` is `onceward` or the name of a flaw.
+    pub fn start(program: &str, kind: &str, store: &str, ledger: &Ledger) -> Self {
+        let mut child = Command::new(program)
+            .args([kind, store])
+            .arg(ledger.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the peer starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("its output is piped"));
+        let mut url = String::new();
+        stdout.read_line(&mut url).expect("the peer says where it is");
+        Self { child, _stdout: stdout, url: url.trim().to_owned() }
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the peer can be signalled");
+    }
+
+    /// Its exit code, once it has ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().expect("its own child")?;
+        Some(status.code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

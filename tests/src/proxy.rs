@@ -1,0 +1,109 @@
+//! A TCP proxy that can lose things: a request before it arrives, or an answer after its request was carried out.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What happens to the next request that contains some text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The connection breaks before the request arrives.
+    LoseRequest,
+    /// The request is carried out, and the connection breaks before the answer gets back.
+    LoseAnswer,
+    /// The request is carried out, and the answer never comes, on a connection that stays open.
+    SwallowAnswer,
+}
+
+/// A proxy before one server.
+pub struct Proxy {
+    port: u16,
+    plan: Arc<Mutex<Option<(String, Fate)>>>,
+    struck: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    /// Listens before the server on this port.
+    pub async fn before(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let proxy = Self {
+            port: listener.local_addr().expect("its own address").port(),
+            plan: Arc::default(),
+            struck: Arc::default(),
+        };
+        let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, port, Arc::clone(&plan), Arc::clone(&struck)));
+            }
+        });
+        proxy
+    }
+
+    /// Its address, as that of a Redis.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The next request that contains this text meets this fate.
+    pub fn next(&self, containing: &str, fate: Fate) {
+        *self.plan.lock().expect("nobody panics with it") = Some((containing.to_owned(), fate));
+    }
+
+    /// How many requests have met their fate.
+    pub fn struck(&self) -> usize {
+        self.struck.load(Ordering::SeqCst)
+    }
+}
+
+/// Carries bytes to and fro until one side ends, or fate strikes.
+async fn carry(
+    mut client: TcpStream,
+    port: u16,
+    plan: Arc<Mutex<Option<(String, Fate)>>>,
+    struck: Arc<AtomicUsize>,
+) -> Option<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    let mut swallow = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let request = &asked[..read.ok().filter(|read| *read > 0)?];
+                let fate = meet(&plan, request);
+                if fate.is_some() {
+                    struck.fetch_add(1, Ordering::SeqCst);
+                }
+                if fate == Some(Fate::LoseRequest) {
+                    return None;
+                }
+                server.write_all(request).await.ok()?;
+                if fate == Some(Fate::LoseAnswer) {
+                    // Once the answer is here, the request has been carried out.
+                    let _ = server.read(&mut answered).await.ok()?;
+                    return None;
+                }
+                swallow |= fate == Some(Fate::SwallowAnswer);
+            }
+            read = server.read(&mut answered) => {
+                let answer = &answered[..read.ok().filter(|read| *read > 0)?];
+                if !swallow {
+                    client.write_all(answer).await.ok()?;
+                }
+            }
+        }
+    }
+}
+
+/// The fate of a request, used up if there is one.
+fn meet(plan: &Mutex<Option<(String, Fate)>>, request: &[u8]) -> Option<Fate> {
+    let mut plan = plan.lock().expect("nobody panics with it");
+    let (text, fate) = plan.clone()?;
+    let contains = request.windows(text.len()).any(|window| window == text.as_bytes());
+    contains.then(|| {
+        *plan = None;
+        fate
+    })
+}

@@ -1,0 +1,190 @@
+//! A real `redis-server` on a free port in a folder of its own, ended by its own process id.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redis::{Cmd, Connection, FromRedisValue};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::wait::until_blocking;
+
+/// A running server.
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+    arguments: Vec<String>,
+}
+
+impl RedisServer {
+    /// Starts one that keeps nothing.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with arguments of its own.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        // Somebody else may get the port between our asking for it and the server's: then another one is taken.
+        for _ in 0..10 {
+            let port = free_port();
+            if let Some(child) = spawn(port, &folder, &arguments) {
+                return Self { child, port, folder, arguments };
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("the server can be killed");
+    }
+
+    /// Starts it again where it was.
+    pub fn restart(&mut self) {
+        self.child = spawn(self.port, &self.folder, &self.arguments).expect("redis-server starts again");
+    }
+
+    /// Stops it from running, with its connections open.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it run again.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_child(&self.child);
+        kill_process(id, signal).expect("the server can be signalled");
+    }
+
+    /// A connection of the test's own.
+    pub fn connection(&self) -> Connection {
+        let client = redis::Client::open(self.url()).expect("its own address");
+        client.get_connection().expect("the server answers")
+    }
+
+    /// Sends a command, words separated by blanks.
+    pub fn ask<T: FromRedisValue>(&self, command: &str) -> T {
+        let mut words = command.split(' ');
+        let mut ask = Cmd::new();
+        words.by_ref().for_each(|word| {
+            ask.arg(word);
+        });
+        ask.query(&mut self.connection()).expect("the server answers")
+    }
+
+    /// Every key there is.
+    pub fn keys(&self) -> Vec<String> {
+        self.ask("KEYS *")
+    }
+
+    /// Begins to write down every command that the server is sent.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::start(self.port)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have been killed by the test already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Every command that a server is sent, as `MONITOR` shows it.
+pub struct Monitor {
+    lines: Arc<Mutex<Vec<String>>>,
+    port: u16,
+}
+
+impl Monitor {
+    fn start(port: u16) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
+        stream.write_all(b"MONITOR\r\n").expect("the server listens");
+        let mut reader = BufReader::new(stream);
+        let mut first = String::new();
+        reader.read_line(&mut first).expect("the server answers");
+        assert_eq!(first, "+OK\r\n");
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in reader.lines().map_while(Result::ok) {
+                written.lock().expect("no reader panics").push(line);
+            }
+        });
+        Self { lines, port }
+    }
+
+    /// The commands so far that a client has sent, without those that a script ran. Everything that was sent before
+    /// this call is in it.
+    pub fn commands(&self) -> Vec<String> {
+        let mark = uuid::Uuid::new_v4().to_string();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server answers");
+        stream.write_all(format!("ECHO {mark}\r\n").as_bytes()).expect("the server listens");
+        let mut commands = Vec::new();
+        let is_shown = until_blocking(Duration::from_secs(5), || {
+            let lines = self.lines.lock().expect("no writer panics");
+            let end = lines.iter().position(|line| line.contains(&mark));
+            commands = lines[..end.unwrap_or(0)].iter().filter(|line| !line.contains(" lua] ")).cloned().collect();
+            end.is_some()
+        });
+        assert!(is_shown, "MONITOR shows nothing more");
+        commands.into_iter().map(|line| line.split_once("] ").map_or(line.clone(), |(_, text)| text.into())).collect()
+    }
+
+    /// How many commands of this name were sent.
+    pub fn count(&self, name: &str) -> usize {
+        self.commands().iter().filter(|command| command.starts_with(&format!("\"{name}\""))).count()
+    }
+}
+
+/// A port that nobody listens on at the moment.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its own address").port()
+}
+
+fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Option<Child> {
+    let mut child = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
+        .arg(folder.path())
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is missing; install it with: apt-get install redis-server");
+    let has_ended = |child: &mut Child| child.try_wait().expect("its own child").is_some();
+    until_blocking(Duration::from_secs(10), || answers(port) || has_ended(&mut child));
+    if !has_ended(&mut child) && answers(port) {
+        return Some(child);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut answer = String::new();
+    let asked = stream.write_all(b"PING\r\n").and_then(|()| BufReader::new(stream).read_line(&mut answer));
+    asked.is_ok() && (answer.starts_with("+PONG") || answer.starts_with("-NOAUTH"))
+}
