@@ -1,3 +1,12 @@
-//! Onceward against real parts. Each module is one promise; each test's name says which.
+//! Onceward against real parts. Each module is one kind of promise; each test's name says which promise it is.
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
-mod guarantees;
+mod faults;
+mod lifecycle;
+mod museum;
+mod races;
+mod stores;
+mod tree;
+
+/// The shop as a program of its own.
+const PEER: &str = env!("CARGO_BIN_EXE_peer");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use redis::aio::ConnectionManager;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisError, RedisResult};
 use serde_json::json;
 
@@ -55,9 +55,9 @@ pub struct Flawed {
 }
 
 impl Flawed {
-    /// Connects.
-    pub async fn open(flaw: Flaw, url: &str) -> RedisResult<Self> {
-        let redis = redis::Client::open(url)?.get_connection_manager().await?;
+    /// Connects when it is first asked something.
+    pub fn open(flaw: Flaw, url: &str) -> RedisResult<Self> {
+        let redis = redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?;
         Ok(Self { flaw, redis })
     }
 

@@ -16,7 +16,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts one. `program` is the path of the `peer` binary, `kind` is `onceward` or the name of a flaw.
+    /// Starts one. `program` is the path of the `peer` binary, `kind` is what it calls itself.
     pub fn start(program: &str, kind: &str, store: &str, ledger: &Ledger) -> Self {
         let mut child = Command::new(program)
             .args([kind, store])
@@ -28,6 +28,13 @@ impl Peer {
         let mut url = String::new();
         stdout.read_line(&mut url).expect("the peer says where it is");
         Self { child, _stdout: stdout, url: url.trim().to_owned() }
+    }
+
+    /// How many bytes of memory it uses.
+    pub fn memory(&self) -> u64 {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).expect("it runs");
+        let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+        resident * rustix::param::page_size() as u64
     }
 
     /// Asks it to end.

@@ -52,6 +52,11 @@ impl Proxy {
         *self.plan.lock().expect("nobody panics with it") = Some((containing.to_owned(), fate));
     }
 
+    /// Nothing is lost any more.
+    pub fn relent(&self) {
+        *self.plan.lock().expect("nobody panics with it") = None;
+    }
+
     /// How many requests have met their fate.
     pub fn struck(&self) -> usize {
         self.struck.load(Ordering::SeqCst)

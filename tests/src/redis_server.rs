@@ -144,7 +144,7 @@ impl Monitor {
         let is_shown = until_blocking(Duration::from_secs(5), || {
             let lines = self.lines.lock().expect("no writer panics");
             let end = lines.iter().position(|line| line.contains(&mark));
-            commands = lines[..end.unwrap_or(0)].iter().filter(|line| !line.contains(" lua] ")).cloned().collect();
+            commands = lines[..end.unwrap_or(0)].iter().filter(|line| is_sent(line)).cloned().collect();
             end.is_some()
         });
         assert!(is_shown, "MONITOR shows nothing more");
@@ -155,6 +155,11 @@ impl Monitor {
     pub fn count(&self, name: &str) -> usize {
         self.commands().iter().filter(|command| command.starts_with(&format!("\"{name}\""))).count()
     }
+}
+
+/// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks.
+fn is_sent(line: &str) -> bool {
+    !line.contains(" lua] ") && !line.contains("\"ECHO\"")
 }
 
 /// A port that nobody listens on at the moment.

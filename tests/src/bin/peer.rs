@@ -1,4 +1,5 @@
-//! `peer KIND STORE LEDGER`: the shop as a process of its own, so that races are between processes.
+//! `peer KIND STORE LEDGER`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
+//! `undrained` for one whose server is stopped without waiting, or the name of a flaw.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -20,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = format!("http://{}", listener.local_addr()?);
 
     if let Some((_, flaw)) = Flaw::ALL.into_iter().find(|(name, _)| name == kind) {
-        let routes = Flawed::open(flaw, store).await?.routes(&ledger);
+        let routes = Flawed::open(flaw, store)?.routes(&ledger);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
         say(&url)?;
         return Ok(server.run().await?);
@@ -32,7 +33,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let routes = routes(&guard, &ledger);
     let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
     say(&url)?;
-    Ok(onceward::actix::serve(server, &guard).await?)
+    match kind.as_str() {
+        "onceward" => Ok(onceward::actix::serve(server, &guard).await?),
+        "undrained" => Ok(server.run().await?),
+        other => Err(format!("there is no peer of the kind {other}").into()),
+    }
 }
 
 /// Says where it is, on a line of its own.

@@ -1,0 +1,219 @@
+//! A Redis that dies, freezes or is full: nothing runs twice, everybody is answered, and it goes on afterwards.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use onceward::store::{Redis, Store as _, StoreError};
+use onceward::{Binding, Guard, Intent, Kind, Policy, Subject, Ticket, Verdict};
+use onceward_tests::client::{Answer, ask_token, http, order, send, submit, token};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{STATUS, Shop};
+use onceward_tests::wait::until;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::PEER;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// The store's timeout, and what two busy cores may add to it.
+const IN_TIME: Duration = Duration::from_millis(250 + 1_500);
+
+async fn recovers(url: &str) {
+    until("a token is issued again", Duration::from_secs(2), || async { ask_token(url, "").await.status == 201 }).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_was_killed_is_told_in_time_and_found_again() {
+    let mut redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let outstanding = token(shop.url()).await;
+    for _ in 0..3 {
+        redis.kill();
+        let begun = Instant::now();
+        let (issue, redeem) = tokio::join!(ask_token(shop.url(), ""), order(shop.url(), &outstanding, "down"));
+        assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
+        assert_eq!(issue.said(), "503 store_unavailable");
+        assert!(["store_unavailable", "redeem_unknown"].contains(&redeem.outcome.as_str()), "{redeem:?}");
+        assert_eq!((redeem.status, &redeem.headers["retry-after"]), (503, &"1".parse().unwrap()));
+
+        redis.restart();
+        recovers(shop.url()).await;
+        let fresh = token(shop.url()).await;
+        assert_eq!(order(shop.url(), &fresh, "up").await.said(), "200 executed");
+    }
+    assert_eq!(shop.ledger.runs(), ["up"; 3]);
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_was_lost_is_made_anew_before_anybody_needs_it() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let token = token(shop.url()).await;
+    redis.ask::<i64>("CLIENT KILL TYPE normal");
+    let is_back = || async {
+        redis
+            .ask::<String>("CLIENT LIST")
+            .lines()
+            .filter(|line| line.contains("lib-name") || line.contains("resp=3"))
+            .count()
+            >= 1
+    };
+    until("the store has connected again", Duration::from_secs(2), is_back).await;
+    assert_eq!(order(shop.url(), &token, "a").await.said(), "200 executed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let peer = Peer::start(PEER, "onceward", &redis.url(), &ledger);
+    let mut tokens = Vec::new();
+    for _ in 0..200 {
+        tokens.push(token(&peer.url).await);
+    }
+    let client = http();
+    let flood = async |round: usize| {
+        let mut answers = JoinSet::new();
+        for token in &tokens {
+            let request = client
+                .post(format!("{}/orders", peer.url))
+                .header(onceward_api::header::TOKEN, token)
+                .header("x-order", token)
+                .timeout(Duration::from_secs(20));
+            answers.spawn(async move {
+                let begun = Instant::now();
+                (Answer::of(request.send().await.expect("an answer")).await, begun.elapsed())
+            });
+        }
+        for (answer, took) in answers.join_all().await {
+            assert_eq!(answer.status, 503, "round {round}: {answer:?}");
+            assert!(answer.outcome == "redeem_unknown" || answer.outcome == "store_unavailable", "{answer:?}");
+            assert!(took < Duration::from_secs(5), "round {round}: {took:?}");
+        }
+    };
+    flood_of_garbage(&peer.url, &client).await;
+    redis.freeze();
+    flood(0).await;
+    let before = peer.memory();
+    for round in 1..=10 {
+        flood(round).await;
+    }
+    let grown = peer.memory().saturating_sub(before);
+    assert!(grown < 16 * 1024 * 1024, "2,000 unanswered requests have grown it by {grown} bytes");
+
+    redis.thaw();
+    recovers(&peer.url).await;
+    assert!(ledger.runs().is_empty(), "nobody ran without an answer of the store");
+    // What was sent before the freeze was noticed has been carried out since; what was not still works. Either way
+    // nobody runs twice.
+    for token in &tokens {
+        let mut ran = 0;
+        for _ in 0..2 {
+            ran += usize::from(order(&peer.url, token, token).await.status == 200);
+        }
+        assert_eq!(ledger.count(token), ran);
+        assert!(ran <= 1, "{ran} effects");
+    }
+}
+
+/// Warms up everything that grows once: buffers, connections, the allocator.
+async fn flood_of_garbage(url: &str, client: &reqwest::Client) {
+    let mut answers = JoinSet::new();
+    for _ in 0..200 {
+        answers.spawn(client.post(format!("{url}/orders")).header(onceward_api::header::TOKEN, "x").send());
+    }
+    answers.join_all().await;
+}
+
+#[tokio::test]
+async fn a_full_redis_issues_nothing_and_still_redeems_what_is_outstanding() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let (first, second, third) = (token(shop.url()).await, token(shop.url()).await, token(shop.url()).await);
+    redis.ask::<()>("CONFIG SET maxmemory 1");
+
+    assert_eq!(ask_token(shop.url(), "").await.said(), "503 store_unavailable");
+    assert_eq!(order(shop.url(), &first, "a").await.said(), "200 executed");
+    assert_eq!(order(shop.url(), &first, "a").await.said(), "409 token_used");
+    let mistaken = send(submit(shop.url(), "/orders", &second, "mistaken").header(STATUS, "422")).await;
+    assert_eq!(mistaken.said(), "422 executed", "a token that cannot be put back does not change the answer");
+    assert_eq!(order(shop.url(), &second, "again").await.said(), "409 token_used");
+
+    let newcomer = Shop::on(Redis::open(&redis.url()).unwrap());
+    assert_eq!(order(newcomer.url(), &third, "b").await.said(), "200 executed", "it can read the shared secret");
+
+    redis.ask::<()>("CONFIG SET maxmemory 0");
+    assert_eq!(ask_token(shop.url(), "").await.status, 201);
+    assert_eq!(shop.ledger.runs(), ["a", "mistaken"]);
+}
+
+#[tokio::test]
+async fn a_handler_that_blocks_its_thread_does_not_stop_the_store() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let mut blocked = JoinSet::new();
+    for _ in 0..2 {
+        let token = token(shop.url()).await;
+        blocked.spawn(send(submit(shop.url(), "/block", &token, "block").header("x-takes", "1500")));
+    }
+    let is_blocking = || async { shop.ledger.count("blocking") >= 1 };
+    until("a worker is blocked", Duration::from_secs(5), is_blocking).await;
+    // From another thread, as another worker would.
+    while shop.ledger.count("unblocked") == 0 {
+        let token = shop.guard.issue(MINUTE, Binding::none()).await.expect("the store answers");
+        let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+        let Ok(Verdict::Run(pass)) = shop.guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        pass.complete().await.unwrap();
+    }
+    assert!(blocked.join_all().await.iter().all(|answer| answer.status == 200));
+}
+
+/// Makes a store inside a runtime whose only thread then blocks, and asks it from outside.
+async fn asked_while_its_maker_is_blocked(
+    make: impl AsyncFnOnce(String) -> Redis + Send + 'static,
+) -> Result<(), StoreError> {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let (give, given) = mpsc::channel();
+    let (unblock, blocked) = mpsc::channel::<()>();
+    let maker = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let store = Arc::new(make(url).await);
+            let warm = store.look(&Ticket::of(Kind::Key, b"x")).await;
+            warm.expect("it answers as long as nobody blocks");
+            give.send(store).expect("somebody waits");
+            // Blocks the thread: nothing else of this runtime moves.
+            let _ = blocked.recv();
+        });
+    });
+    let store = given.recv().expect("a store");
+    let answer = store.look(&Ticket::of(Kind::Key, b"x")).await.map(drop);
+    drop(unblock);
+    maker.join().expect("it ends");
+    answer
+}
+
+#[tokio::test]
+async fn only_a_connection_that_was_handed_in_stops_with_the_runtime_that_made_it() {
+    asked_while_its_maker_is_blocked(async |url| Redis::open(&url).unwrap()).await.unwrap();
+    let handed = asked_while_its_maker_is_blocked(async |url| {
+        Redis::over(redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap())
+    });
+    let error = handed.await.unwrap_err();
+    assert!(matches!(error, StoreError::Unknown(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_manager_that_was_handed_in_finds_its_way_back() {
+    let mut redis = RedisServer::start();
+    let manager = redis::Client::open(redis.url()).unwrap().get_connection_manager().await.unwrap();
+    let guard = Guard::new(Redis::over(manager));
+    guard.issue(MINUTE, Binding::none()).await.unwrap();
+    redis.kill();
+    assert!(guard.issue(MINUTE, Binding::none()).await.is_err());
+    redis.restart();
+    until("it has", Duration::from_secs(5), || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
+}

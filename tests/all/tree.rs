@@ -1,0 +1,29 @@
+//! What a user of the library has to compile.
+
+use std::process::Command;
+
+fn tree(features: &str) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--package", "onceward", "--edges", "normal", "--prefix", "none"])
+        .args(["--no-default-features", "--features", features])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("names are text")
+}
+
+fn has(tree: &str, name: &str) -> bool {
+    tree.lines().any(|line| line.split(' ').next() == Some(name))
+}
+
+#[test]
+fn with_actix_alone_there_is_no_store_client_no_pages_and_no_http_client() {
+    let lean = tree("actix");
+    assert!(has(&lean, "actix-web"));
+    for heavy in ["redis", "sqlx", "sqlx-core", "utoipa-swagger-ui", "reqwest", "hyper", "h2"] {
+        assert!(!has(&lean, heavy), "{heavy} is in it");
+    }
+    assert!(has(&tree("actix,redis"), "redis"));
+    assert!(!has(&tree(""), "actix-web"));
+}
