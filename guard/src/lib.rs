@@ -1,4 +1,55 @@
-#![doc = include_str!("../../README.md")]
+//! Onceward makes a submission take effect once, however often it is sent: the double click, the impatient retry, the
+//! proxy that asks twice, the message delivered again.
+//!
+//! # One route
+//!
+//! ```
+//! # #[cfg(feature = "actix")] {
+//! use actix_web::{App, HttpResponse, web};
+//! use onceward::Guard;
+//! use onceward::actix::{Protect, SubjectFrom, token_route};
+//! use onceward::store::Memory;
+//!
+//! let guard = Guard::new(Memory::new());
+//! let app = App::new()
+//!     .service(token_route(&guard, SubjectFrom::anonymous()))
+//!     .service(
+//!         web::resource("/orders")
+//!             .wrap(Protect::token(&guard, SubjectFrom::anonymous()))
+//!             .route(web::post().to(HttpResponse::Created)),
+//!     );
+//! # let _ = app;
+//! # }
+//! ```
+//!
+//! # One table
+//!
+//! | policy | enter | it happened | it did not happen | a duplicate gets |
+//! |---|---|---|---|---|
+//! | **Token**: we issued it, one use | `take` finds it *issued* | it stays used | it is put back for the rest of its life | refused: *used* |
+//!
+//! What *happened* is read from the answer, unless the route or the handler says otherwise:
+//!
+//! | answer | Token |
+//! |---|---|
+//! | below 400 | it happened |
+//! | any 4xx, and 500, 501, 503 | it did not: the form is corrected, or sent again |
+//! | any other 5xx, a panic, a task that was lost | *unknown*: nothing is given back |
+//!
+//! # One walk
+//!
+//! [`actix::Protect`] reads what a request asks into an [`Intent`]. [`Guard::check`] has its mint verify the token: a
+//! forged, expired or misplaced one is refused without a word to the store. What is left is one question, used or not,
+//! and one atomic step that answers it: [`Store::take`](store::Store::take), the delete whose result is the verdict.
+//! The [`Verdict`] is to run, with a [`Pass`], or to refuse. The pass is settled by the answer, before the answer is sent.
+//!
+//! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it.
+//!
+//! # Features
+//!
+//! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
+//! - `redis`: [`store::Redis`], for more than one process
+//! - `laws`: [`store::laws`], the tests that every store has to pass
 #![warn(missing_docs)]
 
 mod background;
@@ -15,6 +66,7 @@ mod refusal;
 mod secret;
 mod sharing;
 pub mod store;
+pub mod testing;
 mod ticket;
 mod token;
 
@@ -32,3 +84,8 @@ pub use crate::refusal::Refusal;
 pub use crate::secret::{Secret, WeakSecret};
 pub use crate::ticket::{Kind, Ticket};
 pub use crate::token::Token;
+
+/// The examples of the README, run as tests.
+#[cfg(all(doctest, feature = "actix", feature = "redis"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;

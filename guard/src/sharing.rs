@@ -104,7 +104,15 @@ pub(crate) async fn keep_sharing(
     mut gone: watch::Receiver<()>,
 ) {
     loop {
-        let pause = match sharing.share(&*store).await {
+        // Listened for from before the secret is shared, so that no reconnect in between is missed.
+        let mut anew = std::pin::pin!(store.reconnected());
+        let shared = tokio::select! {
+            biased;
+            () = &mut anew => continue,
+            _ = gone.changed() => return,
+            shared = sharing.share(&*store) => shared,
+        };
+        let pause = match shared {
             Ok(_) => every,
             Err(error) => {
                 tracing::warn!(%error, "the signing secret could not be shared through the store");
@@ -113,7 +121,7 @@ pub(crate) async fn keep_sharing(
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = store.reconnected() => {}
+            () = &mut anew => {}
             _ = gone.changed() => return,
         }
     }

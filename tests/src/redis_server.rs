@@ -150,11 +150,6 @@ impl Monitor {
         assert!(is_shown, "MONITOR shows nothing more");
         commands.into_iter().map(|line| line.split_once("] ").map_or(line.clone(), |(_, text)| text.into())).collect()
     }
-
-    /// How many commands of this name were sent.
-    pub fn count(&self, name: &str) -> usize {
-        self.commands().iter().filter(|command| command.starts_with(&format!("\"{name}\""))).count()
-    }
 }
 
 /// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks.

@@ -98,16 +98,16 @@ fn json(problem: &Problem) -> String {
 /// A page that says the same as the problem, needs nothing else to be loaded, and names the next step.
 fn page(problem: &Problem) -> String {
     let next = match problem.retry {
-        Retry::Same => "Wait a moment, then reload this page to send the same again.",
-        Retry::NewToken => "Go back, reload the form, and send it again.",
-        Retry::No => "There is no need to send it again.",
+        Retry::Same => "<p>Wait a moment, then reload this page to send the same again.</p>",
+        Retry::NewToken => "<p>Go back, reload the form, and send it again.</p>",
+        Retry::No => "",
     };
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
          <style>body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}}\
          h1{{font-size:1.6rem;line-height:1.25}}small{{color:#666}}</style></head>\
-         <body><main><h1>{title}</h1><p>{detail}</p><p>{next}</p><p><small>{code}</small></p></main></body></html>\n",
+         <body><main><h1>{title}</h1><p>{detail}</p>{next}<p><small>{code}</small></p></main></body></html>\n",
         title = escape(&problem.title),
         detail = escape(&problem.detail),
         code = problem.code,

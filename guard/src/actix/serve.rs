@@ -5,12 +5,13 @@ use std::io;
 use actix_http::Request;
 use actix_service::IntoServiceFactory;
 use actix_web::body::MessageBody;
-use actix_web::dev::{AppConfig, Response, Server, Service, ServiceFactory};
+use actix_web::dev::{AppConfig, Response, Server, ServerHandle, Service, ServiceFactory};
 use actix_web::{Error, HttpServer};
 
 use crate::guard::Guard;
 
-/// Runs a server until SIGTERM or SIGINT, and then ends it without cutting off a single run.
+/// Runs a server until SIGTERM or SIGINT, and then ends it without cutting off a single run. A second signal ends it at
+/// once, for whoever cannot wait.
 ///
 /// A server that is stopped waits for its connections, and drops what has none: the run of a client that has hung up
 /// would be cut in the middle. So this first takes no more connections, then lets everything that runs come to its
@@ -42,7 +43,17 @@ where
     S::Service: 'static,
     B: MessageBody + 'static,
 {
-    serve_until(server.disable_signals().run(), guard, told_to_stop()?).await
+    let mut signals = Signals::listen()?;
+    let server = server.disable_signals().run();
+    let handle = server.handle();
+    let end = async {
+        signals.next().await;
+        tokio::select! {
+            () = finish(&handle, guard) => {}
+            () = signals.next() => handle.stop(false).await,
+        }
+    };
+    join(server, end).await
 }
 
 /// What [`serve`] does, for a server that runs already, until `stop` comes to its end. The server must have been made
@@ -50,39 +61,62 @@ where
 ///
 /// # Errors
 /// If the server fails.
-pub async fn serve_until(mut server: Server, guard: &Guard, stop: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn serve_until(server: Server, guard: &Guard, stop: impl Future<Output = ()>) -> io::Result<()> {
     let handle = server.handle();
-    tokio::select! {
-        ended = &mut server => return ended,
-        () = stop => {}
-    }
     let end = async {
-        handle.pause().await;
-        guard.drain().await;
-        handle.stop(true).await;
+        stop.await;
+        finish(&handle, guard).await;
     };
-    let (ended, ()) = tokio::join!(server, end);
-    ended
+    join(server, end).await
 }
 
-/// The signals by which a process is asked to end. They are listened for from this call on.
-#[cfg(unix)]
-fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
+/// Takes no more connections, lets everything that runs come to its end, and stops.
+async fn finish(handle: &ServerHandle, guard: &Guard) {
+    handle.pause().await;
+    guard.drain().await;
+    handle.stop(true).await;
+}
 
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
+/// Runs a server until it ends, by itself or because of `end`.
+async fn join(mut server: Server, end: impl Future<Output = ()>) -> io::Result<()> {
+    tokio::select! {
+        ended = &mut server => ended,
+        () = end => server.await,
+    }
+}
+
+/// The signals by which a process is asked to end.
+#[cfg(unix)]
+struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
         }
-    })
+    }
 }
 
 /// The signal by which a process is asked to end.
 #[cfg(not(unix))]
-fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        let _ = tokio::signal::ctrl_c().await;
-    })
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
 }

@@ -1,0 +1,30 @@
+//! For the tests of applications that use a guard: a store in memory, and a clock that is moved by hand.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use onceward::api::Code;
+//! use onceward::{Binding, Intent, Policy, Subject, Verdict, testing};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let (guard, clock) = testing::guard();
+//! let token = guard.issue(Duration::from_secs(60), Binding::none()).await?;
+//! clock.advance(Duration::from_secs(60));
+//!
+//! let late = Intent::new("POST /orders", Subject::anonymous()).credential(token.as_str());
+//! let Verdict::Refuse(refusal) = guard.check(&Policy::token(), &late).await? else { panic!("it is too late") };
+//! assert_eq!(refusal.code(), Code::TokenExpired);
+//! # Ok::<(), onceward::store::StoreError>(())
+//! # }).unwrap();
+//! ```
+
+use crate::clock::{Clock, ManualClock};
+use crate::guard::Guard;
+use crate::store::Memory;
+
+/// A guard for which time passes only when the clock is told so.
+pub fn guard() -> (Guard, ManualClock) {
+    let manual = ManualClock::new();
+    let clock = Clock::from(&manual);
+    (Guard::builder(Memory::with_clock(clock.clone())).clock(clock).build(), manual)
+}
