@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, Intent, Policy, Subject, Verdict};
-use onceward_tests::client::{order, send, submit, token};
+use onceward_tests::client::{http, order, send, submit, token};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::redis_server::RedisServer;
@@ -122,6 +122,42 @@ async fn a_client_that_waits_gets_its_answer_from_a_server_that_stops() {
     assert_eq!(answer.headers["connection"], "close");
     until("the process has ended", LONG, || std::future::ready(peer.ended() == Some(0))).await;
     assert_eq!(ledger.count("a"), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_open_and_idle_does_not_hold_up_the_end() {
+    let ledger = Ledger::new();
+    let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let token = token(&peer.url).await;
+    let idle = http();
+    let answer = idle.post(format!("{}/orders", peer.url)).header("onceward-token", &token).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.bytes().await.unwrap();
+    peer.terminate();
+    until("the process has ended", LONG, || std::future::ready(peer.ended() == Some(0))).await;
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let ledger = Ledger::new();
+    let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let token = token(&peer.url).await;
+    let waiting = submit(&peer.url, "/orders", &token, "a").header(TAKES, "60000");
+    let waiting = tokio::spawn(async move { waiting.send().await });
+    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    peer.terminate();
+    // Both may be seen as one if they come at the same moment, so it is told again until it listens.
+    until("the process has ended", LONG, || {
+        let has_ended = peer.ended().is_some();
+        if !has_ended {
+            peer.terminate();
+        }
+        std::future::ready(has_ended)
+    })
+    .await;
+    assert!(waiting.await.unwrap().is_err(), "its client gets no answer");
+    assert_eq!(ledger.count("a"), 0);
 }
 
 #[tokio::test]

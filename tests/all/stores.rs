@@ -5,7 +5,9 @@ use std::time::Duration;
 use onceward::store::laws::Laws;
 use onceward::store::{Memory, Redis, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Kind, Policy, Seen, Subject, Ticket, Verdict};
+use onceward_tests::client::{order, send, submit, token};
 use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{STATUS, Shop};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -78,6 +80,25 @@ async fn each_step_is_one_command_and_a_bad_token_none() {
     assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Absent);
     let Ok(Verdict::Refuse(_)) = guard.check(&policy, &intent).await else { panic!("a used token") };
     assert_eq!(count("GETDEL"), 2, "a duplicate is one command as well");
+}
+
+#[tokio::test]
+async fn a_protected_route_sends_no_more_than_its_guard_does() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(open(&redis));
+    let (first, second) = (token(shop.url()).await, token(shop.url()).await);
+    let forged = first.replace("ow1_", "ow1_B");
+    let monitor = redis.monitor();
+    let said = async |token: &str| order(shop.url(), token, "a").await.said();
+
+    assert_eq!(said(&first).await, "200 executed");
+    assert_eq!(said(&first).await, "409 token_used");
+    assert_eq!(said(&forged).await, "400 token_malformed");
+    let mistaken = send(submit(shop.url(), "/orders", &second, "a").header(STATUS, "422")).await;
+    assert_eq!(mistaken.said(), "422 executed");
+    let names = |command: &String| command.split('"').nth(1).unwrap_or_default().to_owned();
+    let sent: Vec<_> = monitor.commands().iter().filter(|command| !command.contains(":secret:")).map(names).collect();
+    assert_eq!(sent, ["GETDEL", "GETDEL", "GETDEL", "SET"]);
 }
 
 #[tokio::test]
