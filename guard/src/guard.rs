@@ -22,6 +22,9 @@ use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{Imprint, Token};
 
+/// With less life than this left, in milliseconds, a token is not put back.
+const WORTH_PUTTING_BACK: u64 = 1_000;
+
 /// Decides whether a submission runs. Cheap to clone; all clones are one guard.
 #[derive(Clone)]
 pub struct Guard(Arc<Inner>);
@@ -46,6 +49,15 @@ pub enum Verdict {
     Refuse(Refusal),
 }
 
+/// What became of giving a token back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// The token works again, now or from before.
+    Back,
+    /// It does not, for this reason.
+    Refused(Refusal),
+}
+
 /// What is recorded of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,6 +66,8 @@ pub enum Seen {
     Issued,
     /// Nothing is recorded: the token was used.
     Absent,
+    /// An attempt has used the token, and may still ask again or release it.
+    Done,
     /// The token would not be looked up at all.
     Refused(Refusal),
 }
@@ -104,14 +118,23 @@ impl Guard {
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let mint = self.mint().await?;
-        match policy {
-            Policy::Token { bound } => match self.present(&mint, *bound, intent) {
-                Ok(token) => match self.0.drain.begin() {
-                    Some(running) => self.redeem(token, running).await,
-                    None => Ok(Verdict::Refuse(Code::Overloaded.into())),
-                },
-                Err(refusal) => Ok(Verdict::Refuse(refusal)),
+        let Policy::Token { bound } = policy;
+        let token = match verify(&mint, *bound, intent) {
+            Ok(token) => token,
+            Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+        };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        match (self.in_time(&token), intent.attempt) {
+            (Ok(()), None) => self.redeem(token, running).await,
+            (Ok(()), Some(attempt)) => match self.mark(&token, attempt).await? {
+                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
+                Some(refusal) => Ok(Verdict::Refuse(refusal)),
             },
+            // A late question of a try that was accepted in time is still that try.
+            (Err(_), Some(attempt)) if self.is_marked(&token, attempt).await? => {
+                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
+            }
+            (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
         }
     }
 
@@ -122,14 +145,14 @@ impl Guard {
     /// If the store could not be asked.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
         let mint = self.mint().await?;
-        let Policy::Token { bound } = policy;
-        let token = match self.present(&mint, *bound, intent) {
+        let token = match self.present(&mint, policy, intent) {
             Ok(token) => token,
             Err(refusal) => return Ok(Seen::Refused(refusal)),
         };
         match self.0.store.look(&Ticket::of_token(token.id)).await? {
             Some(bytes) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
                 Record::Issued => Ok(Seen::Issued),
+                Record::Attempted(_) => Ok(Seen::Done),
             },
             None => Ok(Seen::Absent),
         }
@@ -169,8 +192,13 @@ impl Guard {
     /// Whether the intent presents a token of ours that is good for it and has not expired. The store is not asked, so
     /// whether it was used is not known, and nothing is used up: for routing and for early answers, never to decide.
     pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
-        let Policy::Token { bound } = policy;
-        self.0.sharing.known().is_some_and(|mint| self.present(&mint, *bound, intent).is_ok())
+        self.0.sharing.known().is_some_and(|mint| self.present(&mint, policy, intent).is_ok())
+    }
+
+    /// How long a token is put back for, if it has a second or more to live.
+    pub(crate) fn worth_putting_back(&self, expires_at: u64) -> Option<Duration> {
+        let left = expires_at.saturating_sub(self.0.clock.wall());
+        (left >= WORTH_PUTTING_BACK).then(|| Duration::from_millis(left) + Self::GRACE)
     }
 
     async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
@@ -178,20 +206,21 @@ impl Guard {
     }
 
     /// Everything that can be said of a token without the store, in the contract's order.
-    fn present(&self, mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
-        let text = intent.credential.ok_or(Code::TokenMissing)?;
-        let token = mint.verify(text, intent.action, &intent.subject)?;
-        if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
-            return Err(Refusal::new(Code::TokenInvalid)
-                .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
-        }
+    fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
+        let Policy::Token { bound } = policy;
+        let token = verify(mint, *bound, intent)?;
+        self.in_time(&token).map(|()| token)
+    }
+
+    /// Whether a token is neither too old nor of an earlier life of the store.
+    fn in_time(&self, token: &Imprint) -> Result<(), Refusal> {
         if token.expires_at <= self.0.clock.wall() {
             return Err(Code::TokenExpired.into());
         }
         if token.reign != self.0.store.reign() {
             return Err(Code::TokenStale.into());
         }
-        Ok(token)
+        Ok(())
     }
 
     /// The one step that decides: of any number of callers, one gets the record.
@@ -200,15 +229,33 @@ impl Guard {
         let Some(taken) = self.0.store.take(&ticket).await? else {
             return Ok(Verdict::Refuse(Code::TokenUsed.into()));
         };
+        let now = self.0.clock.wall();
         match Record::decode(&taken) {
-            Ok(Record::Issued) => Ok(Verdict::Run(Pass::new(self.clone(), token, running))),
+            Ok(Record::Issued) => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
+            // An attempt has used it: its mark goes back for the life that is written in it.
+            Ok(Record::Attempted(mark)) => {
+                let life = Duration::from_millis(mark.deadline.saturating_sub(now));
+                self.0.store.put_back(&ticket, &taken, life).await?;
+                Ok(Verdict::Refuse(Code::TokenUsed.into()))
+            }
             Err(unknown) => {
-                let left = token.expires_at.saturating_sub(self.0.clock.wall());
-                self.0.store.put_back(&ticket, &taken, Duration::from_millis(left) + Self::GRACE).await?;
+                let life = Duration::from_millis(token.expires_at.saturating_sub(now)) + Self::GRACE;
+                self.0.store.put_back(&ticket, &taken, life).await?;
                 Err(StoreError::not_executed(unknown))
             }
         }
     }
+}
+
+/// Whether a token is ours, and good for what it is presented for.
+fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
+    let text = intent.credential.ok_or(Code::TokenMissing)?;
+    let token = mint.verify(text, intent.action, &intent.subject)?;
+    if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
+        return Err(Refusal::new(Code::TokenInvalid)
+            .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
+    }
+    Ok(token)
 }
 
 impl fmt::Debug for Guard {

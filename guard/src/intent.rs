@@ -10,18 +10,27 @@ pub struct Intent<'a> {
     pub(crate) action: &'a str,
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
+    pub(crate) attempt: Option<&'a str>,
 }
 
 impl<'a> Intent<'a> {
     /// `subject` asks for `action`, and presents nothing yet.
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
-        Self { action, subject, credential: None }
+        Self { action, subject, credential: None, attempt: None }
     }
 
     /// Presents a token.
     #[must_use]
     pub fn credential(mut self, token: &'a str) -> Self {
         self.credential = Some(token);
+        self
+    }
+
+    /// Names this try. Asked twice under one name, a token is accepted twice, for a minute; so believe a name only
+    /// from a caller that you trust, such as your own gateway.
+    #[must_use]
+    pub fn attempt(mut self, attempt: &'a str) -> Self {
+        self.attempt = Some(attempt);
         self
     }
 }

@@ -52,6 +52,7 @@
 //! - `laws`: [`store::laws`], the tests that every store has to pass
 #![warn(missing_docs)]
 
+mod attempt;
 mod background;
 mod clock;
 mod drain;
@@ -76,7 +77,7 @@ pub mod actix;
 pub use onceward_api as api;
 
 pub use crate::clock::{Clock, ManualClock};
-pub use crate::guard::{Guard, GuardBuilder, Seen, Verdict};
+pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::pass::Pass;
 pub use crate::policy::{Effect, Policy};

@@ -1,7 +1,6 @@
 //! The permission to run, settled once.
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::drain::Running;
 use crate::guard::Guard;
@@ -12,9 +11,6 @@ use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 
-/// With less life than this left, a token is not put back.
-const WORTH_PUTTING_BACK: u64 = 1_000;
-
 /// The permission to run. Whoever holds it runs the work and then says how it ended, once.
 ///
 /// A pass that is dropped unsettled counts as [`unknown`](Self::unknown), and a warning is logged.
@@ -22,13 +18,21 @@ const WORTH_PUTTING_BACK: u64 = 1_000;
 pub struct Pass {
     guard: Guard,
     token: Imprint,
+    /// The attempt whose mark is on the token; without one, the token is not in the store.
+    attempt: Option<String>,
     settled: bool,
     _running: Running,
 }
 
 impl Pass {
-    pub(crate) fn new(guard: Guard, token: Imprint, running: Running) -> Self {
-        Self { guard, token, settled: false, _running: running }
+    pub(crate) fn of_token(guard: Guard, token: Imprint, running: Running) -> Self {
+        Self { guard, token, attempt: None, settled: false, _running: running }
+    }
+
+    pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &str, running: Running) -> Self {
+        let mut pass = Self::of_token(guard, token, running);
+        pass.attempt = Some(attempt.to_owned());
+        pass
     }
 
     /// It happened: the token stays used.
@@ -74,14 +78,16 @@ impl Pass {
         binding
     }
 
-    /// The one write that would not recognise itself if it were sent again, so it is sent once.
     async fn put_back(&self) -> Result<(), StoreError> {
-        let left = self.token.expires_at.saturating_sub(self.guard.clock().wall());
-        if left < WORTH_PUTTING_BACK {
-            return Ok(());
+        let ticket = Ticket::of_token(self.token.id);
+        if let Some(attempt) = &self.attempt {
+            return self.guard.unmark(&ticket, attempt).await.map(drop);
         }
-        let life = Duration::from_millis(left) + Guard::GRACE;
-        self.guard.store().put_back(&Ticket::of_token(self.token.id), &Record::ISSUED, life).await.map(drop)
+        match self.guard.worth_putting_back(self.token.expires_at) {
+            // The one write that would not recognise itself if it were sent again, so it is sent once.
+            Some(life) => self.guard.store().put_back(&ticket, &Record::ISSUED, life).await.map(drop),
+            None => Ok(()),
+        }
     }
 }
 

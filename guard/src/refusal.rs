@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use onceward_api::{Code, Problem, Retry};
 
+use crate::intent::Intent;
 use crate::policy::Policy;
 use crate::store::StoreError;
 
@@ -48,10 +49,12 @@ impl Refusal {
 
     /// What a client is told when the store failed while it was asked whether to run. The reason goes to the log of
     /// whoever runs the store, never to the client.
-    pub fn after(error: &StoreError, policy: &Policy) -> Self {
-        match (policy, error) {
-            (_, StoreError::NotExecuted(_)) => Self::new(Code::StoreUnavailable),
-            (Policy::Token { .. }, StoreError::Unknown(_)) => Self::new(Code::RedeemUnknown),
+    pub fn after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Self {
+        match (policy, error, intent.attempt) {
+            (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
+            // An attempt that was accepted after all is accepted again: the same is to be asked again.
+            (Policy::Token { .. }, StoreError::Unknown(_), Some(_)) => Self::new(Code::StoreUnavailable),
+            (Policy::Token { .. }, StoreError::Unknown(_), None) => Self::new(Code::RedeemUnknown),
         }
     }
 }

@@ -190,14 +190,17 @@ where
 async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<(Asked, Pass), Refusal> {
     let subject = rules.subject.resolve(request.request())?;
     let asked = Asked::read(request, rules.action.as_deref(), subject, rules.body_limit).await?;
-    let verdict = rules.guard.check(&rules.policy, &asked.intent()).await;
-    match verdict {
-        Ok(Verdict::Run(pass)) => Ok((asked, pass)),
-        Ok(Verdict::Refuse(refusal)) => Err(refusal),
-        Err(error) => {
+    let checked = {
+        let intent = asked.intent();
+        let verdict = rules.guard.check(&rules.policy, &intent).await;
+        verdict.map_err(|error| {
             tracing::warn!(%error, "a submission could not be checked and was not run");
-            Err(Refusal::after(&error, &rules.policy))
-        }
+            Refusal::after(&error, &rules.policy, &intent)
+        })?
+    };
+    match checked {
+        Verdict::Run(pass) => Ok((asked, pass)),
+        Verdict::Refuse(refusal) => Err(refusal),
     }
 }
 

@@ -1,0 +1,193 @@
+//! One try at redeeming, named by a caller we trust: the same try asked twice is accepted twice.
+//!
+//! A gateway or a backend may ask twice for one request, because it lost the answer or because it is built that way. With
+//! a name for the try, the second question finds its own mark on the token and gets the first answer again.
+
+use std::time::Duration;
+
+use onceward_api::Code;
+use sha2::{Digest as _, Sha256};
+
+use crate::guard::{Guard, Released};
+use crate::record::{Attempted, Record};
+use crate::refusal::Refusal;
+use crate::store::{Compared, StoreError};
+use crate::ticket::Ticket;
+use crate::token::Imprint;
+
+/// How long the same attempt is accepted again, and may release the token.
+const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
+
+impl Guard {
+    /// Marks the token as used by this attempt; `None` if it is, now or from before.
+    pub(crate) async fn mark(&self, token: &Imprint, attempt: &str) -> Result<Option<Refusal>, StoreError> {
+        let mark = Attempted {
+            attempt: digest(attempt),
+            deadline: self.clock().wall() + ACCEPTED_AGAIN.as_millis() as u64,
+            expires_at: token.expires_at,
+        };
+        let ticket = Ticket::of_token(token.id);
+        match self.store().swap(&ticket, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
+            Compared::Done => Ok(None),
+            Compared::Gone => Ok(Some(Code::TokenUsed.into())),
+            Compared::Found(bytes) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+                Record::Attempted(found) if found.attempt == mark.attempt => Ok(None),
+                _ => Ok(Some(Code::TokenUsed.into())),
+            },
+        }
+    }
+
+    /// Whether this attempt has used the token, as far as is still known.
+    pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &str) -> Result<bool, StoreError> {
+        let Some(bytes) = self.store().look(&Ticket::of_token(token.id)).await? else { return Ok(false) };
+        let record = Record::decode(&bytes).map_err(StoreError::not_executed)?;
+        Ok(matches!(record, Record::Attempted(found) if found.attempt == digest(attempt)))
+    }
+
+    /// It did not happen: a token that this attempt has used works again, for the rest of its life. Doing so twice is
+    /// as good as once.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its answer was lost; the same may be sent again.
+    pub async fn release(&self, token: &str, attempt: &str) -> Result<Released, StoreError> {
+        match Imprint::open(token) {
+            // Whom it is bound to is not known here, so the signature cannot be checked: knowing the attempt is what
+            // allows it, and a token that was altered is still not good afterwards.
+            Some((imprint, _)) => self.unmark(&Ticket::of_token(imprint.id), attempt).await,
+            None => Ok(Released::Refused(Code::TokenMalformed.into())),
+        }
+    }
+
+    pub(crate) async fn unmark(&self, ticket: &Ticket, attempt: &str) -> Result<Released, StoreError> {
+        let lost = || Ok(Released::Refused(Code::ClaimLost.into()));
+        let Some(held) = self.store().look(ticket).await? else { return lost() };
+        let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
+            Record::Issued => return Ok(Released::Back),
+            Record::Attempted(found) if found.attempt == digest(attempt) => self.worth_putting_back(found.expires_at),
+            Record::Attempted(_) => return lost(),
+        };
+        let answer = match left {
+            Some(life) => self.store().swap(ticket, &held, &Record::ISSUED, life).await?,
+            None => self.store().remove(ticket, &held).await?,
+        };
+        match answer {
+            Compared::Done => Ok(Released::Back),
+            Compared::Found(bytes) if bytes == Record::ISSUED.as_slice() => Ok(Released::Back),
+            Compared::Found(_) | Compared::Gone => lost(),
+        }
+    }
+}
+
+/// An attempt's name is the caller's, so the store is not told it.
+fn digest(attempt: &str) -> [u8; 16] {
+    let digest: [u8; 32] = Sha256::digest(attempt.as_bytes()).into();
+    let mut short = [0; 16];
+    short.copy_from_slice(&digest[..16]);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::{Seen, Verdict};
+    use crate::intent::{Binding, Intent, Subject};
+    use crate::policy::Policy;
+    use crate::testing;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    async fn ask(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<(), Code> {
+        let mut intent = Intent::new("a", Subject::anonymous()).credential(token);
+        if let Some(attempt) = attempt {
+            intent = intent.attempt(attempt);
+        }
+        match guard.check(&Policy::token(), &intent).await.unwrap() {
+            Verdict::Run(pass) => {
+                pass.complete().await.unwrap();
+                Ok(())
+            }
+            Verdict::Refuse(refusal) => Err(refusal.code()),
+        }
+    }
+
+    async fn token(guard: &Guard) -> String {
+        guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned()
+    }
+
+    const USED: Result<(), Code> = Err(Code::TokenUsed);
+
+    #[tokio::test]
+    async fn the_same_attempt_is_accepted_again_and_no_other_is() {
+        let (guard, clock) = testing::guard();
+        let token = token(&guard).await;
+        for _ in 0..3 {
+            assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+            assert_eq!(ask(&guard, &token, Some("two")).await, USED);
+            assert_eq!(ask(&guard, &token, None).await, USED, "and its mark is put back");
+            clock.advance(Duration::from_secs(9));
+        }
+        let intent = Intent::new("a", Subject::anonymous()).credential(&token);
+        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done);
+    }
+
+    #[tokio::test]
+    async fn an_attempt_is_known_for_a_minute_also_past_the_token_s_own_expiry() {
+        let (guard, clock) = testing::guard();
+        let token = token(&guard).await;
+        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        clock.advance(Duration::from_secs(59));
+        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        assert_eq!(ask(&guard, &token, Some("two")).await, Err(Code::TokenExpired));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(ask(&guard, &token, Some("one")).await, Err(Code::TokenExpired));
+    }
+
+    #[tokio::test]
+    async fn being_asked_by_others_does_not_prolong_a_mark() {
+        let (guard, clock) = testing::guard();
+        let token = guard.issue(TTL * 10, Binding::none()).await.unwrap().as_str().to_owned();
+        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        for _ in 0..6 {
+            clock.advance(Duration::from_secs(10));
+            assert_eq!(ask(&guard, &token, None).await, USED);
+        }
+        assert_eq!(ask(&guard, &token, Some("one")).await, USED, "its minute is over");
+    }
+
+    #[tokio::test]
+    async fn only_its_own_attempt_releases_a_token_and_may_do_so_twice() {
+        let (guard, clock) = testing::guard();
+        let token = token(&guard).await;
+        let lost = Released::Refused(Code::ClaimLost.into());
+        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        assert_eq!(guard.release(&token, "two").await.unwrap(), lost);
+        assert_eq!(guard.release(&token, "one").await.unwrap(), Released::Back);
+        assert_eq!(guard.release(&token, "one").await.unwrap(), Released::Back);
+        assert_eq!(ask(&guard, &token, Some("two")).await, Ok(()), "it works again");
+        assert_eq!(guard.release(&token, "one").await.unwrap(), lost);
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(guard.release(&token, "two").await.unwrap(), lost, "its minute is over");
+        let malformed = guard.release("x", "two").await.unwrap();
+        assert_eq!(malformed, Released::Refused(Code::TokenMalformed.into()));
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_released_too_late_stays_away() {
+        let (guard, clock) = testing::guard();
+        let token = token(&guard).await;
+        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        clock.advance(TTL - Duration::from_millis(999));
+        assert_eq!(guard.release(&token, "one").await.unwrap(), Released::Back);
+        assert_eq!(ask(&guard, &token, None).await, USED);
+    }
+
+    #[tokio::test]
+    async fn a_pass_of_an_attempt_gives_the_token_back() {
+        let (guard, _clock) = testing::guard();
+        let token = token(&guard).await;
+        let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt("one");
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        pass.release().await.unwrap();
+        assert_eq!(ask(&guard, &token, None).await, Ok(()));
+    }
+}
