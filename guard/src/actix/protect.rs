@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
@@ -211,9 +212,13 @@ async fn settle<B>(
     pass: Pass,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let effect = match &answer {
-        Ok(answer) => rules.effect(answer.response()),
-        Err(error) => rules.effect(&error.error_response()),
+    // An error may have its answer in it and give it out once, so what is judged here is what is sent.
+    let (effect, said) = match &answer {
+        Ok(answer) => (rules.effect(answer.response()), None),
+        Err(error) => {
+            let said = error.error_response();
+            (rules.effect(&said), Some(said))
+        }
     };
     let successor = pass.binding(&asked.intent());
     if let Err(error) = pass.settle(effect).await {
@@ -236,7 +241,9 @@ async fn settle<B>(
             Ok(answer.map_into_left_body())
         }
         Err(mut error) => {
-            error.add_response_mapper(move |mut answer| {
+            let said = Cell::new(said);
+            error.add_response_mapper(move |answer| {
+                let mut answer = said.take().unwrap_or(answer);
                 sign_off(answer.headers_mut(), next.as_ref());
                 answer
             });
