@@ -5,6 +5,7 @@ mod faults;
 mod lifecycle;
 mod museum;
 mod races;
+mod settling;
 mod stores;
 mod tree;
 
