@@ -79,7 +79,7 @@ async fn read_form(
             Err(_) => break Scan::Broken("it broke off"),
         }
         match form.scan(&read, ended) {
-            Scan::More if read.len() < limit => {}
+            Scan::More if read.len() <= limit => {}
             scan => break scan,
         }
     };
