@@ -1,6 +1,8 @@
 //! Onceward against real parts. Each module is one kind of promise; each test's name says which promise it is.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod bad_input;
+mod binding;
 mod faults;
 mod lifecycle;
 mod museum;
@@ -8,6 +10,7 @@ mod races;
 mod settling;
 mod stores;
 mod tree;
+mod wrapping;
 
 /// The shop as a program of its own.
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

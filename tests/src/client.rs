@@ -72,6 +72,22 @@ pub async fn order(url: &str, token: &str, order: &str) -> Answer {
     send(submit(url, "/orders", token, order)).await
 }
 
+/// The content type of a form.
+pub const URLENCODED: &str = "application/x-www-form-urlencoded";
+/// The content type of what [`multipart`] makes.
+pub const MULTIPART: &str = "multipart/form-data; boundary=between-the-parts";
+
+/// A multipart form with these parts, in this order.
+pub fn multipart(parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in parts {
+        let head = format!("--between-the-parts\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+        body.extend([head.as_bytes(), value, b"\r\n"].concat());
+    }
+    body.extend(b"--between-the-parts--\r\n");
+    body
+}
+
 /// A client without connections that another runtime has made.
 pub fn http() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().expect("a client")
