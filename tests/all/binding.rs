@@ -1,1 +1,325 @@
-//! Not yet.
+//! A token is good where it was issued for, and nowhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::{App, HttpServer, web};
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::store::{Bytes, Compared, Memory, Store, StoreError, async_trait};
+use onceward::{Binding, Guard, ManualClock, Secret, Subject, Ticket};
+use onceward_api::IssuedToken;
+use onceward_api::header::{FIELD, NEXT_TOKEN, TOKEN};
+use onceward_tests::client::{Answer, http, order, send, submit, token, token_for};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::shop::{self, STATUS, Served, Shop, USER};
+use reqwest::Method;
+
+const INVALID: &str = "403 token_invalid";
+
+/// A token for this user, with this body.
+async fn token_of(url: &str, user: &str, body: &'static str) -> String {
+    let request = http().post(format!("{url}/my/token")).header(USER, user).header("content-type", "application/json");
+    let answer = send(request.body(body)).await;
+    serde_json::from_slice::<IssuedToken>(&answer.body).unwrap().token
+}
+
+/// What a user is told who presents a token.
+async fn said_to(url: &str, user: &str, path: &str, token: &str) -> String {
+    send(submit(url, path, token, path).header(USER, user)).await.said()
+}
+
+/// What nobody in particular is told.
+async fn said(url: &str, path: &str, token: &str) -> String {
+    send(submit(url, path, token, path)).await.said()
+}
+
+#[tokio::test]
+async fn a_token_that_is_bound_to_nothing_is_good_once_on_any_route_that_asks_for_no_more() {
+    let shop = Shop::on(Memory::new());
+    let open = ["/orders", "/orders/1", "/orders/2", "/next", "/judged", "/mine", "/echo"];
+    for path in open {
+        let token = token(shop.url()).await;
+        for bound in ["/bound", "/named", "/mine/bound", "/here"] {
+            assert_eq!(said_to(shop.url(), "alice", bound, &token).await, INVALID, "{bound}");
+        }
+        assert_eq!(said_to(shop.url(), "alice", path, &token).await, "200 executed", "{path}");
+        for other in open {
+            assert_eq!(said_to(shop.url(), "alice", other, &token).await, "409 token_used", "{path}, then {other}");
+        }
+    }
+    // The echo keeps no ledger.
+    assert_eq!(shop.ledger.runs(), &open[..open.len() - 1]);
+}
+
+#[tokio::test]
+async fn a_token_for_an_action_is_good_for_that_method_and_path_as_sent() {
+    let shop = Shop::on(Memory::new());
+    let url = shop.url();
+    for (body, path) in [
+        (r#"{"action":"POST /orders"}"#, "/orders"),
+        (r#"{"action":"POST /orders/1"}"#, "/orders/1"),
+        (r#"{"action":"POST /orders/a%20b"}"#, "/orders/a%20b"),
+        (r#"{"action":"POST /bound"}"#, "/bound"),
+        (r#"{"action":"place-order"}"#, "/named"),
+    ] {
+        let token = token_for(url, body).await;
+        let everywhere = ["/orders", "/orders/1", "/orders/2", "/orders/a%20b", "/orders/a%20B", "/bound", "/named"];
+        for other in everywhere.into_iter().filter(|other| *other != path) {
+            assert_eq!(said(url, other, &token).await, INVALID, "{body} on {other}");
+        }
+        for method in [Method::PUT, Method::DELETE] {
+            let request = http().request(method, format!("{url}{path}")).header(TOKEN, &token);
+            // An action with a name of its own is the same by whatever method.
+            if path != "/named" {
+                assert_eq!(send(request).await.said(), INVALID, "{body}");
+            }
+        }
+        // The query is not part of the path.
+        assert_eq!(said(url, &format!("{path}?x=1"), &token).await, "200 executed", "{body}");
+        assert_eq!(said(url, path, &token).await, "409 token_used", "{body}");
+    }
+    let none = ["POST /named", "post /bound", "POST  /bound", "POST /bound/", "POST /bound ", "POST", "/bound", ""];
+    for action in none {
+        let token = shop.guard.issue(Duration::from_secs(60), Binding::none().action(action)).await.unwrap();
+        for path in ["/bound", "/named", "/orders"] {
+            assert_eq!(said(url, path, token.as_str()).await, INVALID, "{action} on {path}");
+        }
+    }
+    assert_eq!(shop.ledger.runs().len(), 5);
+}
+
+#[tokio::test]
+async fn a_token_for_a_user_is_good_for_that_user() {
+    let shop = Shop::on(Memory::new());
+    let url = shop.url();
+    let token = token_of(url, "alice", "").await;
+    for other in ["bob", "Alice", "alice2", "alic"] {
+        assert_eq!(said_to(url, other, "/mine", &token).await, INVALID, "{other}");
+    }
+    assert_eq!(said(url, "/orders", &token).await, INVALID, "nobody is not alice");
+    assert_eq!(said_to(url, "alice", "/orders", &token).await, INVALID, "a route that asks nobody's name");
+    assert_eq!(said_to(url, "alice", "/mine/bound", &token).await, INVALID, "no action is named");
+    assert_eq!(said_to(url, "alice", "/mine", &token).await, "200 executed");
+    assert_eq!(said_to(url, "alice", "/mine", &token).await, "409 token_used");
+
+    let token = token_of(url, "alice", r#"{"action":"POST /mine/bound"}"#).await;
+    assert_eq!(said_to(url, "bob", "/mine/bound", &token).await, INVALID);
+    assert_eq!(said_to(url, "alice", "/mine", &token).await, INVALID);
+    assert_eq!(said_to(url, "alice", "/mine/bound", &token).await, "200 executed");
+    assert_eq!(said_to(url, "alice", "/mine/bound", &token).await, "409 token_used");
+
+    let token = token_for(url, r#"{"action":"POST /mine/bound"}"#).await;
+    assert_eq!(said_to(url, "alice", "/mine/bound", &token).await, INVALID, "the action without the user");
+    assert_eq!(shop.ledger.runs(), ["/mine", "/mine/bound"]);
+}
+
+#[tokio::test]
+async fn a_token_for_an_address_is_good_from_there() {
+    let shop = Shop::on(Memory::new());
+    let issue = async |action: &str, subject: Subject<'_>| {
+        let bound = Binding::none().action(action).subject(subject);
+        shop.guard.issue(Duration::from_secs(60), bound).await.unwrap().as_str().to_owned()
+    };
+    let at = |address: &str| Subject::client_address(address.parse().unwrap());
+    for wrong in [
+        issue("POST /here", at("127.0.0.2")).await,
+        issue("POST /here", at("::1")).await,
+        issue("POST /here", Subject::named("127.0.0.1")).await,
+        issue("POST /here", Subject::anonymous()).await,
+        issue("POST /orders", at("127.0.0.1")).await,
+    ] {
+        assert_eq!(said(shop.url(), "/here", &wrong).await, INVALID);
+    }
+    for same in ["127.0.0.1", "::ffff:127.0.0.1"] {
+        let token = issue("POST /here", at(same)).await;
+        assert_eq!(said(shop.url(), "/here", &token).await, "200 executed", "{same}");
+        assert_eq!(said(shop.url(), "/here", &token).await, "409 token_used", "{same}");
+    }
+    assert_eq!(shop.ledger.runs(), ["/here", "/here"]);
+}
+
+/// One store for several guards.
+#[derive(Clone)]
+struct Shared(Arc<Memory>);
+
+#[async_trait]
+impl Store for Shared {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.0.insert(ticket, value, ttl).await
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.0.take(ticket).await
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        self.0.swap(ticket, held, value, ttl).await
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        self.0.remove(ticket, held).await
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.0.look(ticket).await
+    }
+
+    fn reign(&self) -> [u8; 8] {
+        self.0.reign()
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_secret() {
+    let clock = ManualClock::new();
+    let store = Shared(Arc::new(Memory::with_clock((&clock).into())));
+    let guard = || Guard::builder(store.clone()).clock((&clock).into());
+    let (old, new) = (Secret::random(), Secret::random());
+    let before = Shop::with(guard().secret(old.clone()).build());
+    let prepared = Shop::with(guard().secret(old.clone()).secret_previous(new.clone()).build());
+    let swapped = Shop::with(guard().secret(new.clone()).secret_previous(old.clone()).build());
+    let after = Shop::with(guard().secret(new).build());
+
+    // Each two neighbours run side by side for a while and accept each other's tokens.
+    for (one, other) in [(&before, &prepared), (&prepared, &swapped), (&swapped, &after)] {
+        for (issuer, taker) in [(one, other), (other, one)] {
+            let token = token(issuer.url()).await;
+            assert_eq!(order(taker.url(), &token, "taken").await.said(), "200 executed");
+            assert_eq!(order(issuer.url(), &token, "taken").await.said(), "409 token_used");
+        }
+    }
+
+    let ttl = r#"{"ttl":"60s"}"#;
+    let (first, second, third) =
+        (token_for(before.url(), ttl).await, token_for(before.url(), ttl).await, token_for(before.url(), ttl).await);
+    assert_eq!(order(after.url(), &first, "a").await.said(), INVALID);
+    assert_eq!(order(swapped.url(), &first, "a").await.said(), "200 executed");
+    clock.advance(Duration::from_millis(59_999));
+    assert_eq!(order(swapped.url(), &second, "b").await.said(), "200 executed");
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(order(swapped.url(), &third, "c").await.said(), "410 token_expired");
+    assert_eq!(order(after.url(), &third, "c").await.said(), INVALID);
+    assert_eq!(swapped.ledger.runs(), ["taken", "taken", "a", "b"]);
+    assert_eq!(after.ledger.runs(), ["taken"]);
+}
+
+fn next(answer: &Answer) -> String {
+    answer.headers[NEXT_TOKEN].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_next_token_works_once_and_leaves_its_siblings_alone() {
+    let shop = Shop::on(Memory::new());
+    let url = shop.url();
+    let (earlier, first) = (token(url).await, token(url).await);
+    let answer = send(submit(url, "/next", &first, "first")).await;
+    let (mut token_now, later) = (next(&answer), token(url).await);
+    assert_eq!(said(url, "/next", &first).await, "409 token_used");
+    for link in 0..5 {
+        let answer = send(submit(url, "/next", &token_now, "chain")).await;
+        assert_eq!(answer.said(), "200 executed", "{link}");
+        let again = send(submit(url, "/next", &token_now, "chain")).await;
+        assert_eq!(again.said(), "409 token_used", "{link}");
+        assert!(!again.headers.contains_key(NEXT_TOKEN), "a refusal gives out nothing");
+        token_now = next(&answer);
+    }
+    for sibling in [&earlier, &later, &token_now] {
+        assert_eq!(said(url, "/orders", sibling).await, "200 executed", "bound to nothing, as the first was");
+    }
+    assert_eq!((shop.ledger.count("first"), shop.ledger.count("chain"), shop.ledger.count("/orders")), (1, 5, 3));
+}
+
+#[tokio::test]
+async fn the_next_token_is_there_whenever_one_was_used_up_and_only_then() {
+    let shop = Shop::on(Memory::new());
+    let url = shop.url();
+    let token = token(url).await;
+    for status in ["422", "400", "503"] {
+        let answer = send(submit(url, "/next", &token, "failed").header(STATUS, status)).await;
+        assert_eq!(answer.said(), format!("{status} executed"));
+        assert!(!answer.headers.contains_key(NEXT_TOKEN), "the first one still works");
+    }
+    let answer = send(submit(url, "/next", &token, "lost").header(STATUS, "502")).await;
+    assert_eq!(said(url, "/next", &token).await, "409 token_used");
+    let answer = send(submit(url, "/next", &next(&answer), "moved").header(STATUS, "303")).await;
+    assert_eq!(said(url, "/next", &next(&answer)).await, "200 executed");
+    assert_eq!(shop.ledger.runs(), ["failed", "failed", "failed", "lost", "moved", "/next"]);
+    for path in ["/orders", "/bound"] {
+        let token = token_for(url, if path == "/bound" { r#"{"action":"POST /bound"}"# } else { "" }).await;
+        let answer = send(submit(url, path, &token, path)).await;
+        assert!(!answer.headers.contains_key(NEXT_TOKEN), "{path} asks for none");
+    }
+}
+
+#[tokio::test]
+async fn the_next_token_is_bound_like_the_one_before() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
+    let served = Served::run(move |listener| {
+        let server = HttpServer::new(move || {
+            let user = SubjectFrom::resolver(|request| shop::header(request, USER).map(str::to_owned));
+            let orders = web::resource("/orders/{id}").wrap(Protect::token(&protected, user).next_token());
+            App::new().app_data(data.clone()).service(orders.route(web::post().to(shop::order)))
+        });
+        Ok(server.workers(1).disable_signals().listen(listener)?.run())
+    });
+    let (url, alice) = (served.url.as_str(), Subject::named("alice"));
+    let follow = async |bound: Binding<'_>| {
+        let first = guard.issue(Duration::from_secs(60), bound).await.unwrap();
+        let answer = send(submit(url, "/orders/1", first.as_str(), "first").header(USER, "alice")).await;
+        next(&answer)
+    };
+    let free = follow(Binding::none()).await;
+    assert_eq!(said_to(url, "bob", "/orders/2", &free).await, "200 executed");
+
+    let to_act = follow(Binding::none().action("POST /orders/1")).await;
+    assert_eq!(said_to(url, "bob", "/orders/2", &to_act).await, INVALID);
+    assert_eq!(said_to(url, "bob", "/orders/1", &to_act).await, "200 executed");
+
+    let to_alice = follow(Binding::none().subject(alice.clone())).await;
+    assert_eq!(said_to(url, "bob", "/orders/1", &to_alice).await, INVALID);
+    assert_eq!(said_to(url, "alice", "/orders/2", &to_alice).await, "200 executed");
+
+    let to_both = follow(Binding::none().action("POST /orders/1").subject(alice)).await;
+    assert_eq!(said_to(url, "alice", "/orders/2", &to_both).await, INVALID);
+    assert_eq!(said_to(url, "bob", "/orders/1", &to_both).await, INVALID);
+    assert_eq!(said_to(url, "alice", "/orders/1", &to_both).await, "200 executed");
+    assert_eq!(said_to(url, "alice", "/orders/1", &to_both).await, "409 token_used");
+    assert_eq!(ledger.runs().len(), 8);
+}
+
+#[tokio::test]
+async fn a_route_that_asks_for_a_presented_token_matches_a_good_one_and_uses_nothing_up() {
+    let clock = ManualClock::new();
+    let store = Memory::with_clock((&clock).into());
+    let shop = Shop::with(Guard::builder(store).clock((&clock).into()).build());
+    let url = shop.url();
+    let (token, short) = (token(url).await, token_for(url, r#"{"ttl":"5s"}"#).await);
+    let here = token_for(url, r#"{"action":"POST /presented"}"#).await;
+    let elsewhere = token_for(url, r#"{"action":"POST /orders"}"#).await;
+    let of_alice = token_of(url, "alice", "").await;
+    let forged = format!("{}{}", &token[..20], &here[20..]);
+    let header = async |token: &str| send(submit(url, "/presented", token, "x")).await.status;
+    let query = async |token: &str| send(http().post(format!("{url}/presented?{FIELD}={token}"))).await.status;
+
+    for _ in 0..3 {
+        for good in [&token, &short, &here] {
+            assert_eq!((header(good).await, query(good).await), (200, 200));
+        }
+        for bad in [&elsewhere, &of_alice, &forged, "x", ""] {
+            assert_eq!((header(bad).await, query(bad).await), (404, 404), "{bad}");
+        }
+    }
+    assert_eq!(send(http().post(format!("{url}/presented"))).await.status, 404);
+    assert_eq!(send(submit(url, &format!("/presented?{FIELD}={here}"), &token, "x")).await.status, 404, "two differ");
+    assert_eq!(send(submit(url, &format!("/presented?{FIELD}={here}"), &here, "x")).await.status, 200, "two agree");
+    clock.advance(Duration::from_secs(5));
+    assert_eq!((header(&short).await, query(&short).await), (404, 404), "expired");
+
+    assert!(shop.ledger.runs().is_empty());
+    assert_eq!(order(url, &token, "used").await.said(), "200 executed");
+    assert_eq!(order(url, &token, "used").await.said(), "409 token_used");
+    assert_eq!(order(url, &elsewhere, "used").await.said(), "200 executed");
+    assert_eq!(header(&token).await, 200, "whether it was used is not asked");
+    assert_eq!(shop.ledger.runs(), ["used", "used"]);
+}
