@@ -24,8 +24,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Asserts that an answer is this problem (`status code retry`) about this path, with all that the contract asks for.
 fn assert_problem(answer: &Answer, expected: &str, path: &str) -> Problem {
     let problem = answer.problem();
-    let retry = serde_json::to_value(problem.retry).unwrap();
-    let said = format!("{} {} {}", answer.status, problem.code, retry.as_str().unwrap());
+    let retry = serde_json::to_value(problem.retry).expect("a word");
+    let said = format!("{} {} {}", answer.status, problem.code, retry.as_str().expect("a word"));
     assert_eq!(said, expected, "{answer:?}");
     assert_eq!(answer.outcome, problem.code.as_str(), "{answer:?}");
     assert_eq!(problem.status, answer.status, "{answer:?}");
@@ -56,7 +56,7 @@ fn form(request: RequestBuilder, kind: &str, body: impl Into<reqwest::Body>) -> 
 
 fn in_query(request: RequestBuilder, token: &str) -> RequestBuilder {
     let (client, request) = request.build_split();
-    let mut request = request.unwrap();
+    let mut request = request.expect("a request");
     request.url_mut().query_pairs_mut().append_pair(FIELD, token);
     RequestBuilder::from_parts(client, request)
 }
@@ -143,7 +143,7 @@ async fn what_is_not_written_like_a_token_is_malformed() {
 }
 
 async fn present(client: &Client, shop: &Shop, token: &[u8]) -> Answer {
-    let value = reqwest::header::HeaderValue::from_bytes(token).unwrap();
+    let value = reqwest::header::HeaderValue::from_bytes(token).expect("what a header can hold");
     send(client.post(format!("{}/orders", shop.url())).header(TOKEN, value)).await
 }
 
@@ -562,7 +562,7 @@ struct Raw(BufReader<TcpStream>);
 impl Raw {
     async fn open(shop: &Shop) -> Self {
         let address = shop.url().trim_start_matches("http://");
-        Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
+        Self(BufReader::new(TcpStream::connect(address).await.expect("the shop is open")))
     }
 
     /// Sends as much as the other side takes.
@@ -575,15 +575,16 @@ impl Raw {
         let (mut head, mut length) = (Vec::new(), 0);
         while head.last().is_none_or(|line: &String| line != "\r\n") {
             let mut line = String::new();
-            assert_ne!(self.0.read_line(&mut line).await.unwrap(), 0, "the connection ends after {head:?}");
+            assert_ne!(self.0.read_line(&mut line).await.expect("an answer"), 0, "the connection ends after {head:?}");
             if let Some(("content-length", value)) = line.to_lowercase().split_once(':') {
-                length = value.trim().parse().unwrap();
+                length = value.trim().parse().expect("a number");
             }
             head.push(line);
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).await.unwrap();
-        (head[0].split(' ').nth(1).unwrap().parse().unwrap(), String::from_utf8(body).unwrap())
+        self.0.read_exact(&mut body).await.expect("a whole body");
+        let status = head[0].split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.expect("a status"), String::from_utf8(body).expect("text"))
     }
 }
 

@@ -20,7 +20,7 @@ const INVALID: &str = "403 token_invalid";
 async fn token_of(url: &str, user: &str, body: &'static str) -> String {
     let request = http().post(format!("{url}/my/token")).header(USER, user).header("content-type", "application/json");
     let answer = send(request.body(body)).await;
-    serde_json::from_slice::<IssuedToken>(&answer.body).unwrap().token
+    serde_json::from_slice::<IssuedToken>(&answer.body).expect("an issued token").token
 }
 
 /// What a user is told who presents a token.
@@ -204,7 +204,7 @@ async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_se
 }
 
 fn next(answer: &Answer) -> String {
-    answer.headers[NEXT_TOKEN].to_str().unwrap().to_owned()
+    answer.headers[NEXT_TOKEN].to_str().expect("text").to_owned()
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ async fn breaks(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let told = |name: &str| shop::header(request.request(), name).map(str::to_owned);
-    let status = told("x-break").map(|status| StatusCode::from_bytes(status.as_bytes()).unwrap());
+    let status = told("x-break").map(|status| StatusCode::from_bytes(status.as_bytes()).expect("a status"));
     let (is_late, has_own_answer) = (told("x-late").is_some(), told("x-own-answer").is_some());
     let effect = told(EFFECT);
     let error = status.map(|status| -> Error {
@@ -189,7 +189,7 @@ fn breaking(guard: &Guard, ledger: &Ledger) -> Served {
 }
 
 async fn issue(guard: &Guard) -> String {
-    guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap().as_str().to_owned()
+    guard.issue(Duration::from_secs(60), Binding::none()).await.expect("memory has room").as_str().to_owned()
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ macro_rules! wrapped {
 
 impl Wrapped {
     async fn token(&self) -> String {
-        self.guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap().as_str().to_owned()
+        self.guard.issue(Duration::from_secs(60), Binding::none()).await.expect("memory has room").as_str().to_owned()
     }
 
     async fn submit(&self, path: &str, token: &str) -> Answer {
@@ -104,7 +104,7 @@ impl Wrapped {
 /// Asserts that a script of another origin can read an answer, with all of our headers.
 fn assert_readable(answer: &Answer) {
     assert_eq!(answer.headers["access-control-allow-origin"], ORIGIN, "{answer:?}");
-    let exposed = answer.headers["access-control-expose-headers"].to_str().unwrap().to_lowercase();
+    let exposed = answer.headers["access-control-expose-headers"].to_str().expect("text").to_lowercase();
     for name in EXPOSED {
         assert!(exposed.split(',').any(|exposed| exposed.trim() == name), "{name}: {exposed}");
     }
