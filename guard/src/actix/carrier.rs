@@ -66,9 +66,42 @@ pub(super) enum Form {
     },
     /// `multipart/form-data`; the token is its first part, or not in it.
     Multipart {
-        /// What stands between the parts.
+        /// What stands between the parts, with the end of line before it.
         delimiter: Vec<u8>,
+        /// How far the first part has been read.
+        reading: Reading,
     },
+}
+
+/// What is being read of a first part, where that begins, and how far its end has been looked for: a body may come in
+/// any number of pieces, and nothing is searched twice.
+#[derive(Default)]
+pub(super) struct Reading {
+    stage: Stage,
+    begin: usize,
+    searched: usize,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Stage {
+    #[default]
+    Preamble,
+    Boundary,
+    Head,
+    Value,
+}
+
+impl Reading {
+    fn go_on(&mut self, stage: Stage, begin: usize) {
+        *self = Self { stage, begin, searched: begin };
+    }
+
+    /// Where `mark` stands, that ends what is being read.
+    fn find(&mut self, read: &[u8], mark: &[u8]) -> Option<usize> {
+        let from = self.begin.max(self.searched.saturating_sub(mark.len() - 1));
+        self.searched = read.len();
+        read[from..].windows(mark.len()).position(|window| window == mark).map(|at| from + at)
+    }
 }
 
 /// What can be said after a piece of the body.
@@ -92,18 +125,22 @@ impl Form {
         match mime.essence_str() {
             "application/x-www-form-urlencoded" => Some(Ok(Self::Urlencoded { pair: 0, searched: 0 })),
             "multipart/form-data" => Some(match mime.get_param("boundary") {
-                Some(boundary) => Ok(Self::Multipart { delimiter: format!("--{boundary}").into_bytes() }),
+                Some(boundary) => Ok(Self::multipart(boundary.as_str())),
                 None => Err(broken("its content type names no boundary")),
             }),
             _ => None,
         }
     }
 
+    fn multipart(boundary: &str) -> Self {
+        Self::Multipart { delimiter: format!("\r\n--{boundary}").into_bytes(), reading: Reading::default() }
+    }
+
     /// Looks at all that has been read so far; `ended` if nothing more will come.
     pub(super) fn scan(&mut self, read: &[u8], ended: bool) -> Scan {
         match self {
             Self::Urlencoded { pair, searched } => scan_pairs(read, ended, pair, searched),
-            Self::Multipart { delimiter } => scan_first_part(read, ended, delimiter),
+            Self::Multipart { delimiter, reading } => scan_first_part(read, ended, delimiter, reading),
         }
     }
 }
@@ -134,37 +171,38 @@ fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) 
     }
 }
 
-fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8]) -> Scan {
-    let short = |how| if ended { Scan::Broken(how) } else { Scan::More };
-    let Some(begin) = begin(read, delimiter) else { return short("its boundary is not in it") };
-    let rest = &read[begin..];
-    if rest.starts_with(b"--") {
-        return Scan::Absent;
+fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Reading) -> Scan {
+    loop {
+        let (mark, missing): (&[u8], _) = match reading.stage {
+            // At the very beginning, the end of line before it is left out.
+            Stage::Preamble if read.starts_with(&delimiter[2..]) => {
+                reading.go_on(Stage::Boundary, delimiter.len() - 2);
+                continue;
+            }
+            Stage::Boundary if read[reading.begin..].starts_with(b"--") => return Scan::Absent,
+            Stage::Preamble => (delimiter, "its boundary is not in it"),
+            Stage::Boundary => (b"\r\n", "it ends within a boundary"),
+            Stage::Head => (b"\r\n\r\n", "its first part has no end to its head"),
+            Stage::Value => (delimiter, "its first part has no end"),
+        };
+        let Some(end) = reading.find(read, mark) else {
+            return if ended { Scan::Broken(missing) } else { Scan::More };
+        };
+        let piece = &read[reading.begin..end];
+        match reading.stage {
+            Stage::Preamble => reading.go_on(Stage::Boundary, end + mark.len()),
+            Stage::Boundary if piece.iter().all(|byte| matches!(byte, b' ' | b'\t')) => reading.go_on(Stage::Head, end),
+            Stage::Boundary => return Scan::Broken("its boundary is not on a line of its own"),
+            Stage::Head if names_field(piece) => reading.go_on(Stage::Value, end + mark.len()),
+            Stage::Head => return Scan::Absent,
+            Stage::Value => {
+                return match std::str::from_utf8(piece) {
+                    Ok(token) => Scan::Found(token.to_owned()),
+                    Err(_) => Scan::Broken("its first part is not text"),
+                };
+            }
+        }
     }
-    let Some(line) = find(rest, b"\r\n") else { return short("it ends within a boundary") };
-    if !rest[..line].iter().all(|byte| matches!(byte, b' ' | b'\t')) {
-        return Scan::Broken("its boundary is not on a line of its own");
-    }
-    let Some(head) = find(&rest[line..], b"\r\n\r\n") else { return short("its first part has no end to its head") };
-    if !names_field(&rest[line..line + head]) {
-        return Scan::Absent;
-    }
-    let value = &rest[line + head + 4..];
-    let close = [b"\r\n", delimiter].concat();
-    let Some(end) = find(value, &close) else { return short("its first part has no end") };
-    match std::str::from_utf8(&value[..end]) {
-        Ok(token) => Scan::Found(token.to_owned()),
-        Err(_) => Scan::Broken("its first part is not text"),
-    }
-}
-
-/// Where the first delimiter ends: at the very beginning, or behind a preamble.
-fn begin(read: &[u8], delimiter: &[u8]) -> Option<usize> {
-    if read.starts_with(delimiter) {
-        return Some(delimiter.len());
-    }
-    let line = [b"\r\n", delimiter].concat();
-    find(read, &line).map(|at| at + line.len())
 }
 
 /// Whether the head of a part says that it is the token.
@@ -180,10 +218,6 @@ fn names_field(head: &[u8]) -> bool {
     disposition.is_some_and(|disposition| disposition.get_name() == Some(header::FIELD))
 }
 
-fn find(read: &[u8], what: &[u8]) -> Option<usize> {
-    read.windows(what.len()).position(|window| window == what)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -195,7 +229,7 @@ mod tests {
     }
 
     fn multipart() -> Form {
-        Form::Multipart { delimiter: b"--xy".to_vec() }
+        Form::multipart("xy")
     }
 
     /// The verdict on a body, whole and byte by byte: they have to agree.
