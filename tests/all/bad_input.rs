@@ -416,6 +416,29 @@ async fn a_token_is_found_at_the_very_end_of_a_form_that_just_fits() {
 }
 
 #[tokio::test]
+async fn a_form_that_comes_byte_by_byte_costs_no_more_than_its_bytes() {
+    let shop = Shop::on(Memory::new());
+    let size = 64 * 1024;
+    for (kind, body, expected) in [
+        (URLENCODED, "a".repeat(size), "400 token_missing new_token"),
+        (MULTIPART, "a".repeat(size), "400 bad_request no"),
+        (MULTIPART, format!("{}--between-the-parts\r\n\r\n", "\r\n".repeat(size / 2)), "400 token_missing new_token"),
+        (MULTIPART, format!("--between-the-parts\r\n{}", "a".repeat(size)), "400 bad_request no"),
+    ] {
+        let mut raw = Raw::open(&shop).await;
+        let chunks: String = body.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
+        let head = format!("POST /orders HTTP/1.1\r\nhost: shop\r\ncontent-type: {kind}\r\n");
+        raw.send(&format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")).await;
+        // Searched from its beginning for every byte, this took the better part of a minute.
+        let answer = tokio::time::timeout(Duration::from_secs(10), raw.answer()).await;
+        let (status, body) = answer.expect("an answer in a moment");
+        let problem: Problem = serde_json::from_str(&body).unwrap();
+        assert!(expected.starts_with(&format!("{status} {} ", problem.code)), "{kind}: {body}");
+    }
+    assert_unspent(&shop, &[&token(shop.url()).await]).await;
+}
+
+#[tokio::test]
 async fn where_a_caller_is_needed_nobody_is_not_one() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
