@@ -28,6 +28,7 @@
 mod answer;
 mod asked;
 mod carrier;
+mod form;
 mod presented;
 mod protect;
 mod serve;

@@ -477,6 +477,8 @@ async fn a_request_for_a_token_that_cannot_be_read_is_told_why() {
         (r#"{"ttl":""}"#, "duration"),
         (r#"{"ttl":"99999999999999999999999s"}"#, "duration"),
         (r#"{"ttl":90}"#, "90"),
+        ("[]", "object"),
+        (r#"["POST /bound", null, "5s"]"#, "object"),
         (r#"{"ttl":["90s"]}"#, ""),
     ] {
         let answer = ask_token(shop.url(), body).await;

@@ -10,7 +10,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use onceward_api::Code;
 
-use super::carrier::{Carried, Form, Scan, broken};
+use super::carrier::Carried;
+use super::form::{Form, Scan, broken};
 use crate::intent::{Intent, Subject};
 use crate::refusal::Refusal;
 

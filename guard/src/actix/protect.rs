@@ -39,7 +39,7 @@ type Judge = Arc<dyn Fn(&ResponseHead) -> Option<Effect> + Send + Sync>;
 /// # let _ = orders;
 /// ```
 ///
-/// GET, HEAD and OPTIONS pass untouched. A handler that has begun runs to its end in a task of its own, whatever its
+/// GET, HEAD and OPTIONS pass untouched. Wrap a route once: a second guard inside would find the token used. A handler that has begun runs to its end in a task of its own, whatever its
 /// client does meanwhile.
 #[derive(Clone)]
 pub struct Protect(Rules);
@@ -76,7 +76,8 @@ impl Protect {
         self
     }
 
-    /// Names the action. Unnamed, it is method and path as sent: `POST /orders`.
+    /// Names the action. Unnamed, it is method and path as they get here: `POST /orders`. Middleware that rewrites the
+    /// path, such as `NormalizePath`, belongs inside, or the action has to be named.
     #[must_use]
     pub fn action(mut self, action: impl Into<Arc<str>>) -> Self {
         self.0.action = Some(action.into());

@@ -70,6 +70,10 @@ fn read(content_type: &str, body: &[u8]) -> Result<TokenRequest, Refusal> {
     if !content_type.eq_ignore_ascii_case("application/json") {
         return Err(Code::UnsupportedMediaType.into());
     }
+    // An array would be read as the fields in their order, which is nobody's contract.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Refusal::new(Code::BadRequest).detail("The body has to be a JSON object."));
+    }
     serde_json::from_slice(body).map_err(|error| Refusal::new(Code::BadRequest).detail(error.to_string()))
 }
 

@@ -1,0 +1,266 @@
+//! A form in the body, looked through for its token as it arrives.
+
+use actix_web::http::header::{ContentDisposition, HeaderMap, HeaderValue};
+use onceward_api::{Code, header};
+
+use crate::refusal::Refusal;
+
+/// A body that may carry a token, looked through as it arrives.
+pub(super) enum Form {
+    /// `application/x-www-form-urlencoded`; the field may stand anywhere.
+    Urlencoded {
+        /// Where the first pair begins that has not been read to its end.
+        pair: usize,
+        /// How far the end of that pair has been looked for.
+        searched: usize,
+    },
+    /// `multipart/form-data`; the token is its first part, or not in it.
+    Multipart {
+        /// What stands between the parts, with the end of line before it.
+        delimiter: Vec<u8>,
+        /// How far the first part has been read.
+        reading: Reading,
+    },
+}
+
+/// What is being read of a first part, where that begins, and how far its end has been looked for: a body may come in
+/// any number of pieces, and nothing is searched twice.
+#[derive(Default)]
+pub(super) struct Reading {
+    stage: Stage,
+    begin: usize,
+    searched: usize,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Stage {
+    #[default]
+    Preamble,
+    Boundary,
+    Head,
+    Value,
+}
+
+impl Reading {
+    fn go_on(&mut self, stage: Stage, begin: usize) {
+        *self = Self { stage, begin, searched: begin };
+    }
+
+    /// Where `mark` stands, that ends what is being read.
+    fn find(&mut self, read: &[u8], mark: &[u8]) -> Option<usize> {
+        let from = self.begin.max(self.searched.saturating_sub(mark.len() - 1));
+        self.searched = read.len();
+        read[from..].windows(mark.len()).position(|window| window == mark).map(|at| from + at)
+    }
+}
+
+/// What can be said after a piece of the body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Scan {
+    /// More has to be read.
+    More,
+    /// This is the token.
+    Found(String),
+    /// There is none.
+    Absent,
+    /// It is not what its content type says.
+    Broken(&'static str),
+}
+
+impl Form {
+    /// The form that a content type announces, if it is one that may carry a token.
+    pub(super) fn of(headers: &HeaderMap, mime: Option<&mime::Mime>) -> Option<Result<Self, Refusal>> {
+        let encoded = headers.get("content-encoding").is_some_and(|encoding| encoding != "identity");
+        let mime = mime.filter(|_| !encoded)?;
+        match mime.essence_str() {
+            "application/x-www-form-urlencoded" => Some(Ok(Self::Urlencoded { pair: 0, searched: 0 })),
+            "multipart/form-data" => Some(match mime.get_param("boundary") {
+                Some(boundary) => Ok(Self::multipart(boundary.as_str())),
+                None => Err(broken("its content type names no boundary")),
+            }),
+            _ => None,
+        }
+    }
+
+    fn multipart(boundary: &str) -> Self {
+        Self::Multipart { delimiter: format!("\r\n--{boundary}").into_bytes(), reading: Reading::default() }
+    }
+
+    /// Looks at all that has been read so far; `ended` if nothing more will come.
+    pub(super) fn scan(&mut self, read: &[u8], ended: bool) -> Scan {
+        match self {
+            Self::Urlencoded { pair, searched } => scan_pairs(read, ended, pair, searched),
+            Self::Multipart { delimiter, reading } => scan_first_part(read, ended, delimiter, reading),
+        }
+    }
+}
+
+/// The refusal of a body that cannot be read.
+pub(super) fn broken(how: &'static str) -> Refusal {
+    Refusal::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
+}
+
+fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) -> Scan {
+    loop {
+        let end = match read[*searched..].iter().position(|byte| *byte == b'&') {
+            Some(offset) => *searched + offset,
+            None if ended => read.len(),
+            None => {
+                *searched = read.len();
+                return Scan::More;
+            }
+        };
+        let mut found = form_urlencoded::parse(&read[*pair..end]).filter(|(name, _)| name == header::FIELD);
+        // Empty is nothing, as everywhere.
+        if let Some((_, value)) = found.find(|(_, value)| !value.is_empty()) {
+            return Scan::Found(value.into_owned());
+        }
+        if end == read.len() {
+            return if ended { Scan::Absent } else { Scan::More };
+        }
+        (*pair, *searched) = (end + 1, end + 1);
+    }
+}
+
+fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Reading) -> Scan {
+    loop {
+        let (mark, missing): (&[u8], _) = match reading.stage {
+            // At the very beginning, the end of line before it is left out.
+            Stage::Preamble if read.starts_with(&delimiter[2..]) => {
+                reading.go_on(Stage::Boundary, delimiter.len() - 2);
+                continue;
+            }
+            Stage::Boundary if read[reading.begin..].starts_with(b"--") => return Scan::Absent,
+            Stage::Preamble => (delimiter, "its boundary is not in it"),
+            Stage::Boundary => (b"\r\n", "it ends within a boundary"),
+            Stage::Head => (b"\r\n\r\n", "its first part has no end to its head"),
+            Stage::Value => (delimiter, "its first part has no end"),
+        };
+        let Some(end) = reading.find(read, mark) else {
+            return if ended { Scan::Broken(missing) } else { Scan::More };
+        };
+        let piece = &read[reading.begin..end];
+        match reading.stage {
+            Stage::Preamble => reading.go_on(Stage::Boundary, end + mark.len()),
+            Stage::Boundary if piece.iter().all(|byte| matches!(byte, b' ' | b'\t')) => reading.go_on(Stage::Head, end),
+            Stage::Boundary => return Scan::Broken("its boundary is not on a line of its own"),
+            Stage::Head if names_field(piece) => reading.go_on(Stage::Value, end + mark.len()),
+            Stage::Head => return Scan::Absent,
+            Stage::Value => {
+                return match std::str::from_utf8(piece) {
+                    Ok(token) => Scan::Found(token.to_owned()),
+                    Err(_) => Scan::Broken("its first part is not text"),
+                };
+            }
+        }
+    }
+}
+
+/// Whether the head of a part says that it is the token.
+fn names_field(head: &[u8]) -> bool {
+    let name = b"content-disposition:";
+    let disposition = head
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| {
+            line.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name)).map(|_| &line[name.len()..])
+        })
+        .and_then(|value| HeaderValue::from_bytes(value.trim_ascii()).ok())
+        .and_then(|value| ContentDisposition::from_raw(&value).ok());
+    disposition.is_some_and(|disposition| disposition.get_name() == Some(header::FIELD))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn urlencoded() -> Form {
+        Form::Urlencoded { pair: 0, searched: 0 }
+    }
+
+    fn multipart() -> Form {
+        Form::multipart("xy")
+    }
+
+    /// The verdict on a body, whole and byte by byte: they have to agree.
+    fn scan(form: fn() -> Form, body: &[u8]) -> Scan {
+        let whole = form().scan(body, true);
+        let mut slow = form();
+        let early = (1..=body.len()).map(|read| slow.scan(&body[..read], false)).find(|scan| *scan != Scan::More);
+        let piecewise = early.unwrap_or_else(|| slow.scan(body, true));
+        assert_eq!(piecewise, whole, "{}", String::from_utf8_lossy(body));
+        whole
+    }
+
+    fn part(head: &str, value: &str) -> Vec<u8> {
+        format!(
+            "--xy\r\n{head}\r\n\r\n{value}\r\n--xy\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\n2\r\n--xy--\r\n"
+        )
+        .into()
+    }
+
+    #[test]
+    fn a_field_is_found_wherever_it_stands_in_a_form() {
+        for body in ["_onceward=t%2Bt", "_onceward=t%2Bt&a=1", "a=1&_onceward=t%2Bt&b=2", "a&&%5Fonceward=t%2Bt"] {
+            assert_eq!(scan(urlencoded, body.as_bytes()), Scan::Found("t+t".into()), "{body}");
+        }
+        for body in ["", "a=1", "a=_onceward", "_onceward2=t", "a=1&", "_onceward=", "_onceward"] {
+            assert_eq!(scan(urlencoded, body.as_bytes()), Scan::Absent, "{body}");
+        }
+        assert_eq!(scan(urlencoded, b"_onceward=&_onceward=t"), Scan::Found("t".into()));
+    }
+
+    #[test]
+    fn the_first_part_is_the_token_or_there_is_none() {
+        let found = Scan::Found("t".into());
+        for head in [
+            "Content-Disposition: form-data; name=\"_onceward\"",
+            "content-disposition:form-data; name=_onceward",
+            "Content-Type: text/plain\r\nContent-Disposition: form-data; name=\"_onceward\"",
+        ] {
+            assert_eq!(scan(multipart, &part(head, "t")), found, "{head}");
+        }
+        let head = "Content-Disposition: form-data; name=\"_onceward\"";
+        assert_eq!(scan(multipart, &[b"preamble\r\n", part(head, "t").as_slice()].concat()), found);
+        for head in [
+            "Content-Disposition: form-data; name=\"a\"",
+            "Content-Disposition: form-data; name=\"f\"; filename=\"; name=_onceward\"",
+            "Content-Type: text/plain",
+        ] {
+            assert_eq!(scan(multipart, &part(head, "t")), Scan::Absent, "{head}");
+        }
+        assert_eq!(scan(multipart, b"--xy--\r\n"), Scan::Absent);
+    }
+
+    #[test]
+    fn a_broken_multipart_body_is_called_broken() {
+        let whole = part("Content-Disposition: form-data; name=\"_onceward\"", "t");
+        for body in [
+            &b""[..],
+            b"a=1",
+            b"--xy",
+            b"--xz\r\n\r\n\r\n--xz--",
+            b"--xyz\r\n\r\n1\r\n--xy--",
+            &whole[..20],
+            &whole[..60],
+        ] {
+            assert!(matches!(scan(multipart, body), Scan::Broken(_)), "{}", String::from_utf8_lossy(body));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_makes_it_stumble(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            scan(urlencoded, &body);
+            scan(multipart, &body);
+        }
+
+        #[test]
+        fn almost_multipart_bodies_do_not_either(pieces in proptest::collection::vec(
+            proptest::sample::select(vec!["--xy", "\r\n", "--", "Content-Disposition: form-data; name=\"_onceward\"", "t", " "]), 0..12)
+        ) {
+            scan(multipart, pieces.concat().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_api::Problem;
+use tokio::sync::watch;
+
+use super::{Guard, Inner};
+use crate::background;
+use crate::clock::Clock;
+use crate::drain::Drain;
+use crate::secret::Secret;
+use crate::sharing::{Sharing, keep_sharing};
+use crate::store::Store;
+
+/// Settings of a [`Guard`].
+#[must_use = "a guard is made by `build`"]
+pub struct GuardBuilder {
+    store: Arc<dyn Store>,
+    secret: Option<Secret>,
+    secret_previous: Option<Secret>,
+    share_every: Duration,
+    token_ttl: Duration,
+    clock: Clock,
+    problem_base: String,
+}
+
+impl GuardBuilder {
+    pub(super) fn on(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            secret: None,
+            secret_previous: None,
+            share_every: Duration::from_secs(60),
+            token_ttl: Duration::from_secs(30 * 60),
+            clock: Clock::system(),
+            problem_base: Problem::BASE.to_owned(),
+        }
+    }
+
+    /// Signs with this secret. With none, the guards of one store agree on one by themselves, through the store.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Still accepts what was signed with this one. To change the secret without refusing a single token: first add
+    /// the new one here everywhere, then swap the two, and drop the old one once its tokens have expired.
+    pub fn secret_previous(mut self, secret: Secret) -> Self {
+        self.secret_previous = Some(secret);
+        self
+    }
+
+    /// How often the shared secret is put into the store again, in case the store has lost it: 60 seconds.
+    pub fn share_every(mut self, every: Duration) -> Self {
+        self.share_every = every;
+        self
+    }
+
+    /// How long a token lives where nobody says otherwise: 30 minutes.
+    pub fn token_ttl(mut self, ttl: Duration) -> Self {
+        self.token_ttl = ttl;
+        self
+    }
+
+    /// Where the time comes from.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where the pages stand that explain a problem's code; ends in a slash.
+    pub fn problem_base(mut self, base: impl Into<String>) -> Self {
+        self.problem_base = base.into();
+        self
+    }
+
+    /// The guard.
+    #[must_use]
+    pub fn build(self) -> Guard {
+        let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
+        let (alive, gone) = watch::channel(());
+        if sharing.is_shared() {
+            background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&self.store), self.share_every, gone));
+        }
+        Guard(Arc::new(Inner {
+            store: self.store,
+            sharing,
+            clock: self.clock,
+            drain: Drain::default(),
+            token_ttl: self.token_ttl,
+            problem_base: self.problem_base,
+            _alive: alive,
+        }))
+    }
+}
+
+impl fmt::Debug for GuardBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardBuilder").field("token_ttl", &self.token_ttl).finish_non_exhaustive()
+    }
+}
