@@ -20,7 +20,7 @@ setup: ## Install what the tests need
 	else echo "The tests need$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
 
 .PHONY: lint
-lint: ## Check format and lints, for every set of features
+lint: ## Check format and lints, with all features and with none
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings

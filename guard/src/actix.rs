@@ -29,6 +29,7 @@ mod answer;
 mod asked;
 mod carrier;
 mod form;
+mod json;
 mod presented;
 mod protect;
 mod serve;
@@ -36,6 +37,7 @@ mod subject;
 mod token_route;
 
 pub use self::answer::{MarkEffect, refuse};
+pub use self::json::{issued, read_json};
 pub use self::presented::Presented;
 pub use self::protect::Protect;
 pub use self::serve::{serve, serve_until};

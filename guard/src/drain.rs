@@ -23,13 +23,17 @@ impl Drain {
         (!self.drained.load(Ordering::SeqCst)).then_some(running)
     }
 
+    pub(crate) fn begin_draining(&self) {
+        self.running.close();
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.running.is_closed()
     }
 
     /// Waits until nothing runs, twice: for what comes in while it waits, and then, with the door shut, for the last.
     pub(crate) async fn wait(&self) {
-        self.running.close();
+        self.begin_draining();
         self.running.wait().await;
         self.drained.store(true, Ordering::SeqCst);
         self.running.wait().await;

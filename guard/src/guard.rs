@@ -36,6 +36,7 @@ struct Inner {
     clock: Clock,
     drain: Drain,
     token_ttl: Duration,
+    drain_limit: Duration,
     problem_base: String,
     _alive: watch::Sender<()>,
 }
@@ -110,6 +111,10 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        // What has not even the shape of a token is refused before anybody is asked.
+        if let Err(refusal) = shape(intent) {
+            return Ok(Verdict::Refuse(refusal));
+        }
         let mint = self.mint().await?;
         let Policy::Token { bound } = policy;
         let token = match verify(&mint, *bound, intent) {
@@ -151,7 +156,16 @@ impl Guard {
         }
     }
 
-    /// Waits until everything that runs under this guard has ended, and lets nothing new begin after that.
+    /// Asks the store whether it answers.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.0.store.look(&Ticket::of_secret()).await.map(drop)
+    }
+
+    /// Waits until everything that runs under this guard has ended, however long that takes, and lets nothing new begin
+    /// after that.
     ///
     /// While it waits, what comes in still runs: refusing it would lose it. Await this before the server is stopped,
     /// since a server waits for its connections only, and drops a run whose client has gone.
@@ -159,12 +173,37 @@ impl Guard {
         self.0.drain.wait().await;
     }
 
+    /// The life of a token for which somebody has asked for one, or not: from a second to `longest`.
+    ///
+    /// # Errors
+    /// What to tell whoever asked for a life that is not allowed.
+    pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Refusal> {
+        match asked {
+            None => Ok(self.0.token_ttl),
+            Some(ttl) if (Duration::from_secs(1)..=longest).contains(&ttl) => Ok(ttl),
+            Some(_) => {
+                let longest = onceward_api::duration::text(longest);
+                Err(Refusal::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
+            }
+        }
+    }
+
+    /// How long a run may take to end once the process is told to stop.
+    pub fn drain_limit(&self) -> Duration {
+        self.0.drain_limit
+    }
+
     /// How long a token lives where nobody says otherwise.
     pub fn token_ttl(&self) -> Duration {
         self.0.token_ttl
     }
 
-    /// Whether [`drain`](Self::drain) has been called.
+    /// Says that the end is near: from now on answers close their connections, so that those in use go elsewhere.
+    pub fn begin_draining(&self) {
+        self.0.drain.begin_draining();
+    }
+
+    /// Whether the end is near.
     pub fn is_draining(&self) -> bool {
         self.0.drain.is_draining()
     }
@@ -240,6 +279,12 @@ impl Guard {
     }
 }
 
+/// What is presented, if it has the shape of a token.
+fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Refusal> {
+    let text = intent.credential.ok_or(Code::TokenMissing)?;
+    Imprint::open(text).map(|_| text).ok_or(Code::TokenMalformed.into())
+}
+
 /// Whether a token is ours, and good for what it is presented for.
 fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
@@ -254,5 +299,108 @@ fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refu
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("token_ttl", &self.0.token_ttl).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::intent::Subject;
+    use crate::pass::Settled;
+    use crate::store::Memory;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    /// A store that the test keeps a hand on.
+    fn guard() -> (Guard, Arc<Memory>, ManualClock) {
+        let manual = ManualClock::new();
+        let store = Arc::new(Memory::with_clock((&manual).into()));
+        (Guard::builder(Arc::clone(&store)).clock((&manual).into()).build(), store, manual)
+    }
+
+    fn presenting(token: &Token) -> Intent<'_> {
+        Intent::new("a", Subject::anonymous()).credential(token.as_str())
+    }
+
+    async fn check(guard: &Guard, token: &Token) -> Result<Verdict, StoreError> {
+        guard.check(&Policy::token(), &presenting(token)).await
+    }
+
+    #[tokio::test]
+    async fn only_an_issued_record_redeems_a_token() {
+        let (guard, store, _clock) = guard();
+        let token = guard.issue(TTL, Binding::none()).await.unwrap();
+        let ticket = Ticket::of_token(Imprint::open(token.as_str()).unwrap().0.id);
+        for strange in [&b"\x02i"[..], b"", b"\x01z", b"anything"] {
+            store.take(&ticket).await.unwrap();
+            store.insert(&ticket, strange, TTL).await.unwrap();
+            let error = check(&guard, &token).await.unwrap_err();
+            assert_eq!(Refusal::after(&error, &Policy::token(), &presenting(&token)).code(), Code::StoreUnavailable);
+            assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(strange), "it is left for whoever knows it");
+            assert!(guard.look(&Policy::token(), &presenting(&token)).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_put_back_for_the_rest_of_its_life_if_that_is_a_second() {
+        let (guard, _store, clock) = guard();
+        let token = guard.issue(TTL, Binding::none()).await.unwrap();
+        for _ in 0..2 {
+            let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("it is good") };
+            clock.advance(Duration::from_millis(29_500));
+            assert_eq!(pass.release().await.unwrap(), Settled::Back);
+        }
+        let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("a second is left") };
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(pass.release().await.unwrap(), Settled::Spent, "999 milliseconds are not worth it");
+        let Ok(Verdict::Refuse(refusal)) = check(&guard, &token).await else { panic!("it is gone") };
+        assert_eq!(refusal.code(), Code::TokenUsed);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_token_is_refused_without_a_store() {
+        struct Down;
+        #[crate::store::async_trait]
+        impl Store for Down {
+            async fn insert(
+                &self,
+                _: &Ticket,
+                _: &[u8],
+                _: Duration,
+            ) -> Result<Option<crate::store::Bytes>, StoreError> {
+                Err(StoreError::unknown("down"))
+            }
+            async fn take(&self, _: &Ticket) -> Result<Option<crate::store::Bytes>, StoreError> {
+                Err(StoreError::unknown("down"))
+            }
+            async fn swap(
+                &self,
+                _: &Ticket,
+                _: &[u8],
+                _: &[u8],
+                _: Duration,
+            ) -> Result<crate::store::Compared, StoreError> {
+                Err(StoreError::unknown("down"))
+            }
+            async fn remove(&self, _: &Ticket, _: &[u8]) -> Result<crate::store::Compared, StoreError> {
+                Err(StoreError::unknown("down"))
+            }
+            async fn look(&self, _: &Ticket) -> Result<Option<crate::store::Bytes>, StoreError> {
+                Err(StoreError::unknown("down"))
+            }
+        }
+        let guard = Guard::new(Down);
+        let policy = Policy::token();
+        let nothing = Intent::new("a", Subject::anonymous());
+        for (intent, code) in [(nothing.clone(), Code::TokenMissing), (nothing.credential("x"), Code::TokenMalformed)] {
+            let Ok(Verdict::Refuse(refusal)) = guard.check(&policy, &intent).await else { panic!("it is none") };
+            assert_eq!(refusal.code(), code);
+        }
+        let (other, ..) = self::guard();
+        let token = other.issue(TTL, Binding::none()).await.unwrap();
+        let error = check(&guard, &token).await.unwrap_err();
+        let told = Refusal::after(&error, &policy, &presenting(&token)).code();
+        assert_eq!(told, Code::StoreUnavailable, "nothing was done to the token, whatever became of the secret");
     }
 }

@@ -79,7 +79,7 @@ pub use onceward_api as api;
 pub use crate::clock::{Clock, ManualClock};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::intent::{Binding, Intent, Subject};
-pub use crate::pass::Pass;
+pub use crate::pass::{Pass, Settled};
 pub use crate::policy::{Effect, Policy};
 pub use crate::refusal::Refusal;
 pub use crate::secret::{Secret, WeakSecret};

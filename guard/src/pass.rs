@@ -3,13 +3,22 @@
 use std::fmt;
 
 use crate::drain::Running;
-use crate::guard::Guard;
+use crate::guard::{Guard, Released};
 use crate::intent::{Binding, Intent};
 use crate::policy::Effect;
 use crate::record::Record;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::Imprint;
+
+/// What became of a token when its pass was settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// It stays used.
+    Spent,
+    /// It works again.
+    Back,
+}
 
 /// The permission to run. Whoever holds it runs the work and then says how it ended, once.
 ///
@@ -36,7 +45,7 @@ impl Pass {
     }
 
     /// It happened: the token stays used.
-    pub async fn complete(self) -> Result<(), StoreError> {
+    pub async fn complete(self) -> Result<Settled, StoreError> {
         self.settle(Effect::Happened).await
     }
 
@@ -45,12 +54,12 @@ impl Pass {
     /// # Errors
     /// If the token could not be put back, or if that cannot be told. It counts as used then: trying again could
     /// bring back a token that somebody has used in the meantime.
-    pub async fn release(self) -> Result<(), StoreError> {
+    pub async fn release(self) -> Result<Settled, StoreError> {
         self.settle(Effect::DidNotHappen).await
     }
 
     /// Nobody can tell whether it happened: the token stays used.
-    pub async fn unknown(self) -> Result<(), StoreError> {
+    pub async fn unknown(self) -> Result<Settled, StoreError> {
         self.settle(Effect::Unknown).await
     }
 
@@ -58,10 +67,10 @@ impl Pass {
     ///
     /// # Errors
     /// As [`release`](Self::release) does.
-    pub async fn settle(mut self, effect: Effect) -> Result<(), StoreError> {
+    pub async fn settle(mut self, effect: Effect) -> Result<Settled, StoreError> {
         self.settled = true;
         match effect {
-            Effect::Happened | Effect::Unknown => Ok(()),
+            Effect::Happened | Effect::Unknown => Ok(Settled::Spent),
             Effect::DidNotHappen => self.put_back().await,
         }
     }
@@ -78,16 +87,16 @@ impl Pass {
         binding
     }
 
-    async fn put_back(&self) -> Result<(), StoreError> {
+    async fn put_back(&self) -> Result<Settled, StoreError> {
         let ticket = Ticket::of_token(self.token.id);
         if let Some(attempt) = &self.attempt {
-            return self.guard.unmark(&ticket, attempt).await.map(drop);
+            let released = self.guard.unmark(&ticket, attempt).await?;
+            return Ok(if released == Released::Back { Settled::Back } else { Settled::Spent });
         }
-        match self.guard.worth_putting_back(self.token.expires_at) {
-            // The one write that would not recognise itself if it were sent again, so it is sent once.
-            Some(life) => self.guard.store().put_back(&ticket, &Record::ISSUED, life).await.map(drop),
-            None => Ok(()),
-        }
+        let Some(life) = self.guard.worth_putting_back(self.token.expires_at) else { return Ok(Settled::Spent) };
+        // The one write that would not recognise itself if it were sent again, so it is sent once.
+        self.guard.store().put_back(&ticket, &Record::ISSUED, life).await?;
+        Ok(Settled::Back)
     }
 }
 

@@ -17,18 +17,27 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub struct Refusal {
     code: Code,
     detail: Cow<'static, str>,
+    retry_after: Option<Duration>,
 }
 
 impl Refusal {
     /// A refusal with what its code says of itself.
     pub fn new(code: Code) -> Self {
-        Self { code, detail: code.detail().into() }
+        let is_worth_waiting = code.retry() == Retry::Same || code.status() == 503;
+        Self { code, detail: code.detail().into(), retry_after: is_worth_waiting.then_some(MOMENT) }
     }
 
-    /// Says what it was this time. What the client sent must not be in it.
+    /// Says what it was this time. It goes to the client alone; a token or a key does not belong in it.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
+        self
+    }
+
+    /// Says when the same may be sent again.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
         self
     }
 
@@ -37,9 +46,9 @@ impl Refusal {
         self.code
     }
 
-    /// When the same may be sent again, if it may, in whole seconds.
+    /// When the same may be sent again, if it may.
     pub fn retry_after(&self) -> Option<Duration> {
-        (self.code.retry() == Retry::Same || self.code.status() == 503).then_some(MOMENT)
+        self.retry_after
     }
 
     /// The refusal as the contract's problem.

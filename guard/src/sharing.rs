@@ -10,7 +10,7 @@ use crate::secret::Secret;
 use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
 
-/// How long the shared secret stays in the store when nobody renews it.
+/// How long the shared secret stays in the store. It is put there again when it is gone.
 const RETAIN: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// How many secrets are accepted at once; the oldest is dropped.
 const ACCEPTED: usize = 4;
@@ -44,11 +44,11 @@ impl Sharing {
         self.mint.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The mint; the store is asked only if it is not known yet.
+    /// The mint; the store is asked only if it is not known yet. If that fails, nothing was done to any token.
     pub(crate) async fn mint(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
         match self.known() {
             Some(mint) => Ok(mint),
-            None => self.share(store).await,
+            None => self.share(store).await.map_err(StoreError::not_executed),
         }
     }
 
@@ -71,7 +71,8 @@ impl Sharing {
         let mut current = self.mint.write().unwrap_or_else(PoisonError::into_inner);
         let former = current.iter().flat_map(|mint| mint.secrets());
         let mut secrets = vec![agreed];
-        for secret in former.chain([own]).chain(&self.previous) {
+        // What the settings name is never the one that is dropped.
+        for secret in self.previous.iter().chain(former).chain([own]) {
             if secrets.len() < ACCEPTED && !secrets.contains(secret) {
                 secrets.push(secret.clone());
             }
@@ -85,10 +86,10 @@ impl Sharing {
 /// Finds out which secret all guards of this store sign with, having put forward one's own.
 async fn agree(store: &dyn Store, own: &Secret) -> Result<Secret, StoreError> {
     let ticket = Ticket::of_secret();
-    let found = match store.insert(&ticket, own.as_bytes(), RETAIN).await {
-        // A store that takes nothing new may still say what is there.
-        Err(error @ StoreError::NotExecuted(_)) => store.look(&ticket).await?.map(Some).ok_or(error)?,
-        other => other?,
+    // Looked for first because a store that is full still says what is there; the insert decides all the same.
+    let found = match store.look(&ticket).await? {
+        None => store.insert(&ticket, own.as_bytes(), RETAIN).await?,
+        found => found,
     };
     match found {
         Some(bytes) => Secret::new(&bytes).map_err(StoreError::not_executed),
@@ -178,6 +179,20 @@ mod tests {
         first.share(&store).await.unwrap();
         assert!(accepts(&first, &after) && accepts(&first, &before));
         assert!(accepts(&third, &issue(&first.known().unwrap())));
+    }
+
+    #[tokio::test]
+    async fn a_former_secret_of_the_settings_outlasts_all_that_were_shared() {
+        let store = Memory::new();
+        let previous = Secret::random();
+        let token = issue(&Mint::new([previous.clone()]));
+        let sharing = Sharing::new(None, Some(previous));
+        for _ in 0..10 {
+            sharing.share(&store).await.unwrap();
+            assert!(accepts(&sharing, &token));
+            store.take(&Ticket::of_secret()).await.unwrap();
+            shared().mint(&store).await.unwrap();
+        }
     }
 
     #[tokio::test]

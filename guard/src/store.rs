@@ -10,6 +10,7 @@ pub mod laws;
 use std::error::Error;
 use std::fmt;
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::memory::Memory;
@@ -19,7 +20,7 @@ use crate::ticket::Ticket;
 
 /// A place that keeps records for a while.
 ///
-/// Each verb is one atomic step: nothing that another caller does may fall in the middle of it. An entry whose time is
+/// Each verb is one atomic step: nothing that another caller does may fall in the middle of it. A record whose time is
 /// over is absent from that moment on, for every verb, whether or not it has been cleared away. A time to live below a
 /// millisecond counts as one millisecond. No verb may be repeated behind the caller's back unless the store knows for
 /// certain that it was not executed.
@@ -64,8 +65,8 @@ use crate::ticket::Ticket;
 ///
 ///     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
 ///         Ok(self.with(|map| match map.get_mut(ticket) {
-///             Some(entry) if entry.0 == held => {
-///                 *entry = (Bytes::copy_from_slice(value), Instant::now() + ttl);
+///             Some(record) if record.0 == held => {
+///                 *record = (Bytes::copy_from_slice(value), Instant::now() + ttl);
 ///                 Compared::Done
 ///             }
 ///             Some((other, _)) => Compared::Found(other.clone()),
@@ -125,6 +126,41 @@ pub trait Store: Send + Sync + 'static {
     /// Comes back when the store has been reached anew, since what is in it may have changed meanwhile.
     async fn reconnected(&self) {
         pending().await
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for Arc<S> {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        (**self).insert(ticket, value, ttl).await
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        (**self).take(ticket).await
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        (**self).swap(ticket, held, value, ttl).await
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        (**self).remove(ticket, held).await
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        (**self).look(ticket).await
+    }
+
+    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        (**self).put_back(ticket, value, ttl).await
+    }
+
+    fn reign(&self) -> [u8; 8] {
+        (**self).reign()
+    }
+
+    async fn reconnected(&self) {
+        (**self).reconnected().await;
     }
 }
 

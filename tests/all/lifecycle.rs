@@ -139,6 +139,21 @@ async fn a_connection_that_is_kept_open_and_idle_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
+async fn a_body_that_never_comes_does_not_hold_up_the_end() {
+    let ledger = Ledger::new();
+    let mut peer = Peer::start(PEER, "impatient", "memory:", &ledger);
+    let token = token(&peer.url).await;
+    let head = format!("Onceward-Token: {token}\r\nX-Order: a\r\nContent-Length: 10\r\n");
+    let client = begin(&peer.url, &head, "").await;
+    let is_used = || async { order(&peer.url, &token, "a").await.outcome == "token_used" };
+    until("it has got in", LONG, is_used).await;
+    peer.terminate();
+    until("the process has ended", LONG, || std::future::ready(peer.ended() == Some(0))).await;
+    assert_eq!(ledger.count("a"), 0);
+    drop(client);
+}
+
+#[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
     let ledger = Ledger::new();
     let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);

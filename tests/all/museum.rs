@@ -206,12 +206,12 @@ async fn the_story_of_revived_token(of: Of) -> Told {
     stage.proxy.next("SET", Fate::LoseAnswer);
     let mistaken = send(submit(stage.url(), "/orders", &token, "mistaken").header(STATUS, "422")).await;
     assert_eq!((mistaken.status, stage.proxy.struck()), (422, 1));
-    until("the token is accepted again", Duration::from_millis(400), || async {
+    until("the token is accepted again", Duration::from_millis(700), || async {
         order(stage.url(), &token, "effect").await.status == 200
     })
     .await;
     // Long enough for whatever is sent a second time to arrive.
-    let end = Instant::now() + Duration::from_millis(900);
+    let end = Instant::now() + Duration::from_millis(1200);
     while Instant::now() < end {
         let again = order(stage.url(), &token, "effect").await;
         told(again.status != 200, || format!("{} effects of one token", stage.ledger.count("effect")))?;

@@ -129,7 +129,7 @@ impl Flawed {
 async fn insist<T, F: Future<Output = Result<T, RedisError>>>(send: impl Fn() -> F) -> RedisResult<T> {
     match send().await {
         Err(error) if error.is_connection_dropped() || error.is_timeout() => {
-            actix_web::rt::time::sleep(Duration::from_millis(500)).await;
+            actix_web::rt::time::sleep(Duration::from_millis(800)).await;
             send().await
         }
         answer => answer,

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
 
 /// What happens to the next request that contains some text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,21 +24,39 @@ pub struct Proxy {
     port: u16,
     plan: Arc<Mutex<Option<(String, Fate)>>>,
     struck: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
+}
+
+/// How slow the way is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Delay {
+    /// Before a connection carries anything.
+    pub connect: Duration,
+    /// Before an answer gets back.
+    pub answer: Duration,
 }
 
 impl Proxy {
     /// Listens before the server on this port.
     pub async fn before(port: u16) -> Self {
+        Self::slowly_before(port, Delay::default()).await
+    }
+
+    /// Listens before the server on this port, with a long way between.
+    pub async fn slowly_before(port: u16, delay: Delay) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let proxy = Self {
             port: listener.local_addr().expect("its own address").port(),
             plan: Arc::default(),
             struck: Arc::default(),
+            accepted: Arc::default(),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
+        let accepted = Arc::clone(&proxy.accepted);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, port, Arc::clone(&plan), Arc::clone(&struck)));
+                accepted.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck)));
             }
         });
         proxy
@@ -57,6 +77,11 @@ impl Proxy {
         *self.plan.lock().expect("nobody panics with it") = None;
     }
 
+    /// How many connections were made.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
     /// How many requests have met their fate.
     pub fn struck(&self) -> usize {
         self.struck.load(Ordering::SeqCst)
@@ -67,9 +92,11 @@ impl Proxy {
 async fn carry(
     mut client: TcpStream,
     port: u16,
+    delay: Delay,
     plan: Arc<Mutex<Option<(String, Fate)>>>,
     struck: Arc<AtomicUsize>,
 ) -> Option<()> {
+    sleep(delay.connect).await;
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let mut swallow = false;
@@ -95,6 +122,7 @@ async fn carry(
             read = server.read(&mut answered) => {
                 let answer = &answered[..read.ok().filter(|read| *read > 0)?];
                 if !swallow {
+                    sleep(delay.answer).await;
                     client.write_all(answer).await.ok()?;
                 }
             }

@@ -1,9 +1,10 @@
 //! What a client is told.
 
-use actix_web::HttpRequest;
-use actix_web::HttpResponse;
+use std::time::Duration;
+
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::{HttpRequest, HttpResponse};
 use onceward_api::{Outcome, Problem, Retry, header};
 
 use crate::guard::Guard;
@@ -49,13 +50,17 @@ impl Audience {
         Self { is_person: prefers_html(request.headers()), path: request.uri().path().to_owned() }
     }
 
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     pub(super) fn refuse(&self, guard: &Guard, refusal: &Refusal) -> HttpResponse {
         let problem = refusal.problem().base(guard.problem_base()).instance(&self.path);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut answer = HttpResponse::build(status);
         answer.insert_header((CACHE_CONTROL, "no-store"));
         if let Some(wait) = refusal.retry_after() {
-            answer.insert_header((header::RETRY_AFTER, wait.as_secs().max(1)));
+            answer.insert_header((header::RETRY_AFTER, whole_seconds(wait)));
         }
         let mut answer = if self.is_person {
             answer.insert_header((CONTENT_TYPE, "text/html; charset=utf-8")).body(page(&problem))
@@ -65,6 +70,11 @@ impl Audience {
         mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
         answer
     }
+}
+
+/// Rounded up: whoever comes early comes for nothing.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// Says what became of the request.

@@ -12,7 +12,8 @@ type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 
 /// A routing guard that matches requests that present a good token in the header or the query.
 ///
-/// It only looks: nothing is used up, and the store is not asked, so a used token matches as well. Protect the route
+/// It only looks: nothing is used up, and the store is not asked, so a used token matches as well. As long as a guard
+/// that shares its secret through the store has not reached it once, nothing matches. Protect the route
 /// with [`Protect`](super::Protect) all the same. A token that is bound to a caller matches only if
 /// [`subject`](Self::subject) says who is asking.
 ///

@@ -17,7 +17,7 @@ use super::answer::{Audience, mark, refuse};
 use super::asked::{Asked, drain};
 use super::subject::SubjectFrom;
 use crate::guard::{Guard, Verdict};
-use crate::pass::Pass;
+use crate::pass::{Pass, Settled};
 use crate::policy::{Effect, Policy};
 use crate::refusal::Refusal;
 use crate::token::Token;
@@ -92,7 +92,7 @@ impl Protect {
         self
     }
 
-    /// Sends a fresh token, bound as the first was, with every answer that has used one up.
+    /// Sends a fresh token, bound as the first was, with every answer of a handler that has used one up.
     #[must_use]
     pub fn next_token(mut self) -> Self {
         self.0.next_token = true;
@@ -222,11 +222,12 @@ async fn settle<B>(
         }
     };
     let successor = pass.binding(&asked.intent());
-    if let Err(error) = pass.settle(effect).await {
+    let settled = pass.settle(effect).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "a token could not be put back and stays used");
-    }
-    let next = match effect {
-        Effect::Happened | Effect::Unknown if rules.next_token => {
+        Settled::Spent
+    });
+    let next = match settled {
+        Settled::Spent if rules.next_token => {
             let issued = rules.guard.issue(rules.guard.token_ttl(), successor).await;
             issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
         }
@@ -272,6 +273,7 @@ fn sign_off(headers: &mut HeaderMap, next: Option<&Token>) {
 /// The answer to a handler that panicked or was cut: whether it took effect is not known, so nothing was given back.
 fn broke_off(rules: &Rules, audience: Audience) -> Error {
     let guard = rules.guard.clone();
+    tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
     let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
     error.add_response_mapper(move |_| audience.refuse(&guard, &Refusal::new(Code::Internal)));
     error

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use actix_http::Request;
 use actix_service::IntoServiceFactory;
@@ -15,7 +16,7 @@ use crate::guard::Guard;
 ///
 /// A server that is stopped waits for its connections, and drops what has none: the run of a client that has hung up
 /// would be cut in the middle. So this first takes no more connections, then lets everything that runs come to its
-/// end, and only then stops.
+/// end, and only then stops. What has not ended by the guard's `drain_limit` is cut off all the same.
 ///
 /// ```no_run
 /// use actix_web::{App, HttpServer};
@@ -70,11 +71,19 @@ pub async fn serve_until(server: Server, guard: &Guard, stop: impl Future<Output
     join(server, end).await
 }
 
-/// Takes no more connections, lets everything that runs come to its end, and stops.
+/// How long connections that are in use get to send one more request, whose answer closes them.
+const LAST_CALL: Duration = Duration::from_millis(250);
+
+/// Closes the connections that are in use, takes no more, lets everything that runs come to its end, and stops.
 async fn finish(handle: &ServerHandle, guard: &Guard) {
+    guard.begin_draining();
+    tokio::time::sleep(LAST_CALL).await;
     handle.pause().await;
-    guard.drain().await;
-    handle.stop(true).await;
+    let drained = tokio::time::timeout(guard.drain_limit(), guard.drain()).await;
+    if drained.is_err() {
+        tracing::warn!("what still runs is cut off: whether it took effect is not known");
+    }
+    handle.stop(drained.is_ok()).await;
 }
 
 /// Runs a server until it ends, by itself or because of `end`.

@@ -21,6 +21,7 @@ pub struct GuardBuilder {
     secret_previous: Option<Secret>,
     share_every: Duration,
     token_ttl: Duration,
+    drain_limit: Duration,
     clock: Clock,
     problem_base: String,
 }
@@ -33,6 +34,7 @@ impl GuardBuilder {
             secret_previous: None,
             share_every: Duration::from_secs(60),
             token_ttl: Duration::from_secs(30 * 60),
+            drain_limit: Duration::from_secs(30),
             clock: Clock::system(),
             problem_base: Problem::BASE.to_owned(),
         }
@@ -63,15 +65,24 @@ impl GuardBuilder {
         self
     }
 
+    /// How long `actix::serve` waits for what still runs once it is told to stop, before it cuts it off: 30 seconds.
+    pub fn drain_limit(mut self, limit: Duration) -> Self {
+        self.drain_limit = limit;
+        self
+    }
+
     /// Where the time comes from.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where the pages stand that explain a problem's code; ends in a slash.
+    /// Where the pages stand that explain a problem's code, as in `https://example.com/problems/`.
     pub fn problem_base(mut self, base: impl Into<String>) -> Self {
         self.problem_base = base.into();
+        if !self.problem_base.ends_with('/') {
+            self.problem_base.push('/');
+        }
         self
     }
 
@@ -89,6 +100,7 @@ impl GuardBuilder {
             clock: self.clock,
             drain: Drain::default(),
             token_ttl: self.token_ttl,
+            drain_limit: self.drain_limit,
             problem_base: self.problem_base,
             _alive: alive,
         }))

@@ -9,6 +9,8 @@ use std::time::Duration;
 use ::redis::aio::ConnectionLike;
 use ::redis::{Cmd, FromRedisValue as _, IntoConnectionInfo as _, Script, ServerErrorKind, Value};
 
+use tokio::time::Instant;
+
 use self::link::{Handed, Link, Own};
 use super::{Bytes, Compared, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
@@ -77,10 +79,18 @@ impl Redis {
         Ok(Self::on(Own::open(info).map_err(|error| BadAddress(error.to_string()))?))
     }
 
+    /// Whether this is an address, without going there.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn check_address(address: &str) -> Result<(), BadAddress> {
+        address.into_connection_info().map(drop).map_err(|error| BadAddress(error.to_string()))
+    }
+
     /// A store over a connection that the application already has: a `ConnectionManager`, or anything that is cloned
     /// cheaply and finds its way back by itself after the connection was lost. No second connection is made.
     ///
-    /// It is driven by the runtime it was made in. A handler that blocks all of that runtime's threads stops it, and
+    /// It is driven by the runtime it was made in, or by that which has last reconnected it. A handler that blocks all of that runtime's threads stops it, and
     /// then the store does not answer in time: with [`open`](Self::open) that cannot happen. It must not send a
     /// command a second time by itself.
     pub fn over(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
@@ -98,11 +108,15 @@ impl Redis {
         self
     }
 
-    /// How long a verb may take, waiting for a connection included.
+    /// How long a verb may take, waiting for a connection included; an hour at most.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(Duration::from_secs(3600));
         self
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
     }
 
     /// A command on one ticket's key.
@@ -113,7 +127,7 @@ impl Redis {
     }
 
     async fn ask(&self, command: &Cmd) -> Result<Option<Bytes>, StoreError> {
-        bytes(self.link.send(command, self.timeout).await?)
+        bytes(self.link.send(command, self.deadline()).await?)
     }
 
     /// Runs a step by its digest, and by its text where the server has not seen it: that one was not executed.
@@ -123,9 +137,10 @@ impl Redis {
             command.arg(verb).arg(body).arg(1).arg(ticket.name(&self.prefix)).arg(arguments);
             command
         };
-        let answer = match self.link.send(&call("EVALSHA", step.digest()), self.timeout).await {
+        let deadline = self.deadline();
+        let answer = match self.link.send(&call("EVALSHA", step.digest()), deadline).await {
             Err(failure) if failure.is(ServerErrorKind::NoScript) => {
-                self.link.send(&call("EVAL", step.text), self.timeout).await?
+                self.link.send(&call("EVAL", step.text), deadline).await?
             }
             other => other?,
         };

@@ -1,9 +1,11 @@
 //! `peer KIND STORE LEDGER`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
-//! `undrained` for one whose server is stopped without waiting, or the name of a flaw.
+//! `impatient` for one that waits a moment only before it ends, `undrained` for one that does not wait at all, or the
+//! name of a flaw.
 
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
 use actix_web::{App, HttpServer};
 use onceward::Guard;
@@ -26,15 +28,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         say(&url)?;
         return Ok(server.run().await?);
     }
-    let guard = match store.as_str() {
-        "memory:" => Guard::new(Memory::new()),
-        address => Guard::new(Redis::open(address)?),
+    let builder = match store.as_str() {
+        "memory:" => Guard::builder(Memory::new()),
+        address => Guard::builder(Redis::open(address)?),
     };
+    let limit = if kind == "impatient" { Duration::from_millis(300) } else { Duration::from_secs(30) };
+    let guard = builder.drain_limit(limit).build();
     let routes = routes(&guard, &ledger);
     let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
     say(&url)?;
     match kind.as_str() {
-        "onceward" => Ok(onceward::actix::serve(server, &guard).await?),
+        "onceward" | "impatient" => Ok(onceward::actix::serve(server, &guard).await?),
         "undrained" => Ok(server.run().await?),
         other => Err(format!("there is no peer of the kind {other}").into()),
     }

@@ -21,10 +21,14 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// The first and the longest pause between two tries to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
+/// A connection that broke sooner than this is made anew only after a pause: a server that takes connections and refuses
+/// commands is not to be stormed.
+const SHORT_LIVED: Duration = Duration::from_secs(1);
+
 /// Sends a command, once, and gives the server's answer.
 #[async_trait]
 pub(super) trait Link: Send + Sync + 'static {
-    async fn send(&self, command: &Cmd, timeout: Duration) -> Result<Value, Failure>;
+    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure>;
 
     /// Comes back when the server has been reached anew.
     async fn reconnected(&self);
@@ -62,10 +66,10 @@ impl Failure {
     }
 
     /// Whether the connection is not to be trusted any longer.
-    fn is_suspect(&self) -> bool {
+    fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
             Self::NoConnection(_) => false,
-            Self::TimedOut => true,
+            Self::TimedOut => !was_hurried,
             Self::Redis(error) => error.is_unrecoverable_error() || self.is(ServerErrorKind::ReadOnly),
         }
     }
@@ -119,11 +123,14 @@ impl Own {
 
 #[async_trait]
 impl Link for Own {
-    async fn send(&self, command: &Cmd, timeout: Duration) -> Result<Value, Failure> {
-        let deadline = Instant::now() + timeout;
+    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        let asked = Instant::now();
         let (mut connection, number) = self.up(deadline).await?;
+        let sent = Instant::now();
         let answer = query(&mut connection, command, deadline).await;
-        if answer.as_ref().is_err_and(Failure::is_suspect) {
+        // Whoever has waited long for the connection leaves it little time to answer, which says nothing against it.
+        let was_hurried = sent - asked > deadline.saturating_duration_since(sent);
+        if answer.as_ref().is_err_and(|failure| failure.is_suspect(was_hurried)) {
             report(&self.broken, number);
         }
         answer
@@ -152,8 +159,8 @@ impl<C> Handed<C> {
 
 #[async_trait]
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
-    async fn send(&self, command: &Cmd, timeout: Duration) -> Result<Value, Failure> {
-        query(&mut self.0.clone(), command, Instant::now() + timeout).await
+    async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        query(&mut self.0.clone(), command, deadline).await
     }
 
     /// Nobody tells us.
@@ -179,9 +186,9 @@ async fn keep_connected(client: Client, publish: watch::Sender<State>, broken: w
     let mut pause = PAUSE.0;
     loop {
         let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let begun = Instant::now();
         match connect(&client, number, &broken).await {
             Ok(connection) => {
-                pause = PAUSE.0;
                 publish.send_replace(State::Up(connection, number));
                 let mut reports = broken.subscribe();
                 tokio::select! {
@@ -190,18 +197,21 @@ async fn keep_connected(client: Client, publish: watch::Sender<State>, broken: w
                 }
                 tracing::warn!("the connection to Redis is broken; connecting again");
                 publish.send_replace(State::Down("the connection broke".into()));
+                if begun.elapsed() > SHORT_LIVED {
+                    pause = PAUSE.0;
+                }
             }
             Err(error) => {
                 tracing::debug!(%error, "Redis is out of reach");
                 publish.send_replace(State::Down(error.to_string().into()));
-                let jitter = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-                tokio::select! {
-                    () = tokio::time::sleep(jitter) => {}
-                    () = publish.closed() => return,
-                }
-                pause = (pause * 2).min(PAUSE.1);
             }
         }
+        let jitter = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        tokio::select! {
+            () = tokio::time::sleep(jitter) => {}
+            () = publish.closed() => return,
+        }
+        pause = (pause * 2).min(PAUSE.1);
     }
 }
 

@@ -1,0 +1,39 @@
+use actix_web::{HttpMessage as _, HttpRequest, web};
+use onceward_api::{Code, IssuedToken};
+use serde::de::DeserializeOwned;
+
+use crate::refusal::Refusal;
+use crate::token::Token;
+
+/// How much of a body is read.
+const LIMIT: usize = 16 * 1024;
+
+/// Reads the body of one of the contract's requests; `None` if there is none.
+///
+/// # Errors
+/// What the client is to be told, with the field that is wrong.
+pub async fn read_json<T: DeserializeOwned>(request: &HttpRequest, body: web::Payload) -> Result<Option<T>, Refusal> {
+    let body = body.to_bytes_limited(LIMIT).await.map_err(|_| Refusal::new(Code::BodyTooLarge))?;
+    let body = body.map_err(|_| Refusal::new(Code::BadRequest).detail("The body broke off."))?;
+    if body.is_empty() {
+        return Ok(None);
+    }
+    if !request.content_type().eq_ignore_ascii_case("application/json") {
+        return Err(Code::UnsupportedMediaType.into());
+    }
+    // An array would be read as the fields in their order, which is nobody's contract.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Refusal::new(Code::BadRequest).detail("The body has to be a JSON object."));
+    }
+    serde_json::from_slice(&body).map(Some).map_err(|error| Refusal::new(Code::BadRequest).detail(error.to_string()))
+}
+
+/// A token as the contract has it.
+pub fn issued(token: &Token, ttl: std::time::Duration) -> IssuedToken {
+    let millis = i64::try_from(token.expires_at()).unwrap_or(i64::MAX);
+    IssuedToken {
+        token: token.as_str().to_owned(),
+        expires_at: jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX),
+        expires_in: ttl.as_secs(),
+    }
+}
