@@ -34,6 +34,10 @@ unit: ## Run unit and integration tests
 doc: ## Run the examples in the documentation and the README
 	cargo test --workspace --all-features --doc --locked
 
+.PHONY: generate
+generate: ## Write openapi/openapi.json and the README's table of settings anew
+	cargo run -q -p onceward-server --example generate --locked
+
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
 	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture

@@ -1,0 +1,138 @@
+//! Who is calling: a backend that has the key, or a client at an address.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix_web::HttpRequest;
+use actix_web::http::header::AUTHORIZATION;
+use ipnet::IpNet;
+use onceward::Refusal;
+use onceward_api::Code;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::config::ApiKey;
+
+/// The header in which a proxy says whom it speaks for.
+const FORWARDED: &str = "x-forwarded-for";
+
+/// Tells callers apart.
+#[derive(Debug)]
+pub struct Access {
+    /// The digest of the key, so that comparing takes the same time whatever is sent.
+    key: Option<[u8; 32]>,
+    trusted: Vec<IpNet>,
+    has_warned: AtomicBool,
+}
+
+impl Access {
+    /// With this key, and these proxies believed.
+    pub fn new(key: Option<&ApiKey>, trusted: Vec<IpNet>) -> Self {
+        let key = key.map(|key| Sha256::digest(key.as_bytes()).into());
+        Self { key, trusted, has_warned: AtomicBool::new(false) }
+    }
+
+    /// Whether there is a key at all.
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Whether the caller has shown the key.
+    pub fn is_backend(&self, request: &HttpRequest) -> bool {
+        let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
+        match (self.key, bearer) {
+            (Some(key), Some((scheme, sent))) if scheme.eq_ignore_ascii_case("bearer") => {
+                let sent: [u8; 32] = Sha256::digest(sent.as_bytes()).into();
+                key.ct_eq(&sent).into()
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets backends in. Where there is no key, everybody is one: then only this machine can get here.
+    ///
+    /// # Errors
+    /// If the key is missing or wrong.
+    pub fn require_backend(&self, request: &HttpRequest) -> Result<(), Refusal> {
+        if !self.has_key() || self.is_backend(request) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Unauthorized)
+            .detail("This needs the API key of this service, sent as `Authorization: Bearer …`."))
+    }
+
+    /// The address of the client, which a proxy is asked for only if it is trusted.
+    pub fn client(&self, request: &HttpRequest) -> IpAddr {
+        let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical());
+        let forwarded: Vec<_> = request.headers().get_all(FORWARDED).filter_map(|value| value.to_str().ok()).collect();
+        if forwarded.is_empty() {
+            return peer;
+        }
+        if !self.is_trusted(&peer) {
+            self.warn_once(&peer);
+            return peer;
+        }
+        self.behind(peer, &forwarded.join(","))
+    }
+
+    /// The nearest address in the chain that is not one of our own proxies: what stands before it anybody can make up.
+    fn behind(&self, peer: IpAddr, chain: &str) -> IpAddr {
+        let mut client = peer;
+        for hop in chain.rsplit(',') {
+            let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
+            client = address.to_canonical();
+            if !self.is_trusted(&client) {
+                break;
+            }
+        }
+        client
+    }
+
+    fn is_trusted(&self, address: &IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+
+    fn warn_once(&self, peer: &IpAddr) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{peer} sends {FORWARDED} and is not trusted, so all its clients count as one; \
+                 if it is your proxy, set trusted_proxies = \"{peer}\""
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn access(trusted: &str) -> Access {
+        let trusted = trusted.split(',').filter(|text| !text.is_empty()).map(|text| text.parse().unwrap()).collect();
+        Access::new(None, trusted)
+    }
+
+    fn client(access: &Access, peer: &str, forwarded: &[&str]) -> String {
+        let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
+        let request = forwarded.iter().fold(request, |request, value| request.append_header((FORWARDED, *value)));
+        access.client(&request.to_http_request()).to_string()
+    }
+
+    #[test]
+    fn a_proxy_is_believed_only_if_it_is_trusted() {
+        assert_eq!(client(&access(""), "10.0.0.1", &["1.2.3.4"]), "10.0.0.1");
+        let access = access("10.0.0.0/8");
+        assert_eq!(client(&access, "10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4"]), "1.2.3.4");
+        assert_eq!(client(&access, "9.9.9.9", &["1.2.3.4"]), "9.9.9.9");
+        assert_eq!(
+            client(&access, "10.0.0.1", &["6.6.6.6, 1.2.3.4, 10.0.0.2"]),
+            "1.2.3.4",
+            "what it cannot know is left"
+        );
+        assert_eq!(client(&access, "10.0.0.1", &["6.6.6.6", "1.2.3.4"]), "1.2.3.4");
+        assert_eq!(client(&access, "10.0.0.1", &["nonsense"]), "10.0.0.1");
+        assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4, nonsense"]), "10.0.0.1");
+    }
+}

@@ -1,0 +1,209 @@
+//! The service as a whole: built from settings, run until it is told to stop.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix_cors::Cors;
+use actix_web::http::header::{CONTENT_TYPE, HeaderName, ORIGIN};
+use actix_web::http::{Method, header::AUTHORIZATION};
+use actix_web::middleware::{Condition, from_fn};
+use actix_web::web::Data;
+use actix_web::{App, HttpRequest, HttpServer};
+use onceward::store::{BadAddress, Memory, Redis, StoreError};
+use onceward::{Guard, GuardBuilder};
+use onceward_api::header;
+use utoipa::OpenApi as _;
+use utoipa_actix_web::AppExt as _;
+use utoipa_swagger_ui::SwaggerUi;
+
+use crate::access::Access;
+use crate::config::{Config, StoreAt};
+use crate::quota::Quota;
+use crate::routes::{Service, Specification, others, specified};
+use crate::telemetry;
+
+/// How long to wait between two questions to a store that does not answer yet.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How many refused origins are remembered, so that each is logged once.
+const ORIGINS: usize = 100;
+
+/// A service that listens.
+pub struct Application {
+    listener: TcpListener,
+    address: SocketAddr,
+    service: Data<Service>,
+    config: Config,
+}
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The address of the store is none.
+    #[error("store: {0}")]
+    Store(#[from] BadAddress),
+    /// The store does not answer.
+    #[error(
+        "store: {store} did not answer within {wait}: {error}. Is it running, and is this where it is? (--store, --wait-for)"
+    )]
+    Silent {
+        /// Where it was looked for.
+        store: String,
+        /// How long.
+        wait: String,
+        /// What was said last.
+        error: StoreError,
+    },
+    /// The address cannot be listened on.
+    #[error("listen: {address}: {error}. Is something else running there? Choose another with --listen.")]
+    Listen {
+        /// Where to.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl Application {
+    /// Binds the port, connects to the store, and waits until it answers.
+    ///
+    /// # Errors
+    /// If one of these fails.
+    pub async fn build(config: Config) -> Result<Self, BuildError> {
+        let cannot = |error| BuildError::Listen { address: config.listen, error };
+        let listener = TcpListener::bind(config.listen).map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        let guard = guard(&config)?;
+        wait_for(&guard, &config).await?;
+        let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
+        let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
+        Ok(Self { listener, address, service: Data::new(Service::new(guard, access, quota)), config })
+    }
+
+    /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
+    ///
+    /// # Errors
+    /// If the server fails.
+    pub async fn run(self) -> io::Result<()> {
+        self.announce();
+        let guard = self.service.guard().clone();
+        let (service, origins) = (self.service, Arc::new(Origins::new(self.config.cors_origins)));
+        let server = HttpServer::new(move || {
+            let origins = Arc::clone(&origins);
+            let watched = Arc::clone(&origins);
+            let (app, specification) =
+                App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
+            app.app_data(service.clone())
+                .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification))
+                .configure(others)
+                .wrap(Condition::new(!origins.allowed.is_empty(), origins.cors()))
+                .wrap(from_fn(telemetry::observe))
+                .wrap(from_fn(move |request, next: actix_web::middleware::Next<_>| {
+                    watched.watch(actix_web::dev::ServiceRequest::request(&request));
+                    next.call(request)
+                }))
+        });
+        onceward::actix::serve(server.listen(self.listener)?, &guard).await
+    }
+
+    /// Says where it is, for whoever reads it.
+    fn announce(&self) {
+        let (address, store) = (self.address, self.config.store.to_string());
+        for warning in &self.config.warnings {
+            tracing::warn!("{warning}");
+        }
+        if !telemetry::is_human(self.config.log) {
+            tracing::info!(%address, store, version = env!("CARGO_PKG_VERSION"), "listening");
+            return;
+        }
+        let note = match self.config.store {
+            StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
+            StoreAt::Redis(_) => "shared by all processes that use it",
+        };
+        let key = if self.config.api_key.is_some() {
+            "needed to redeem and release"
+        } else {
+            "none: whoever can reach this port can redeem"
+        };
+        println!(
+            "\n  Onceward {} is running\n\n    start    http://{address}/\n    docs     http://{address}/docs/\n    \
+             store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+}
+
+/// The specification of everything that is specified.
+pub fn specification() -> utoipa::openapi::OpenApi {
+    let (_, specification) =
+        App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
+    specification
+}
+
+fn guard(config: &Config) -> Result<Guard, BuildError> {
+    let builder = match &config.store {
+        StoreAt::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
+        StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
+    };
+    let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
+    let with = |builder: GuardBuilder, secret, set: fn(GuardBuilder, _) -> GuardBuilder| match secret {
+        Some(secret) => set(builder, secret),
+        None => builder,
+    };
+    let builder = with(builder, config.secret.clone(), GuardBuilder::secret);
+    Ok(with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build())
+}
+
+async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
+    let deadline = tokio::time::Instant::now() + config.wait_for;
+    loop {
+        let Err(error) = guard.ping().await else { return Ok(()) };
+        if tokio::time::Instant::now() >= deadline {
+            let wait = onceward_api::duration::text(config.wait_for);
+            return Err(BuildError::Silent { store: config.store.to_string(), wait, error });
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Which pages of other origins may call, and which have been refused.
+struct Origins {
+    allowed: Vec<String>,
+    refused: Mutex<HashSet<String>>,
+}
+
+impl Origins {
+    fn new(allowed: Vec<String>) -> Self {
+        Self { allowed, refused: Mutex::default() }
+    }
+
+    fn cors(&self) -> Cors {
+        let name = |name: &'static str| HeaderName::from_static(name);
+        let cors = Cors::default()
+            .allowed_methods([Method::GET, Method::POST])
+            .allowed_headers([CONTENT_TYPE, AUTHORIZATION])
+            .allowed_headers(header::ALLOWED.map(name))
+            .expose_headers(header::EXPOSED.map(name))
+            .expose_headers(["ratelimit", "ratelimit-policy", "x-request-id"])
+            .max_age(3600);
+        self.allowed.iter().fold(cors, |cors, origin| cors.allowed_origin(origin))
+    }
+
+    /// Logs an origin that is not allowed, once, with the line that would allow it.
+    fn watch(&self, request: &HttpRequest) {
+        let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()) else { return };
+        let is_own = origin.split_once("://").is_some_and(|(_, host)| host == request.connection_info().host());
+        if is_own || origin.len() > 200 || self.allowed.iter().any(|allowed| allowed == origin) {
+            return;
+        }
+        let Ok(mut refused) = self.refused.lock() else { return };
+        if refused.len() < ORIGINS && refused.insert(origin.to_owned()) {
+            let origins = self.allowed.iter().map(String::as_str).chain([origin]).collect::<Vec<_>>().join(",");
+            tracing::warn!(
+                "pages of {origin} may not read these answers; to allow it, set cors_origins = \"{origins}\""
+            );
+        }
+    }
+}

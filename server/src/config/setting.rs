@@ -1,0 +1,122 @@
+//! Every setting there is. Flags, environment variables, file keys, the help and the README's table all come from here.
+
+/// One setting. Its name is that of the file key; the flag and the environment variable are made from it.
+#[derive(Debug)]
+pub struct Setting {
+    /// As in `token_ttl`.
+    pub name: &'static str,
+    /// What stands for its value in the help.
+    pub value: &'static str,
+    /// What it is if nobody sets it; `None` if it is not set then.
+    pub default: Option<&'static str>,
+    /// What it does, in a sentence.
+    pub help: &'static str,
+    /// Whether its value may not be shown, and may be read from a file of its own.
+    pub is_secret: bool,
+}
+
+/// Every setting, in the order of the help.
+pub const SETTINGS: [Setting; 18] = [
+    plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
+    secret(
+        "store",
+        "URL",
+        Some("memory:"),
+        "Where tokens are kept: `memory:` (this process alone) or `redis://host:port`",
+    ),
+    plain("prefix", "NAME", Some("onceward"), "What every key in the store begins with"),
+    secret(
+        "secret",
+        "TEXT",
+        None,
+        "What tokens are signed with; unset, all processes of one store agree on one by themselves",
+    ),
+    secret(
+        "secret_previous",
+        "TEXT",
+        None,
+        "A former secret that is still accepted, for changing it without refusing anybody",
+    ),
+    plain(
+        "token_ttl",
+        "DURATION",
+        Some("30m"),
+        "How long a token lives, and the longest life that a browser may ask for",
+    ),
+    secret("api_key", "TEXT", None, "What backends send as `Authorization: Bearer …` to redeem and release"),
+    plain("allow_unauthenticated", "BOOL", Some("false"), "Listen beyond this machine although there is no API key"),
+    plain(
+        "cors_origins",
+        "LIST",
+        None,
+        "Origins whose pages may fetch tokens, separated by commas, as in `https://shop.example`",
+    ),
+    plain("rate_limit", "RATE", Some("50/s"), "How many tokens one client may fetch, or `off`"),
+    plain("rate_burst", "COUNT", Some("200"), "How many tokens one client may fetch at once"),
+    plain("rate_limit_total", "RATE", Some("5000/s"), "How many tokens all clients together may fetch, or `off`"),
+    plain(
+        "trusted_proxies",
+        "LIST",
+        None,
+        "Proxies whose `X-Forwarded-For` is believed, as addresses or networks, separated by commas",
+    ),
+    plain("memory_limit", "SIZE", Some("256MiB"), "How much the memory store may hold"),
+    plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
+    plain("wait_for", "DURATION", Some("10s"), "How long to wait at start until the store answers"),
+    plain(
+        "share_every",
+        "DURATION",
+        Some("60s"),
+        "How often the shared secret is put into the store again, in case it was lost",
+    ),
+    plain("log", "FORM", Some("auto"), "`human`, `json`, or `auto`: human on a terminal"),
+];
+
+const fn plain(name: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {
+    Setting { name, value, default, help, is_secret: false }
+}
+
+const fn secret(name: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {
+    Setting { name, value, default, help, is_secret: true }
+}
+
+impl Setting {
+    /// As in `token-ttl`.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// As in `ONCEWARD_TOKEN_TTL`.
+    pub fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.name.to_uppercase())
+    }
+}
+
+/// What every environment variable of ours begins with.
+pub const PREFIX: &str = "ONCEWARD_";
+
+/// Every name under which a value can be given: each setting, and for each secret the file that holds it.
+pub fn names() -> impl Iterator<Item = (String, &'static Setting)> {
+    SETTINGS.iter().flat_map(|setting| {
+        let file = setting.is_secret.then(|| (format!("{}_file", setting.name), setting));
+        [(setting.name.to_owned(), setting)].into_iter().chain(file)
+    })
+}
+
+/// The name that a mistyped one was probably meant to be.
+pub fn nearest(mistyped: &str) -> Option<String> {
+    let likeness = |name: &str| strsim::jaro_winkler(name, mistyped);
+    let (name, likeness) =
+        names().map(|(name, _)| (name.clone(), likeness(&name))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (likeness > 0.7).then_some(name)
+}
+
+/// The README's table of settings.
+pub fn table() -> String {
+    let rows = SETTINGS.iter().map(|setting| {
+        let default = setting.default.map_or("none".to_owned(), |default| format!("`{default}`"));
+        let file = if setting.is_secret { "; also as `…_file`" } else { "" };
+        format!("| `{}` | {default} | {}{file} |\n", setting.name, setting.help)
+    });
+    format!("| setting | default | what it does |\n|---|---|---|\n{}", rows.collect::<String>())
+}

@@ -1,0 +1,148 @@
+//! Values as they are written in settings. Each function is one kind; its error is a sentence that quotes the text.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// How many in how long: `50/s`, `600/m`, `10000/h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How many.
+    pub count: NonZeroU32,
+    /// In how long.
+    pub per: Duration,
+}
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = || format!("`{text}` is not an address to listen on; write it as in `127.0.0.1:8080`");
+    text.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err(format!("`{text}` is neither `true` nor `false`")),
+    }
+}
+
+/// A duration of a millisecond or more.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match onceward_api::duration::parse(text)? {
+        Duration::ZERO => Err(format!("`{text}` is no time at all; write it as in `90s`")),
+        duration => Ok(duration),
+    }
+}
+
+pub(super) fn token_ttl(text: &str) -> Result<Duration, String> {
+    let (shortest, longest) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
+    let ttl = duration(text)?;
+    if (shortest..=longest).contains(&ttl) { Ok(ttl) } else { Err(format!("`{text}` is not from `1s` to `24h`")) }
+}
+
+/// `None` is `off`.
+pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
+    let wrong = || format!("`{text}` is not a rate; write it as in `50/s`, `600/m` or `10000/h`, or `off`");
+    if text == "off" {
+        return Ok(None);
+    }
+    let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
+    let per = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    let count = count.parse().map_err(|_| wrong())?;
+    Ok(Some(Rate { count, per: Duration::from_secs(per) }))
+}
+
+pub(super) fn count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a whole number of 1 or more"))
+}
+
+pub(super) fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("`{text}` is not a size; write it as in `256MiB`");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor: usize = match unit.trim_start() {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let number: usize = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).filter(|size| *size > 0).ok_or_else(wrong)
+}
+
+/// What stands between commas.
+pub(super) fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// A scheme, a host and a port where it is not the usual one: what a browser sends as `Origin`.
+pub(super) fn origins(text: &str) -> Result<Vec<String>, String> {
+    list(text).map(origin).collect()
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_origin = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '*', '@', ' ']));
+    if is_origin {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`{text}` is not an origin; write scheme and host with nothing behind them, as in `https://shop.example`"
+        ))
+    }
+}
+
+pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    list(text).map(network).collect()
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse::<IpAddr>().map(IpNet::from);
+    let wrong = |_| format!("`{text}` is neither an address nor a network, as in `10.0.0.7` or `10.0.0.0/8`");
+    text.parse().or_else(|_| address()).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_values_are_read() {
+        assert_eq!(address("127.0.0.1:0").unwrap().port(), 0);
+        assert!(address("[::1]:8080").unwrap().is_ipv6());
+        assert_eq!(rate("50/s").unwrap().unwrap().count.get(), 50);
+        assert_eq!(rate("600/m").unwrap().unwrap().per, Duration::from_secs(60));
+        assert_eq!(rate("off").unwrap(), None);
+        assert_eq!(size("256MiB").unwrap(), 256 << 20);
+        assert_eq!(size("1 KiB").unwrap(), 1024);
+        assert_eq!(origins("https://a.example, http://localhost:3000").unwrap().len(), 2);
+        assert_eq!(networks("10.0.0.0/8,::1, 127.0.0.1").unwrap().len(), 3);
+        assert_eq!(origins("").unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_the_text_in_the_sentence() {
+        fn refused<T: std::fmt::Debug>(read: impl Fn(&str) -> Result<T, String>, wrong: &[&str]) {
+            for text in wrong {
+                let error = read(text).unwrap_err();
+                assert!(error.contains(&format!("`{text}`")), "{error}");
+            }
+        }
+        refused(address, &["", "x", "127.0.0.1", "127.0.0.1:99999", ":80a"]);
+        refused(rate, &["", "50", "50/d", "0/s", "-1/s", "x/s", "/s"]);
+        refused(size, &["", "256", "MiB", "0MiB", "256MB", "99999999999999GiB"]);
+        refused(token_ttl, &["0s", "999ms", "25h", "-5s", "x", ""]);
+        refused(origins, &["*", "shop.example", "https://shop.example/", "https://", "ftp://x"]);
+        refused(networks, &["x", "10.0.0.0/33", "10.0.0"]);
+        refused(boolean, &["", "maybe"]);
+        refused(count, &["", "0", "-1", "1.5"]);
+    }
+}

@@ -1,0 +1,9 @@
+//! The Onceward service: issues one-time tokens to browsers, and lets backends redeem each of them once.
+
+pub mod access;
+pub mod app;
+pub mod config;
+pub mod generated;
+pub mod quota;
+pub mod routes;
+pub mod telemetry;

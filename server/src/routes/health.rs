@@ -1,0 +1,44 @@
+//! Whether the service lives, and whether it can do its work.
+
+use actix_web::http::header::CACHE_CONTROL;
+use actix_web::{HttpRequest, HttpResponse, get, web};
+use onceward::Refusal;
+use onceward_api::{Code, Problem};
+
+use super::Service;
+
+/// Alive
+///
+/// The process runs. Says nothing of the store.
+#[utoipa::path(tag = "operation", responses((status = 200, description = "It runs", body = String, content_type = "text/plain")))]
+#[get("/healthz")]
+pub(crate) async fn alive() -> HttpResponse {
+    HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("alive\n")
+}
+
+/// Ready
+///
+/// The store answers, and the service is not about to stop.
+#[utoipa::path(
+    tag = "operation",
+    responses(
+        (status = 200, description = "It can do its work", body = String, content_type = "text/plain"),
+        (status = 503, description = "`store_unavailable`, or `overloaded` while it stops", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[get("/readyz")]
+pub(crate) async fn ready(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
+    if service.guard.is_draining() {
+        let refusal = Refusal::new(Code::Overloaded).detail("This process is about to stop.");
+        return service.answer(&request, Err(refusal.into()));
+    }
+    match service.guard.ping().await {
+        Ok(()) => {
+            HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
+        }
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            service.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into()))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Tokens: issued to browsers, redeemed and released by backends.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use actix_web::http::header::CACHE_CONTROL;
+use actix_web::{HttpRequest, HttpResponse, post, web};
+use onceward::actix::{issued, read_json};
+use onceward::{Binding, Intent, Policy, Refusal, Released, Subject, Verdict};
+use onceward_api::{
+    Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
+    TokensRequest, header,
+};
+
+use super::{Answer, Service, with_fields};
+
+/// The longest life that a backend may ask for.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many tokens may be fetched with one request.
+const MOST: u32 = 100;
+
+/// Issue a token
+///
+/// Fetch one before each submission. The body is optional. A token that names an action or a subject is good only there.
+#[utoipa::path(
+    tag = "tokens",
+    request_body(content = Option<TokenRequest>, example = json!({"action": "POST /orders", "ttl": "10m"})),
+    responses(
+        (status = 201, description = "A token", body = IssuedToken),
+        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/token")]
+pub(crate) async fn issue(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
+    service.answer(&request, issue_one(&request, body, &service).await)
+}
+
+async fn issue_one(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
+    let asked: TokenRequest = read_json(request, body).await?.unwrap_or_default();
+    let ttl = service.ttl(request, asked.ttl)?;
+    let fields = service.take_quota(request, NonZeroU32::MIN)?;
+    let token = service.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?;
+    Ok(with_fields(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(token), fields))
+}
+
+/// Issue several tokens
+///
+/// As many as `count` says, each for one submission. For SDKs that keep a few in stock.
+#[utoipa::path(
+    tag = "tokens",
+    request_body(content = TokensRequest, example = json!({"count": 10})),
+    responses(
+        (status = 201, description = "Tokens", body = IssuedTokens),
+        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/tokens")]
+pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
+    service.answer(&request, issue_several(&request, body, &service).await)
+}
+
+async fn issue_several(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
+    let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad("`count` is missing.".into()))?;
+    let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
+    let count = count.ok_or_else(|| bad(format!("`count` has to be from 1 to {MOST}.")))?;
+    let ttl = service.ttl(request, asked.ttl)?;
+    let fields = service.take_quota(request, count)?;
+    let mut tokens = Vec::new();
+    for _ in 0..count.get() {
+        tokens.push(service.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?);
+    }
+    let answer = HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(IssuedTokens { tokens });
+    Ok(with_fields(answer, fields))
+}
+
+/// Redeem a token
+///
+/// Uses the token up. Do what was asked for only if this says 200. With `attempt`, the same attempt is accepted again for
+/// 60 seconds, so that the question may be repeated if its answer was lost.
+#[utoipa::path(
+    tag = "backends",
+    security((), ("api_key" = [])),
+    request_body(content = RedeemRequest, example = json!({"token": "ow1_…", "action": "POST /orders"})),
+    responses(
+        (status = 200, description = "The token was good, and is used up now", body = Redeemed, example = json!({"outcome": "redeemed"})),
+        (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
+        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`token_expired` or `token_stale`", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`redeem_unknown`, `store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/token/redeem")]
+pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
+    service.answer(&request, redeem_one(&request, body, &service).await)
+}
+
+async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
+    service.access.require_backend(request)?;
+    let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
+    let attempt = asked.attempt.as_deref().map(named_attempt).transpose()?;
+    let policy = if asked.bound { Policy::token().bound() } else { Policy::token() };
+    let action = asked.action.as_deref().unwrap_or_default();
+    let mut intent = Intent::new(action, subject(asked.subject.as_deref())).credential(&asked.token);
+    if let Some(attempt) = attempt {
+        intent = intent.attempt(attempt);
+    }
+    let verdict = service.guard.check(&policy, &intent).await.map_err(|error| {
+        tracing::warn!(%error, "a token could not be redeemed");
+        Refusal::after(&error, &policy, &intent)
+    })?;
+    match verdict {
+        Verdict::Run(pass) => {
+            // Whether it happens is the backend's to say, with a release if it does not.
+            pass.complete().await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
+            let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned() };
+            let mut answer = HttpResponse::Ok();
+            answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));
+            Ok(answer.insert_header((CACHE_CONTROL, "no-store")).json(redeemed))
+        }
+        Verdict::Refuse(refusal) => Err(refusal.into()),
+        _ => Err(Refusal::new(Code::Internal).into()),
+    }
+}
+
+/// Release a token
+///
+/// It did not happen: a token that this attempt has redeemed works again, within 60 seconds. Repeating it does no harm.
+#[utoipa::path(
+    tag = "backends",
+    security((), ("api_key" = [])),
+    request_body(content = ReleaseRequest, example = json!({"token": "ow1_…", "attempt": "4711"})),
+    responses(
+        (status = 204, description = "The token works again"),
+        (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: another attempt has it, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/token/release")]
+pub(crate) async fn release(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
+    service.answer(&request, release_one(&request, body, &service).await)
+}
+
+async fn release_one(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
+    service.access.require_backend(request)?;
+    let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
+    let released = service.guard.release(&asked.token, named_attempt(&asked.attempt)?).await.map_err(|error| {
+        tracing::warn!(%error, "a token could not be released");
+        Refusal::new(Code::StoreUnavailable)
+    })?;
+    match released {
+        Released::Back => Ok(HttpResponse::NoContent().finish()),
+        Released::Refused(refusal) => Err(refusal.into()),
+    }
+}
+
+impl Service {
+    /// The life of a token: what was asked for, if the caller may ask for so much.
+    fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Refusal> {
+        let is_backend = self.access.is_backend(request);
+        self.guard.ttl(asked, if is_backend { LONGEST } else { self.guard.token_ttl() })
+    }
+
+    async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Refusal> {
+        let binding = Binding::none().subject(subject(named));
+        let binding = match action {
+            Some(action) => binding.action(action),
+            None => binding,
+        };
+        let token = self.guard.issue(ttl, binding).await.map_err(|error| {
+            tracing::warn!(%error, "no token could be issued");
+            Refusal::new(Code::StoreUnavailable)
+        })?;
+        Ok(issued(&token, ttl))
+    }
+}
+
+fn subject(named: Option<&str>) -> Subject<'_> {
+    named.map_or_else(Subject::anonymous, Subject::named)
+}
+
+/// An attempt has a name that fits into a log and a header.
+fn named_attempt(attempt: &str) -> Result<&str, Refusal> {
+    let is_name = (1..=255).contains(&attempt.len()) && attempt.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_name { Ok(attempt) } else { Err(bad("`attempt` has to be 1 to 255 visible ASCII characters.".into())) }
+}
+
+fn bad(detail: String) -> Refusal {
+    Refusal::new(Code::BadRequest).detail(detail)
+}

@@ -1,0 +1,70 @@
+//! What the service says while it runs: a line for each request, without its query.
+
+use std::io::IsTerminal as _;
+
+use actix_web::Error;
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::ConnectionType;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use tracing::Instrument as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::config::LogForm;
+use crate::routes::Service;
+
+/// Names a request, in its answer and in every line that is logged for it.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Whether people read the log.
+pub fn is_human(form: LogForm) -> bool {
+    match form {
+        LogForm::Auto => std::io::stdout().is_terminal(),
+        LogForm::Human => true,
+        LogForm::Json => false,
+    }
+}
+
+/// Begins to log.
+pub fn begin(form: LogForm) {
+    // What actix says of its own threads is news to nobody.
+    let level = Targets::new().with_default(LevelFilter::INFO).with_target("actix_server", LevelFilter::WARN);
+    let registry = tracing_subscriber::registry().with(level);
+    let lines = tracing_subscriber::fmt::layer().with_target(false);
+    if is_human(form) {
+        registry.with(lines.with_ansi(std::io::stdout().is_terminal())).init();
+    } else {
+        registry.with(lines.json().flatten_event(true).with_span_list(false)).init();
+    }
+}
+
+/// Logs a request with its id, and closes its connection if the service is about to stop.
+pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
+    let id = request_id(&request);
+    let (method, path) = (request.method().clone(), request.path().to_owned());
+    let is_draining = request.app_data::<Data<Service>>().is_some_and(|service| service.guard().is_draining());
+    let span = tracing::info_span!("request", id = %id);
+    let begun = tokio::time::Instant::now();
+    let mut answer = next.call(request).instrument(span.clone()).await?;
+    let micros = begun.elapsed().as_micros() as u64;
+    span.in_scope(|| tracing::info!(%method, path, status = answer.status().as_u16(), micros, "answered"));
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        answer.headers_mut().insert(REQUEST_ID, id);
+    }
+    if is_draining {
+        answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    }
+    Ok(answer)
+}
+
+/// The id that the caller has given the request, if it is one that can be logged, or a new one.
+fn request_id(request: &ServiceRequest) -> String {
+    let given = request.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
+    let is_plain =
+        |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    given.filter(is_plain).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
