@@ -189,7 +189,7 @@ impl Config {
         }
         Err(ConfigError::Wrong(format!(
             "listen: {} can be reached from other machines, and there is no API key, so anybody could use up tokens. \
-             Set ONCEWARD_API_KEY, or listen on 127.0.0.1, or say --allow-unauthenticated true.",
+             Set ONCEWARD_API_KEY, or listen on 127.0.0.1, or say --allow-unauthenticated.",
             self.listen
         )))
     }
@@ -214,7 +214,9 @@ pub fn command() -> Command {
             (false, None) => setting.help.to_owned(),
         };
         let value = if is_file { "FILE" } else { setting.value };
-        command.arg(Arg::new(name.clone()).long(name.replace('_', "-")).value_name(value).help(help))
+        let argument = Arg::new(name.clone()).long(name.replace('_', "-")).value_name(value).help(help);
+        // A switch needs no value to be on.
+        command.arg(if value == "BOOL" { argument.num_args(0..=1).default_missing_value("true") } else { argument })
     })
 }
 
@@ -449,7 +451,8 @@ mod tests {
         let open = ["--listen", "0.0.0.0:8080"];
         assert!(error(&open, &[]).contains("ONCEWARD_API_KEY"));
         assert!(load(&open, &[("ONCEWARD_API_KEY", "x")]).is_ok());
-        assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated", "true"], &[]).is_ok());
+        assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated"], &[]).is_ok());
+        assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated", "false"], &[]).is_err());
     }
 
     #[test]

@@ -7,5 +7,6 @@ pub mod ledger;
 pub mod peer;
 pub mod proxy;
 pub mod redis_server;
+pub mod service;
 pub mod shop;
 pub mod wait;

@@ -1,0 +1,108 @@
+//! The service: the real `onceward` binary, on a free port, ended by its own process id.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::until_blocking;
+
+/// The path of the binary, which is built if it is not current.
+pub fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let here = std::env::current_exe().expect("this program has a path");
+        let folder = here.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps").to_owned();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "--package", "onceward-server", "--bin", "onceward"]);
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs").success());
+        folder.join("onceward")
+    })
+}
+
+/// A command of it, with nothing of this process's settings in its environment.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs it until it ends by itself.
+pub fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("onceward runs")
+}
+
+/// A running service.
+pub struct OncewardServer {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    /// Where it is.
+    pub url: String,
+}
+
+impl OncewardServer {
+    /// Starts one on a free port, with these arguments beside that. It logs JSON lines.
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::spawn(command(&[&["--listen", "127.0.0.1:0", "--log", "json"], arguments].concat()))
+    }
+
+    /// Starts this command, which has to log JSON lines, and waits until it listens.
+    pub fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("onceward starts");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let keep = |lines: Box<dyn std::io::Read + Send>, log: Arc<Mutex<Vec<String>>>| {
+            std::thread::spawn(move || {
+                for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                    log.lock().expect("no reader panics").push(line);
+                }
+            })
+        };
+        keep(Box::new(out), Arc::clone(&log));
+        keep(Box::new(err), Arc::clone(&log));
+        let mut server = Self { child, log, url: String::new() };
+        let is_up = until_blocking(Duration::from_secs(20), || {
+            server.url = server.listening().unwrap_or_default();
+            !server.url.is_empty()
+        });
+        assert!(is_up, "onceward does not listen: {:#?}", server.log());
+        server
+    }
+
+    fn listening(&self) -> Option<String> {
+        self.log().iter().find_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).ok()?;
+            (line["message"] == "listening").then(|| format!("http://{}", line["address"].as_str().unwrap_or_default()))
+        })
+    }
+
+    /// Everything it has said so far, on both outputs.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no writer panics").clone()
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
+    }
+
+    /// Its exit code, once it has ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().expect("its own child")?;
+        Some(status.code().unwrap_or(-1))
+    }
+}
+
+impl Drop for OncewardServer {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
