@@ -16,6 +16,7 @@ use onceward::store::{BadAddress, Memory, Redis, StoreError};
 use onceward::{Guard, GuardBuilder};
 use onceward_api::header;
 use utoipa::OpenApi as _;
+use utoipa::openapi::{Ref, RefOr};
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -93,10 +94,9 @@ impl Application {
         let server = HttpServer::new(move || {
             let origins = Arc::clone(&origins);
             let watched = Arc::clone(&origins);
-            let (app, specification) =
-                App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
+            let (app, _) = App::new().into_utoipa_app().configure(specified).split_for_parts();
             app.app_data(service.clone())
-                .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification))
+                .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()))
                 .configure(others)
                 .wrap(Condition::new(!origins.allowed.is_empty(), origins.cors()))
                 .wrap(from_fn(telemetry::observe))
@@ -137,8 +137,15 @@ impl Application {
 
 /// The specification of everything that is specified.
 pub fn specification() -> utoipa::openapi::OpenApi {
-    let (_, specification) =
+    let (_, mut specification) =
         App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
+    // A body that may be missing is still an object where it is there, and never `null`.
+    let token = specification.paths.paths.get_mut("/token").and_then(|path| path.post.as_mut());
+    if let Some(RefOr::T(body)) = token.and_then(|post| post.request_body.as_mut())
+        && let Some(RefOr::T(content)) = body.content.get_mut("application/json")
+    {
+        content.schema = Some(Ref::from_schema_name("TokenRequest").into());
+    }
     specification
 }
 
