@@ -1,5 +1,5 @@
 # What the tests need beside Rust: a command, and the Debian package that has it.
-NEEDS := redis-server=redis-server
+NEEDS := redis-server=redis-server curl=curl
 
 .DEFAULT_GOAL := help
 

@@ -7,6 +7,7 @@ mod faults;
 mod lifecycle;
 mod museum;
 mod races;
+mod readme;
 mod service;
 mod settling;
 mod stores;
