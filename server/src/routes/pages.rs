@@ -11,18 +11,24 @@ const STYLE: &str = "body{font:1.1rem/1.6 system-ui,sans-serif;max-width:44rem;m
     h1{font-size:1.7rem;line-height:1.25}pre{background:#f4f4f2;padding:1rem;overflow-x:auto;font-size:.9rem}\
     code{font-family:ui-monospace,monospace}a{color:#0b57d0}dt{font-weight:600}dd{margin:0 0 .8rem}";
 
+/// One token's life, to be copied into a terminal.
+const START: &str = r#"<h1>Onceward is running</h1>
+<p>It makes a submission take effect once, however often it is sent. One token's life, from a terminal:</p>
+<pre><code>TOKEN=$(curl -s -X POST HOST/token | sed 's/.*"token":"\([^"]*\)".*/\1/')
+
+curl -s HOST/token/redeem \
+  -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"
+
+curl -s HOST/token/redeem \
+  -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"</code></pre>
+<p>The first redeem says <code>redeemed</code>, the second <code>token_used</code>.</p>
+<p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/readyz">ready?</a></p>"#;
+
 #[get("/")]
-pub(crate) async fn start() -> HttpResponse {
-    page(
-        "Onceward",
-        "<h1>Onceward is running</h1>\
-         <p>It makes a submission take effect once, however often it is sent. One token's life, from a terminal here:</p>\
-         <pre><code>TOKEN=$(curl -s -X POST localhost:8080/token | sed 's/.*\"token\":\"\\([^\"]*\\).*/\\1/')\n\
-         curl -s localhost:8080/token/redeem -H 'content-type: application/json' -d \"{\\\"token\\\":\\\"$TOKEN\\\"}\"\n\
-         curl -s localhost:8080/token/redeem -H 'content-type: application/json' -d \"{\\\"token\\\":\\\"$TOKEN\\\"}\"</code></pre>\
-         <p>The first redeem says <code>redeemed</code>, the second <code>token_used</code>.</p>\
-         <p><a href=\"/docs/\">API documentation</a> · <a href=\"/openapi.json\">openapi.json</a> · <a href=\"/readyz\">ready?</a></p>",
-    )
+pub(crate) async fn start(request: HttpRequest) -> HttpResponse {
+    let host = request.connection_info().host().to_owned();
+    let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
+    page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }))
 }
 
 #[get("/docs")]
