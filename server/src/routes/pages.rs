@@ -14,7 +14,8 @@ const STYLE: &str = "body{font:1.1rem/1.6 system-ui,sans-serif;max-width:44rem;m
 /// One token's life, to be copied into a terminal.
 const START: &str = r#"<h1>Onceward is running</h1>
 <p>It makes a submission take effect once, however often it is sent. One token's life, from a terminal:</p>
-<pre><code>TOKEN=$(curl -s -X POST HOST/token | sed 's/.*"token":"\([^"]*\)".*/\1/')
+<pre><code>TOKEN=$(curl -s -X POST HOST/token |
+  sed 's/.*"token":"\([^"]*\)".*/\1/')
 
 curl -s HOST/token/redeem \
   -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"
