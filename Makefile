@@ -1,5 +1,7 @@
 # What the tests need beside Rust: a command, and the Debian package that has it.
 NEEDS := redis-server=redis-server curl=curl
+# What the benchmark needs beyond that.
+BENCH_NEEDS := wrk=wrk
 
 .DEFAULT_GOAL := help
 
@@ -17,7 +19,7 @@ setup: ## Install what the tests need
 	install="apt-get update -q && apt-get install -y -q --no-install-recommends$$missing"; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \
 	elif [ -n "$$CI" ] && command -v sudo >/dev/null; then sudo DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \
-	else echo "The tests need$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
+	else echo "This needs$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
 
 .PHONY: lint
 lint: ## Check format and lints, with all features and with none
@@ -41,3 +43,8 @@ generate: ## Write openapi/openapi.json and the README's table of settings anew
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
 	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture
+
+.PHONY: bench
+bench: ## Measure what the guard costs, beside a bare route (under five minutes after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+	cargo run --release -p onceward-bench --locked

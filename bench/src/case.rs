@@ -1,0 +1,104 @@
+//! What is measured: one row of the table each.
+
+/// A route under load.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) store: Store,
+    pub(crate) tokens: Tokens,
+    /// What every answer has to be, or the run measures something else.
+    pub(crate) status: u16,
+    /// How many commands each request sends to Redis.
+    pub(crate) commands: u64,
+    /// The share of the bare route's throughput that is aimed for.
+    pub(crate) target: Option<f64>,
+}
+
+/// Where the guard keeps its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// There is no guard.
+    None,
+    Memory,
+    Redis,
+}
+
+/// What the requests carry. All of them carry a token, so that the generator has the same work in every case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// Issued by the guard; each is sent once.
+    Good,
+    /// Signed with another secret; sent again and again.
+    Forged,
+}
+
+impl Case {
+    /// Every case. The first is what the others are compared with.
+    pub(crate) const ALL: [Self; 6] = [
+        Self {
+            name: "bare",
+            path: "/orders",
+            store: Store::None,
+            tokens: Tokens::Forged,
+            status: 201,
+            commands: 0,
+            target: None,
+        },
+        Self {
+            name: "token, memory",
+            path: "/orders",
+            store: Store::Memory,
+            tokens: Tokens::Good,
+            status: 201,
+            commands: 0,
+            target: Some(0.85),
+        },
+        Self {
+            name: "token, Redis",
+            path: "/orders",
+            store: Store::Redis,
+            tokens: Tokens::Good,
+            status: 201,
+            commands: 1,
+            target: Some(0.60),
+        },
+        Self {
+            name: "issue, memory",
+            path: "/token",
+            store: Store::Memory,
+            tokens: Tokens::Forged,
+            status: 201,
+            commands: 0,
+            target: None,
+        },
+        Self {
+            name: "issue, Redis",
+            path: "/token",
+            store: Store::Redis,
+            tokens: Tokens::Forged,
+            status: 201,
+            commands: 1,
+            target: None,
+        },
+        Self {
+            name: "forged, Redis",
+            path: "/orders",
+            store: Store::Redis,
+            tokens: Tokens::Forged,
+            status: 403,
+            commands: 0,
+            target: Some(0.85),
+        },
+    ];
+
+    /// The case of this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        Self::ALL.iter().find(|case| case.name == name)
+    }
+
+    /// Whether the others are compared with it.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.store == Store::None
+    }
+}

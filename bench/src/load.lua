@@ -1,0 +1,79 @@
+-- The load of one run, for wrk: every request carries a token, and every answer is looked at.
+--
+-- Arguments: the folder of the token files, one per thread and named by its number; where to begin and how many to use,
+-- in tokens; "once" or "again", for what to do after the last one; the status that every answer must have; the body.
+
+local threads = {}
+
+function setup(thread)
+  thread:set("number", #threads)
+  table.insert(threads, thread)
+end
+
+local head, tail, tokens, width, count, again, expected
+local sent = 0
+
+-- Read by `done`, which runs in a state of its own: so these are global.
+ran_out = 0
+unexpected = 0
+unexpected_status = 0
+
+function init(args)
+  local file = assert(io.open(args[1] .. "/" .. number, "rb"))
+  width = #file:read("*l") + 1
+  file:seek("set", tonumber(args[2]) * width)
+  count = tonumber(args[3])
+  tokens = file:read(count * width) or ""
+  file:close()
+  assert(#tokens == count * width, "there are fewer tokens in the file than were asked for")
+  again = args[4] == "again"
+  expected = tonumber(args[5])
+  head = "POST " .. wrk.path .. " HTTP/1.1\r\nHost: " .. wrk.host .. ":" .. wrk.port
+    .. "\r\nAccept: application/json\r\nOnceward-Token: "
+  tail = "\r\nContent-Type: application/json\r\nContent-Length: " .. #args[6] .. "\r\n\r\n" .. args[6]
+end
+
+function request()
+  if sent == count then
+    if not again then
+      ran_out = ran_out + 1
+      wrk.thread:stop()
+    end
+    sent = 0
+  end
+  local first = sent * width + 1
+  sent = sent + 1
+  return head .. string.sub(tokens, first, first + width - 2) .. tail
+end
+
+function response(status)
+  if status ~= expected then
+    unexpected = unexpected + 1
+    unexpected_status = status
+  end
+end
+
+local function total(name)
+  local sum = 0
+  for _, thread in ipairs(threads) do
+    sum = sum + thread:get(name)
+  end
+  return sum
+end
+
+local function last(name)
+  local value = 0
+  for _, thread in ipairs(threads) do
+    value = math.max(value, thread:get(name))
+  end
+  return value
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  print(string.format(
+    "figures requests=%d micros=%d p50=%d p99=%d ran_out=%d unexpected=%d unexpected_status=%d broken=%d",
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), total("ran_out"),
+    total("unexpected"), last("unexpected_status"), errors.connect + errors.read + errors.write + errors.timeout
+  ))
+end

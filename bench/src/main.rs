@@ -1,0 +1,86 @@
+//! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it.
+//!
+//! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: what
+//! else the machine does changes slowly, and so weighs on both. The server, Redis and the generator are three processes.
+//! A run that measured anything but the expected answers ends everything with an error; a missed target does not.
+
+mod case;
+mod figures;
+mod load;
+mod redis_server;
+mod run;
+mod server;
+mod shop;
+mod stock;
+mod table;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::case::Case;
+use crate::figures::Figures;
+use crate::load::Generator;
+use crate::redis_server::RedisServer;
+use crate::run::{Run, Track};
+use crate::server::SERVE;
+
+/// Why there are no figures.
+type Failure = Box<dyn std::error::Error>;
+
+const ROUNDS: u64 = 5;
+const SECONDS: u64 = 3;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match begin(&arguments.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn begin(arguments: &[&str]) -> Result<(), Failure> {
+    match *arguments {
+        [SERVE, name, redis, tokens, per_thread] => {
+            let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
+            shop::serve(case, redis, Path::new(tokens), per_thread.parse()?)
+        }
+        [] => measure(ROUNDS, SECONDS),
+        [rounds] => measure(at_least_one(rounds)?, SECONDS),
+        [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
+        _ => Err("usage: onceward-bench [ROUNDS [SECONDS]]".into()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<u64, Failure> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("{text}: neither rounds nor seconds are that many").into())
+}
+
+fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let generator = Generator::in_folder(folder.path())?;
+    let mut redis = RedisServer::start()?;
+    let track = Track { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
+    let runs = all_rounds(track, rounds)?;
+    let [bare, ..] = &runs;
+    let rows = Case::ALL.iter().zip(&runs).filter_map(|(case, runs)| Some((case, Figures::of(runs, bare)?)));
+    let rows: Vec<_> = rows.collect();
+    println!("\n{}\n\n{}", table::table(&rows), table::targets(&rows));
+    Ok(())
+}
+
+/// The runs of each case, in the order of the rounds.
+fn all_rounds(mut track: Track<'_>, rounds: u64) -> Result<[Vec<Run>; Case::ALL.len()], Failure> {
+    let mut runs: [Vec<Run>; Case::ALL.len()] = Default::default();
+    for round in 0..rounds {
+        for (case, runs) in Case::ALL.iter().zip(&mut runs) {
+            let run = track.run(case)?;
+            println!("round {} of {rounds}: {:<14} {:>8.0} requests/s", round + 1, case.name, run.throughput());
+            runs.push(run);
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,123 @@
+//! A `redis-server` of our own, on a free port, that keeps nothing and is ended by its own process id.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::Connection;
+use tempfile::TempDir;
+
+use crate::Failure;
+
+/// A running server.
+pub(crate) struct RedisServer {
+    child: Child,
+    port: u16,
+    connection: Option<Connection>,
+    _folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts one.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        // Somebody else may get the port between our asking for it and the server's: then another one is taken.
+        for _ in 0..5 {
+            let mut server = Self::spawn(free_port()?)?;
+            if server.is_up()? {
+                return Ok(server);
+            }
+        }
+        Err("redis-server does not start".into())
+    }
+
+    fn spawn(port: u16) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| {
+                format!("redis-server does not start ({error}); install it with: apt-get install redis-server")
+            })?;
+        Ok(Self { child, port, connection: None, _folder: folder })
+    }
+
+    /// Waits until it answers; no, if it has ended or takes too long.
+    #[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
+    fn is_up(&mut self) -> Result<bool, Failure> {
+        for _ in 0..1000 {
+            if self.child.try_wait()?.is_some() {
+                return Ok(false);
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(false)
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Forgets everything, so that no run has to carry what an earlier one has left.
+    pub(crate) fn forget(&mut self) -> Result<(), Failure> {
+        Ok(redis::cmd("FLUSHALL").query(self.connection()?)?)
+    }
+
+    /// How many commands it has been sent since it was started, apart from this question.
+    pub(crate) fn commands(&mut self) -> Result<u64, Failure> {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(self.connection()?)?;
+        Ok(sent(&stats))
+    }
+
+    /// The one connection that we ask over: to make one costs commands too.
+    fn connection(&mut self) -> Result<&mut Connection, Failure> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => redis::Client::open(self.url())?.get_connection()?,
+        };
+        Ok(self.connection.insert(connection))
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listens on at the moment.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// Adds up the calls that `INFO commandstats` shows, without those of `INFO` itself.
+fn sent(stats: &str) -> u64 {
+    let calls = |line: &str| -> Option<u64> {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        if name == "info" { None } else { rest.split(',').next()?.parse().ok() }
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_added_up_without_our_own_questions() {
+        let stats = "# Commandstats\r\ncmdstat_getdel:calls=120,usec=9,usec_per_call=1.00,rejected_calls=0\r\n\
+            cmdstat_client|setinfo:calls=2,usec=3\r\ncmdstat_info:calls=7,usec=90,usec_per_call=12.00\r\n\
+            cmdstat_set:calls=1,usec=9\r\n";
+        assert_eq!(sent(stats), 123);
+        assert_eq!(sent("# Commandstats\r\n"), 0);
+    }
+}

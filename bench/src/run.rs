@@ -1,0 +1,100 @@
+//! One run: a case under load, on a server of its own.
+
+use std::path::Path;
+
+use crate::Failure;
+use crate::case::{Case, Tokens};
+use crate::load::{CONNECTIONS, Generator, Load, Share, THREADS};
+use crate::redis_server::RedisServer;
+use crate::server::Server;
+
+/// How long a server is warmed up, in seconds.
+const WARM_UP: u64 = 1;
+/// As many tokens as the fastest run so far would have used, times this: nobody knows how fast the next one is.
+const MARGIN: f64 = 2.0;
+/// How many forged tokens each thread has: enough that no two requests in a row are alike.
+const FORGED: usize = 10_000;
+
+/// What a run has measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) load: Load,
+    pub(crate) commands: u64,
+}
+
+impl Run {
+    /// Requests a second.
+    pub(crate) fn throughput(&self) -> f64 {
+        self.load.requests as f64 / self.load.lasted.as_secs_f64()
+    }
+
+    /// Redis commands for each request.
+    pub(crate) fn commands_per_request(&self) -> f64 {
+        self.commands as f64 / self.load.requests as f64
+    }
+
+    /// Whether as many commands were sent as the case should send. What was under way when the time was over has sent
+    /// its commands and is not counted as a request.
+    fn has_its_commands(&self, case: &Case) -> bool {
+        let least = case.commands * self.load.requests;
+        (least..=least + case.commands * CONNECTIONS).contains(&self.commands)
+    }
+}
+
+/// Where runs take place.
+pub(crate) struct Track<'a> {
+    pub(crate) redis: &'a mut RedisServer,
+    pub(crate) generator: &'a Generator,
+    pub(crate) folder: &'a Path,
+    pub(crate) seconds: u64,
+    /// The most requests a second that any run has had.
+    pub(crate) fastest: f64,
+}
+
+impl Track<'_> {
+    /// Warms a case up and measures it.
+    pub(crate) fn run(&mut self, case: &Case) -> Result<Run, Failure> {
+        let (warm_up, measured) = self.shares(case.tokens);
+        self.redis.forget()?;
+        let server = Server::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
+        self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
+        let before = self.redis.commands()?;
+        let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
+        let run = Run { load, commands: self.redis.commands()? - before };
+        if !run.has_its_commands(case) {
+            return Err(format!("{}: {} commands for {} requests", case.name, run.commands, load.requests).into());
+        }
+        self.fastest = self.fastest.max(run.throughput());
+        Ok(run)
+    }
+
+    /// Which tokens the warm-up and the measured load may use.
+    fn shares(&self, tokens: Tokens) -> (Share, Share) {
+        let enough_for = |seconds: u64| match tokens {
+            Tokens::Good => (self.fastest * MARGIN * seconds as f64 / THREADS as f64).ceil() as usize,
+            Tokens::Forged => FORGED,
+        };
+        let warm_up = Share { first: 0, count: enough_for(WARM_UP) };
+        (warm_up, Share { first: warm_up.count, count: enough_for(self.seconds) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn has_its_commands(name: &str, requests: u64, commands: u64) -> bool {
+        let (lasted, p50, p99) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
+        let run = Run { load: Load { requests, lasted, p50, p99 }, commands };
+        run.has_its_commands(Case::named(name).unwrap())
+    }
+
+    #[test]
+    fn a_token_costs_one_command_and_a_forged_one_costs_none() {
+        assert!(has_its_commands("token, Redis", 500, 500) && has_its_commands("token, Redis", 500, 564));
+        assert!(!has_its_commands("token, Redis", 500, 499) && !has_its_commands("token, Redis", 500, 565));
+        assert!(has_its_commands("forged, Redis", 500, 0) && !has_its_commands("forged, Redis", 500, 1));
+    }
+}

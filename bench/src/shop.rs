@@ -1,0 +1,80 @@
+//! The server under load: one order route, bare or behind the guard, and the route that issues tokens.
+//!
+//! It runs in a process of its own, so that it shares nothing with whoever measures it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use actix_web::web::{self, Bytes, ServiceConfig};
+use actix_web::{App, HttpResponse, HttpServer, rt};
+use onceward::Guard;
+use onceward::actix::{Protect, SubjectFrom, token_route};
+use onceward::store::{Memory, Redis};
+
+use crate::Failure;
+use crate::case::{Case, Store, Tokens};
+use crate::stock;
+
+const WORKERS: usize = 2;
+/// A machine that is busy otherwise may make a run slow, but not invalid.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Fills the token files, says where it is on a line of its own, and serves until its input ends.
+pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<(), Failure> {
+    rt::System::new().block_on(async {
+        let guard = open(case.store, redis)?;
+        let issuer = match case.tokens {
+            Tokens::Good => guard.clone().ok_or("without a guard there are no good tokens")?,
+            // Another guard has another secret.
+            Tokens::Forged => Guard::new(Memory::new()),
+        };
+        stock::fill(&issuer, tokens, per_thread).await?;
+
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let routes = routes(guard);
+        let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(WORKERS).listen(listener)?;
+        end_with_input();
+        let mut out = std::io::stdout();
+        writeln!(out, "{url}")?;
+        out.flush()?;
+        Ok(server.run().await?)
+    })
+}
+
+fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
+    Ok(match store {
+        Store::None => None,
+        Store::Memory => Some(Guard::new(Memory::new())),
+        Store::Redis => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
+    })
+}
+
+fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {
+    let order = || web::resource("/orders").route(web::post().to(order));
+    move |config| match &guard {
+        None => {
+            config.service(order());
+        }
+        Some(guard) => {
+            let anonymous = SubjectFrom::anonymous;
+            config.service(token_route(guard, anonymous()));
+            config.service(order().wrap(Protect::token(guard, anonymous())));
+        }
+    }
+}
+
+/// Reads its body: a connection whose body was left unread is not used again, and everything would look fast beside it.
+async fn order(body: Bytes) -> HttpResponse {
+    HttpResponse::Created().content_type("application/json").body(format!(r#"{{"bytes":{}}}"#, body.len()))
+}
+
+/// Ends the process when whoever started it has gone, however that came about.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+}
