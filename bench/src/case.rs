@@ -24,7 +24,7 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// What the requests carry. All of them carry a token, so that the generator has the same work in every case.
+/// What the requests carry. All of them carry a token, and no two the same for a while, so that the generator has the same work in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {
     /// Issued by the guard; each is sent once.

@@ -35,6 +35,12 @@ pub(crate) struct Figures {
     pub(crate) ratio: Spread,
     /// Redis commands for each request.
     pub(crate) commands: Spread,
+    /// Microseconds of processor time for each request.
+    pub(crate) server: Spread,
+    /// The same of Redis.
+    pub(crate) redis: Spread,
+    /// The same of what sends the load.
+    pub(crate) generator: Spread,
 }
 
 impl Figures {
@@ -48,6 +54,9 @@ impl Figures {
             p99: spread(|run| run.load.p99.as_secs_f64() * 1000.0)?,
             ratio: Spread::of(ratios)?,
             commands: spread(Run::commands_per_request)?,
+            server: spread(|run| run.micros_per_request(run.cpu.server))?,
+            redis: spread(|run| run.micros_per_request(run.cpu.redis))?,
+            generator: spread(|run| run.micros_per_request(run.cpu.generator))?,
         })
     }
 }
@@ -58,10 +67,12 @@ mod tests {
 
     use super::*;
     use crate::load::Load;
+    use crate::run::Cpu;
 
     fn run(requests: u64, commands: u64) -> Run {
         let (p50, p99) = (Duration::from_millis(1), Duration::from_millis(4));
-        Run { load: Load { requests, lasted: Duration::from_secs(2), p50, p99 }, commands }
+        let cpu = Cpu { server: Duration::from_micros(requests * 12), ..Cpu::default() };
+        Run { load: Load { requests, lasted: Duration::from_secs(2), p50, p99 }, commands, cpu }
     }
 
     #[test]
@@ -86,5 +97,6 @@ mod tests {
         assert_eq!(figures.ratio, Spread { median: 0.6, least: 0.5, most: 0.7 });
         assert_eq!((figures.throughput.median, figures.throughput.most), (25.0, 300.0));
         assert_eq!((figures.p50.median, figures.p99.median, figures.commands.median), (1.0, 4.0, 1.0));
+        assert!((figures.server.median - 12.0).abs() < 1e-6 && figures.redis.median == 0.0);
     }
 }

@@ -5,6 +5,7 @@
 //! A run that measured anything but the expected answers ends everything with an error; a missed target does not.
 
 mod case;
+mod cpu;
 mod figures;
 mod load;
 mod redis_server;
@@ -27,8 +28,8 @@ use crate::server::SERVE;
 /// Why there are no figures.
 type Failure = Box<dyn std::error::Error>;
 
-const ROUNDS: u64 = 5;
-const SECONDS: u64 = 3;
+const ROUNDS: u64 = 7;
+const SECONDS: u64 = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -68,7 +69,7 @@ fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let [bare, ..] = &runs;
     let rows = Case::ALL.iter().zip(&runs).filter_map(|(case, runs)| Some((case, Figures::of(runs, bare)?)));
     let rows: Vec<_> = rows.collect();
-    println!("\n{}\n\n{}", table::table(&rows), table::targets(&rows));
+    println!("\n{}\n\n{}\n\n{}", table::table(&rows), table::costs(&rows), table::targets(&rows));
     Ok(())
 }
 

@@ -60,6 +60,11 @@ impl RedisServer {
         Ok(false)
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

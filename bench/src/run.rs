@@ -1,25 +1,56 @@
 //! One run: a case under load, on a server of its own.
 
 use std::path::Path;
+use std::time::Duration;
 
-use crate::Failure;
-use crate::case::{Case, Tokens};
+use crate::case::Case;
 use crate::load::{CONNECTIONS, Generator, Load, Share, THREADS};
 use crate::redis_server::RedisServer;
 use crate::server::Server;
+use crate::{Failure, cpu};
 
 /// How long a server is warmed up, in seconds.
 const WARM_UP: u64 = 1;
 /// As many tokens as the fastest run so far would have used, times this: nobody knows how fast the next one is.
 const MARGIN: f64 = 2.0;
-/// How many forged tokens each thread has: enough that no two requests in a row are alike.
-const FORGED: usize = 10_000;
+/// How many requests a second the first run is prepared for: it is the bare one, which may send a token again.
+const FIRST: f64 = 50_000.0;
 
 /// What a run has measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) load: Load,
     pub(crate) commands: u64,
+    /// The processor time of all three.
+    pub(crate) cpu: Cpu,
+}
+
+/// The processor time that a load has cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cpu {
+    pub(crate) server: Duration,
+    pub(crate) redis: Duration,
+    pub(crate) generator: Duration,
+}
+
+impl Cpu {
+    /// What has been used until now.
+    fn used(server: &Server, redis: &RedisServer) -> Result<Self, Failure> {
+        Ok(Self {
+            server: cpu::used_by(server.id())?,
+            redis: cpu::used_by(redis.id())?,
+            generator: cpu::used_by_ended_children()?,
+        })
+    }
+
+    /// What has been used since then.
+    fn since(self, then: Self) -> Self {
+        Self {
+            server: self.server.saturating_sub(then.server),
+            redis: self.redis.saturating_sub(then.redis),
+            generator: self.generator.saturating_sub(then.generator),
+        }
+    }
 }
 
 impl Run {
@@ -31,6 +62,11 @@ impl Run {
     /// Redis commands for each request.
     pub(crate) fn commands_per_request(&self) -> f64 {
         self.commands as f64 / self.load.requests as f64
+    }
+
+    /// Microseconds of this processor time for each request.
+    pub(crate) fn micros_per_request(&self, time: Duration) -> f64 {
+        time.as_secs_f64() * 1e6 / self.load.requests as f64
     }
 
     /// Whether as many commands were sent as the case should send. What was under way when the time was over has sent
@@ -54,13 +90,14 @@ pub(crate) struct Track<'a> {
 impl Track<'_> {
     /// Warms a case up and measures it.
     pub(crate) fn run(&mut self, case: &Case) -> Result<Run, Failure> {
-        let (warm_up, measured) = self.shares(case.tokens);
+        let (warm_up, measured) = self.shares();
         self.redis.forget()?;
         let server = Server::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
         self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
-        let before = self.redis.commands()?;
+        let (before, used) = (self.redis.commands()?, Cpu::used(&server, self.redis)?);
         let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
-        let run = Run { load, commands: self.redis.commands()? - before };
+        let cpu = Cpu::used(&server, self.redis)?.since(used);
+        let run = Run { load, commands: self.redis.commands()? - before, cpu };
         if !run.has_its_commands(case) {
             return Err(format!("{}: {} commands for {} requests", case.name, run.commands, load.requests).into());
         }
@@ -68,12 +105,11 @@ impl Track<'_> {
         Ok(run)
     }
 
-    /// Which tokens the warm-up and the measured load may use.
-    fn shares(&self, tokens: Tokens) -> (Share, Share) {
-        let enough_for = |seconds: u64| match tokens {
-            Tokens::Good => (self.fastest * MARGIN * seconds as f64 / THREADS as f64).ceil() as usize,
-            Tokens::Forged => FORGED,
-        };
+    /// Which tokens the warm-up and the measured load may use. There are as many in every case, good or forged: the
+    /// generator is quicker with a few that it has sent before.
+    fn shares(&self) -> (Share, Share) {
+        let rate = self.fastest.max(FIRST) * MARGIN / THREADS as f64;
+        let enough_for = |seconds: u64| (rate * seconds as f64).ceil() as usize;
         let warm_up = Share { first: 0, count: enough_for(WARM_UP) };
         (warm_up, Share { first: warm_up.count, count: enough_for(self.seconds) })
     }
@@ -87,7 +123,7 @@ mod tests {
 
     fn has_its_commands(name: &str, requests: u64, commands: u64) -> bool {
         let (lasted, p50, p99) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
-        let run = Run { load: Load { requests, lasted, p50, p99 }, commands };
+        let run = Run { load: Load { requests, lasted, p50, p99 }, commands, cpu: Cpu::default() };
         run.has_its_commands(Case::named(name).unwrap())
     }
 

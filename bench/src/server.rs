@@ -33,6 +33,11 @@ impl Server {
         if server.url.is_empty() { Err(format!("{}: the server did not start", case.name).into()) } else { Ok(server) }
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where it is.
     pub(crate) fn url(&self) -> &str {
         &self.url

@@ -28,7 +28,7 @@ pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) 
         let issuer = match case.tokens {
             Tokens::Good => guard.clone().ok_or("without a guard there are no good tokens")?,
             // Another guard has another secret.
-            Tokens::Forged => Guard::new(Memory::new()),
+            Tokens::Forged => Guard::new(memory()),
         };
         stock::fill(&issuer, tokens, per_thread).await?;
 
@@ -47,9 +47,14 @@ pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) 
 fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
     Ok(match store {
         Store::None => None,
-        Store::Memory => Some(Guard::new(Memory::new())),
+        Store::Memory => Some(Guard::new(memory())),
         Store::Redis => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
     })
+}
+
+/// Room for the tokens of the longest run.
+fn memory() -> Memory {
+    Memory::new().limit(4 * Memory::DEFAULT_LIMIT)
 }
 
 fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {

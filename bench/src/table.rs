@@ -14,10 +14,27 @@ pub(crate) fn table(rows: &[(&Case, Figures)]) -> String {
 }
 
 fn row(case: &Case, figures: &Figures) -> String {
-    let Figures { throughput, p50, p99, ratio, commands } = figures;
+    let Figures { throughput, p50, p99, ratio, commands, .. } = figures;
     let (throughput, p50, p99, commands) = (throughput.median, p50.median, p99.median, commands.median);
     let ratio = if case.is_bare() { "1".to_owned() } else { apart(ratio) };
     format!("{:<14} {throughput:>11.0} {p50:>8.2} {p99:>8.2}   {ratio:<18} {commands:>16.2}", case.name)
+}
+
+/// Where the time goes: one line for each case. The two processors are shared by all three, so that the share of the bare
+/// route's sum is what the ratio would be if the machine did nothing else.
+pub(crate) fn costs(rows: &[(&Case, Figures)]) -> String {
+    let sum = |figures: &Figures| figures.server.median + figures.redis.median + figures.generator.median;
+    let bare = rows.iter().find(|(case, _)| case.is_bare()).map(|(_, figures)| sum(figures));
+    let mut lines = vec![format!(
+        "{:<14} {:>11} {:>8} {:>10} {:>7} {:>13}",
+        "CPU µs/request", "server", "Redis", "generator", "sum", "bare's sum/it"
+    )];
+    lines.extend(rows.iter().map(|(case, figures)| {
+        let (server, redis, generator) = (figures.server.median, figures.redis.median, figures.generator.median);
+        let (sum, share) = (sum(figures), bare.unwrap_or_default() / sum(figures));
+        format!("{:<14} {server:>11.1} {redis:>8.1} {generator:>10.1} {sum:>7.1} {share:>13.2}", case.name)
+    }));
+    lines.join("\n")
 }
 
 /// One line for each case that has a target. A missed one is said, and is no failure.
@@ -41,7 +58,8 @@ mod tests {
     fn figures(ratio: f64) -> Figures {
         let spread = |value| Spread { median: value, least: value - 0.1, most: value + 0.1 };
         let (throughput, p50, p99) = (spread(12_345.6), spread(1.0), spread(2.0));
-        Figures { throughput, p50, p99, ratio: spread(ratio), commands: spread(1.0) }
+        let (server, redis, generator) = (spread(10.0), spread(4.0), spread(6.0));
+        Figures { throughput, p50, p99, ratio: spread(ratio), commands: spread(1.0), server, redis, generator }
     }
 
     fn rows(ratio: f64) -> Vec<(&'static Case, Figures)> {
@@ -55,6 +73,16 @@ mod tests {
         let words: Vec<_> = line.split_whitespace().skip(2).collect();
         assert_eq!(words, ["12346", "1.00", "2.00", "0.70", "(0.60–0.80)", "1.00"]);
         assert_eq!(table.lines().count(), 1 + Case::ALL.len());
+    }
+
+    #[test]
+    fn costs_are_added_up_and_compared_with_the_bare_route() {
+        let mut rows = rows(0.7);
+        rows[2].1.redis = Spread { median: 24.0, least: 24.0, most: 24.0 };
+        let costs = costs(&rows);
+        let line = costs.lines().find(|line| line.starts_with("token, Redis")).unwrap();
+        let words: Vec<_> = line.split_whitespace().skip(2).collect();
+        assert_eq!(words, ["10.0", "24.0", "6.0", "40.0", "0.50"]);
     }
 
     #[test]
