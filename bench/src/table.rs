@@ -21,13 +21,13 @@ fn row(case: &Case, figures: &Figures) -> String {
 }
 
 /// Where the time goes: one line for each case. The two processors are shared by all three, so that the share of the bare
-/// route's sum is what the ratio would be if the machine did nothing else.
+/// route's sum is about what the ratio would be if the machine did nothing else.
 pub(crate) fn costs(rows: &[(&Case, Figures)]) -> String {
     let sum = |figures: &Figures| figures.server.median + figures.redis.median + figures.generator.median;
     let bare = rows.iter().find(|(case, _)| case.is_bare()).map(|(_, figures)| sum(figures));
     let mut lines = vec![format!(
         "{:<14} {:>11} {:>8} {:>10} {:>7} {:>13}",
-        "CPU µs/request", "server", "Redis", "generator", "sum", "bare's sum/it"
+        "CPU µs/request", "server", "Redis", "generator", "sum", "ratio of sums"
     )];
     lines.extend(rows.iter().map(|(case, figures)| {
         let (server, redis, generator) = (figures.server.median, figures.redis.median, figures.generator.median);
