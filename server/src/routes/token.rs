@@ -12,12 +12,29 @@ use onceward_api::{
     TokensRequest, header,
 };
 
+use utoipa::IntoResponses;
+
 use super::{Answer, Service, with_fields};
 
 /// The longest life that a backend may ask for.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;
+
+/// What every request with a body may be answered.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "it is there to be specified")]
+enum Unreadable {
+    /// `method_not_allowed`
+    #[response(status = 405, content_type = "application/problem+json")]
+    Method(Problem),
+    /// `body_too_large`
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(Problem),
+    /// `unsupported_media_type`
+    #[response(status = 415, content_type = "application/problem+json")]
+    MediaType(Problem),
+}
 
 /// Issue a token
 ///
@@ -28,9 +45,7 @@ const MOST: u32 = 100;
     responses(
         (status = 201, description = "A token", body = IssuedToken),
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        Unreadable,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
     ),
@@ -57,9 +72,7 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, service: &Service)
     responses(
         (status = 201, description = "Tokens", body = IssuedTokens),
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        Unreadable,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
     ),
@@ -96,11 +109,9 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, service: &Serv
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
-        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired` or `token_stale`", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        Unreadable,
         (status = 503, description = "`redeem_unknown`, `store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -148,10 +159,8 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service
         (status = 204, description = "The token works again"),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
-        (status = 405, description = "`method_not_allowed`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`claim_lost`: another attempt has it, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
-        (status = 413, description = "`body_too_large`", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "`unsupported_media_type`", body = Problem, content_type = "application/problem+json"),
+        Unreadable,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
