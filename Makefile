@@ -48,3 +48,7 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 bench: ## Measure what the guard costs, beside a bare route (under five minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked
+
+.PHONY: forged
+forged: setup ## Send one million forged tokens to the service, which may not ask its store once (minutes)
+	FORGED=1000000 cargo test --release -p onceward-tests --locked a_flood_of_forged_tokens -- --nocapture

@@ -89,7 +89,21 @@ impl OncewardServer {
 
     /// Asks it to end.
     pub fn terminate(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
+        self.signal(Signal::TERM);
+    }
+
+    /// Stops it from running, with its connections open.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it run again.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it can be signalled");
     }
 
     /// Its exit code, once it has ended.
