@@ -1,6 +1,7 @@
 use actix_web::{HttpMessage as _, HttpRequest, web};
 use onceward_api::{Code, IssuedToken};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
 use crate::token::Token;
@@ -25,7 +26,23 @@ pub async fn read_json<T: DeserializeOwned>(request: &HttpRequest, body: web::Pa
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(Refusal::new(Code::BadRequest).detail("The body has to be a JSON object."));
     }
-    serde_json::from_slice(&body).map(Some).map_err(|error| Refusal::new(Code::BadRequest).detail(error.to_string()))
+    serde_json::from_slice(&body).map(Some).map_err(|error| {
+        Refusal::new(Code::BadRequest).detail(wrong_field::<T>(&body).unwrap_or_else(|| error.to_string()))
+    })
+}
+
+/// What is wrong, with the name of the field; `None` if the body is no object of fields at all.
+fn wrong_field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
+    let fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    let read = |fields: Map<String, Value>| T::deserialize(Value::Object(fields)).map_err(|error| error.to_string());
+    let error = read(fields.clone()).err()?;
+    // It is the field without which there is no error, or another one.
+    let without = |field: &str| fields.clone().into_iter().filter(|(name, _)| name != field).collect();
+    match fields.keys().find(|field| read(without(field)).err().as_ref() != Some(&error)) {
+        Some(field) if !error.contains(&format!("`{field}`")) => Some(format!("`{field}`: {error}")),
+        // One that is missing or unknown is named already.
+        _ => Some(error),
+    }
 }
 
 /// A token as the contract has it.
