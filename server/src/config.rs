@@ -72,9 +72,11 @@ impl fmt::Display for StoreAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
-            // Without what stands before the host: a user name and a password.
+            // Without what stands before the host, a user name and a password, and without what stands behind it.
             Self::Redis(url) => {
-                write!(f, "redis://{}", url.rsplit(['@', '/']).find(|part| part.contains(':')).unwrap_or("…"))
+                let authority = url.split_once("//").map_or("…", |(_, rest)| rest);
+                let authority = authority.split(['/', '?', '#']).next().unwrap_or("…");
+                write!(f, "redis://{}", authority.rsplit('@').next().unwrap_or("…"))
             }
         }
     }
@@ -461,6 +463,8 @@ mod tests {
         let config =
             load(&["--store", store, "--api-key", "canary-key", "--secret", "canary-secret-canary"], &[]).unwrap();
         assert_eq!(config.store.to_string(), "redis://10.0.0.7:6379");
+        let portless = load(&["--store", "redis://:canary-password@10.0.0.7/2?protocol=resp3"], &[]).unwrap();
+        assert_eq!(portless.store.to_string(), "redis://10.0.0.7");
         assert!(!format!("{config:?}").contains("canary"), "{config:?}");
         assert!(!error(&["--store", "rediss//:canary-password@x"], &[]).contains("canary"));
         assert!(!error(&["--store", "redis://:canary-password@x:port"], &[]).contains("canary"));
