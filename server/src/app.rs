@@ -96,7 +96,7 @@ impl Application {
             let watched = Arc::clone(&origins);
             let (app, _) = App::new().into_utoipa_app().configure(specified).split_for_parts();
             app.app_data(service.clone())
-                .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()))
+                .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
                 .configure(others)
                 .wrap(Condition::new(!origins.allowed.is_empty(), origins.cors()))
                 .wrap(from_fn(telemetry::observe))
@@ -147,6 +147,11 @@ pub fn specification() -> utoipa::openapi::OpenApi {
         content.schema = Some(Ref::from_schema_name("TokenRequest").into());
     }
     specification
+}
+
+/// How the documentation is shown: without the badge that another host would make, and so learn of this one.
+fn docs() -> utoipa_swagger_ui::Config<'static> {
+    utoipa_swagger_ui::Config::default().validator_url("none")
 }
 
 fn guard(config: &Config) -> Result<Guard, BuildError> {
