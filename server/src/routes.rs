@@ -143,7 +143,9 @@ pub fn others(config: &mut web::ServiceConfig) {
         .service(pages::problem)
         .service(pages::docs)
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
-        .service(web::resource(["/healthz", "/readyz", "/", "/openapi.json"]).to(only("GET")))
+        .service(
+            web::resource(["/healthz", "/readyz", "/", "/openapi.json", "/docs", "/problems/{code}"]).to(only("GET")),
+        )
         .default_service(web::to(|request: HttpRequest, service: web::Data<Service>| async move {
             let refusal = Refusal::new(Code::NotFound).detail("There is nothing at this address.");
             service.answer(&request, Err(refusal.into()))
