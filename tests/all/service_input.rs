@@ -62,6 +62,8 @@ async fn a_body_that_cannot_be_read_is_refused_and_the_detail_names_what_is_wron
         ("/token/redeem", r#"{"token":1}"#, "`token`"),
         ("/token/redeem", r#"{"token":null}"#, "`token`"),
         ("/token/redeem", r#"{"token":"t","attempt":7}"#, "`attempt`"),
+        ("/token", r#"{"ttl":90,"actoin":"a"}"#, "`actoin`"),
+        ("/token", r#"{"ttl":90,"subject":"s"}"#, "`ttl`"),
         ("/token/release", r#"{"token":"t"}"#, "`attempt`"),
         ("/token/release", r#"{"attempt":"t"}"#, "`token`"),
         ("/token/release", r#"{"token":"t","attempt":"a","action":"x"}"#, "`action`"),
