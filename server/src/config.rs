@@ -155,8 +155,14 @@ impl Config {
     /// If something in them is wrong.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub fn load() -> Result<Self, ConfigError> {
-        let variables =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let ours = named.filter(|(name, _)| name.starts_with(PREFIX));
+        // One that cannot be read is not left out in silence: it may be the API key.
+        let read = |(name, value): (String, OsString)| match value.into_string() {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(ConfigError::Wrong(format!("{name}: its value is not UTF-8 text; write it as such"))),
+        };
+        let variables = ours.map(read).collect::<Result<Vec<_>, _>>()?;
         Self::from(std::env::args_os(), variables)
     }
 
