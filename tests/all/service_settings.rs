@@ -1,7 +1,7 @@
 //! Starting the service with settings that are wrong, and in which order they count.
 
 use std::net::TcpListener;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use onceward_api::IssuedToken;
@@ -206,6 +206,32 @@ fn a_wrong_password_is_an_error_that_does_not_show_it() {
         assert!(error.contains(&redis.port().to_string()) && error.contains("--store"), "{error}");
         assert!(!error.contains("canary"), "{error}");
     }
+}
+
+#[test]
+fn a_store_that_takes_connections_and_never_answers_is_not_waited_for_any_longer() {
+    let redis = RedisServer::start();
+    redis.freeze();
+    let begun = Instant::now();
+    let error = refused(&["--store", &redis.url(), "--wait-for", "300ms"]);
+    let took = begun.elapsed();
+    redis.thaw();
+    assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(5), "{took:?}");
+    assert!(error.contains(&redis.url()) && error.contains("--wait-for"), "{error}");
+}
+
+/// A key that was left out in silence would leave the service open.
+#[test]
+fn a_variable_that_is_no_text_is_named_and_not_left_out() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut command = command(&["--listen", "127.0.0.1:0"]);
+    command.env("ONCEWARD_API_KEY", std::ffi::OsStr::from_bytes(b"canary\xff"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_ended = until_blocking(Duration::from_secs(5), || child.try_wait().unwrap().is_some());
+    let _ = child.kill();
+    let error = said(&child.wait_with_output().unwrap());
+    assert!(has_ended && error.contains("ONCEWARD_API_KEY") && error.contains("UTF-8"), "{error}");
+    assert!(!error.contains("canary"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
