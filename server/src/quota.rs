@@ -1,39 +1,54 @@
 //! How many tokens may be fetched: by one client, and by all of them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use governor::clock::{Clock as _, DefaultClock};
-use governor::middleware::StateInformationMiddleware;
-use governor::state::keyed::DashMapStateStore;
-use governor::state::{InMemoryState, NotKeyed};
-use governor::{NotUntil, RateLimiter};
 use onceward::Refusal;
 use onceward_api::Code;
+use tokio::time::Instant;
 
 use crate::config::Rate;
 
-/// How many clients are counted one by one. Beyond that, new ones share a quota until old ones are forgotten.
+/// How many clients are counted one by one. Beyond that, newcomers share a bucket until old ones are forgotten.
 const CLIENTS: usize = 50_000;
-
-type PerClient = RateLimiter<IpAddr, DashMapStateStore<IpAddr>, DefaultClock, StateInformationMiddleware>;
-type InAll = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
+/// How often, at most, clients are forgotten who have their whole quota again.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
+/// The fewest tokens that all clients together may fetch at once: as many as one request may ask for.
+const TOTAL_BURST: u32 = 100;
 
 /// Counts tokens.
 #[derive(Debug)]
 pub struct Quota {
-    per_client: Option<(PerClient, Policy)>,
-    in_all: Option<InAll>,
-    clock: DefaultClock,
+    per_client: Option<Allowance>,
+    in_all: Option<Allowance>,
+    begun: Instant,
+    counts: Mutex<Counts>,
 }
 
-/// What a client is told of its quota.
+/// How much there is at once, and how fast it comes back.
 #[derive(Debug, Clone, Copy)]
-struct Policy {
-    burst: NonZeroU32,
-    /// In how long the whole of it comes back.
-    window: Duration,
+struct Allowance {
+    burst: f64,
+    per_second: f64,
+}
+
+/// What is left in each bucket.
+#[derive(Debug)]
+struct Counts {
+    clients: HashMap<IpAddr, Bucket>,
+    newcomers: Bucket,
+    all: Bucket,
+    forgotten: Duration,
+}
+
+/// What was left at some moment.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Duration,
 }
 
 /// What is left to a client: the values of the two `RateLimit` fields.
@@ -57,91 +72,126 @@ pub struct OverQuota {
 impl Quota {
     /// Allows this rate and burst to each client, and this rate to all.
     pub fn new(rate: Option<Rate>, burst: NonZeroU32, total: Option<Rate>) -> Self {
-        let per_client = rate.map(|rate| {
-            let window = rate.per * burst.get() / rate.count.get();
-            (RateLimiter::keyed(quota(rate, burst)).with_middleware(), Policy { burst, window })
-        });
-        let in_all = total.map(|rate| RateLimiter::direct(quota(rate, rate.count)));
-        Self { per_client, in_all, clock: DefaultClock::default() }
+        let full = Bucket { left: f64::INFINITY, at: Duration::ZERO };
+        let counts = Counts { clients: HashMap::new(), newcomers: full, all: full, forgotten: Duration::ZERO };
+        Self {
+            per_client: rate.map(|rate| Allowance::new(rate, burst.get())),
+            in_all: total.map(|rate| Allowance::new(rate, rate.count.get().max(TOTAL_BURST))),
+            begun: Instant::now(),
+            counts: Mutex::new(counts),
+        }
     }
 
-    /// Takes `count` tokens out of a client's quota, and out of that of all.
+    /// Takes `count` tokens out of a client's quota and out of that of all, or out of neither.
     ///
     /// # Errors
     /// If there are not so many left.
     pub fn take(&self, client: IpAddr, count: NonZeroU32) -> Result<Option<Fields>, OverQuota> {
-        let fields = match &self.per_client {
-            Some((limiter, policy)) => Some(self.take_from(limiter, policy, client, count)?),
-            None => None,
-        };
-        let in_all = self.in_all.as_ref().map(|limiter| limiter.check_n(count));
-        match in_all {
-            None | Some(Ok(Ok(()))) => Ok(fields),
-            Some(Ok(Err(until))) => Err(over(until.wait_time_from(self.clock.now()), "All clients together", fields)),
-            Some(Err(_)) => Err(over(Duration::from_secs(1), "All clients together", fields)),
+        self.take_at(self.begun.elapsed(), client, count)
+    }
+
+    fn take_at(&self, now: Duration, client: IpAddr, count: NonZeroU32) -> Result<Option<Fields>, OverQuota> {
+        let count = f64::from(count.get());
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = &mut *counts;
+        let mut fields = None;
+        let mut all = counts.all;
+        if let Some(allowance) = &self.in_all {
+            all = all.after(now, allowance);
         }
-    }
-
-    fn take_from(
-        &self,
-        limiter: &PerClient,
-        policy: &Policy,
-        client: IpAddr,
-        count: NonZeroU32,
-    ) -> Result<Fields, OverQuota> {
-        let key = self.counted_as(limiter, client);
-        match limiter.check_key_n(&key, count) {
-            Ok(Ok(state)) => Ok(policy.fields(state.remaining_burst_capacity())),
-            Ok(Err(until)) => Err(over(self.wait(&until), "This client", Some(policy.fields(0)))),
-            Err(_) => Err(over(policy.window, "This client", Some(policy.fields(0)))),
-        }
-    }
-
-    fn wait(&self, until: &NotUntil<<DefaultClock as governor::clock::Clock>::Instant>) -> Duration {
-        until.wait_time_from(self.clock.now())
-    }
-
-    /// The key of a client: its address, and for IPv6 its network, since everybody there has more addresses than anybody
-    /// can count. When too many are counted already, a newcomer shares one key with all others.
-    fn counted_as(&self, limiter: &PerClient, client: IpAddr) -> IpAddr {
-        if limiter.len() >= CLIENTS {
-            limiter.retain_recent();
-            if limiter.len() >= CLIENTS {
-                return IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        if let Some(allowance) = &self.per_client {
+            let bucket = counts.bucket(network(client), now, allowance);
+            *bucket = bucket.after(now, allowance);
+            if bucket.left < count {
+                return Err(allowance.over("This client", count, bucket, Some(allowance.fields(bucket))));
             }
+            fields = Some((allowance, bucket));
         }
-        match client {
-            IpAddr::V4(_) => client,
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-            }
+        if let Some(allowance) = self.in_all.as_ref().filter(|_| all.left < count) {
+            let fields = fields.map(|(own, bucket)| own.fields(bucket));
+            return Err(allowance.over("All clients together", count, &all, fields));
         }
+        let fields = fields.map(|(allowance, bucket)| {
+            bucket.left -= count;
+            allowance.fields(bucket)
+        });
+        all.left -= count;
+        counts.all = all;
+        Ok(fields)
     }
 }
 
-impl Policy {
-    fn fields(&self, left: u32) -> Fields {
-        let window = self.window.as_secs().max(1);
+impl Counts {
+    /// The bucket of a client. When too many are counted already, one who is new shares a bucket with all others who are.
+    fn bucket(&mut self, client: IpAddr, now: Duration, allowance: &Allowance) -> &mut Bucket {
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+            if now - self.forgotten >= FORGET_EVERY {
+                self.forgotten = now;
+                self.clients.retain(|_, bucket| bucket.after(now, allowance).left < allowance.burst);
+            }
+            if self.clients.len() >= CLIENTS {
+                return &mut self.newcomers;
+            }
+        }
+        self.clients.entry(client).or_insert(Bucket { left: allowance.burst, at: now })
+    }
+}
+
+impl Bucket {
+    /// What is left now.
+    fn after(self, now: Duration, allowance: &Allowance) -> Self {
+        let back = now.saturating_sub(self.at).as_secs_f64() * allowance.per_second;
+        Self { left: (self.left + back).min(allowance.burst), at: now }
+    }
+}
+
+impl Allowance {
+    fn new(rate: Rate, burst: u32) -> Self {
+        Self { burst: f64::from(burst), per_second: f64::from(rate.count.get()) / rate.per.as_secs_f64() }
+    }
+
+    /// In how long so many come back.
+    fn wait(&self, count: f64) -> Duration {
+        Duration::try_from_secs_f64(count.max(0.0) / self.per_second).unwrap_or(Duration::MAX)
+    }
+
+    fn fields(&self, bucket: &Bucket) -> Fields {
+        let (window, whole) = (self.wait(self.burst), self.wait(self.burst - bucket.left));
         Fields {
-            policy: format!("\"client\";q={};w={window}", self.burst),
-            left: format!("\"client\";r={left};t={window}"),
+            policy: format!("\"client\";q={};w={}", self.burst, window.as_secs().max(1)),
+            left: format!("\"client\";r={};t={}", bucket.left.max(0.0).floor(), whole.as_secs_f64().ceil()),
         }
+    }
+
+    fn over(&self, who: &str, count: f64, bucket: &Bucket, fields: Option<Fields>) -> OverQuota {
+        let refusal = if count > self.burst {
+            let most = self.burst;
+            Refusal::new(Code::BadRequest)
+                .detail(format!("`count` is more than the {most} tokens that can be had at once."))
+        } else {
+            let detail = format!("{who} asked for more tokens than are given out at once. Wait and ask again.");
+            Refusal::new(Code::RateLimited).detail(detail).wait(self.wait(count - bucket.left))
+        };
+        OverQuota { refusal, fields }
     }
 }
 
-fn quota(rate: Rate, burst: NonZeroU32) -> governor::Quota {
-    let every = (rate.per / rate.count.get()).max(Duration::from_nanos(1));
-    governor::Quota::with_period(every).unwrap_or(governor::Quota::per_second(rate.count)).allow_burst(burst)
-}
-
-fn over(wait: Duration, who: &str, fields: Option<Fields>) -> OverQuota {
-    let detail = format!("{who} asked for more tokens than are given out at once. Wait and ask again.");
-    OverQuota { refusal: Refusal::new(Code::RateLimited).detail(detail).wait(wait), fields }
+/// What counts as one client: an address, and for IPv6 its network, since everybody there has more addresses than anybody
+/// can count.
+fn network(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -156,7 +206,7 @@ mod tests {
 
     fn taken(quota: &Quota, client: &str) -> usize {
         let client = client.parse().unwrap();
-        (0..100).take_while(|_| quota.take(client, ONE).is_ok()).count()
+        (0..1000).take_while(|_| quota.take_at(Duration::ZERO, client, ONE).is_ok()).count()
     }
 
     #[test]
@@ -174,31 +224,54 @@ mod tests {
     }
 
     #[test]
-    fn all_clients_together_have_one_too() {
-        let quota = Quota::new(rate(10), some(5), rate(7));
-        assert_eq!((taken(&quota, "10.0.0.1"), taken(&quota, "10.0.0.2")), (5, 2));
-        assert_eq!(taken(&Quota::new(None, some(5), None), "10.0.0.1"), 100);
+    fn all_clients_together_have_one_too_and_its_refusal_costs_a_client_nothing() {
+        let quota = Quota::new(rate(3600), some(70), rate(100));
+        assert_eq!((taken(&quota, "10.0.0.1"), taken(&quota, "10.0.0.2")), (70, 30));
+        let over = quota.take_at(Duration::ZERO, "10.0.0.2".parse().unwrap(), ONE).unwrap_err();
+        assert_eq!(over.fields.unwrap().left, "\"client\";r=40;t=30");
+        assert_eq!(taken(&Quota::new(None, some(5), None), "10.0.0.1"), 1000);
     }
 
     #[test]
     fn a_client_is_told_what_is_left_and_when_to_come_back() {
         let quota = Quota::new(Some(Rate { count: some(10), per: Duration::from_secs(1) }), some(20), None);
         let client = "10.0.0.1".parse().unwrap();
-        let fields = quota.take(client, some(15)).unwrap().unwrap();
+        let fields = quota.take_at(Duration::ZERO, client, some(15)).unwrap().unwrap();
         assert_eq!((fields.policy.as_str(), fields.left.as_str()), ("\"client\";q=20;w=2", "\"client\";r=5;t=2"));
-        let over = quota.take(client, some(15)).unwrap_err();
-        let wait = over.refusal.retry_after().unwrap();
-        assert!(wait > Duration::from_millis(500) && wait <= Duration::from_secs(1), "{wait:?}");
-        assert!(quota.take(client, some(21)).is_err(), "more than there ever is");
+        let over = quota.take_at(Duration::ZERO, client, some(15)).unwrap_err();
+        assert_eq!(over.refusal.retry_after(), Some(Duration::from_secs(1)));
+        assert_eq!(over.fields.unwrap().left, "\"client\";r=5;t=2", "a refusal takes nothing");
+        assert!(quota.take_at(Duration::from_secs(1), client, some(15)).is_ok(), "as it was told");
     }
 
     #[test]
-    fn clients_beyond_count_share_a_quota_and_take_no_memory() {
+    fn what_can_never_be_had_is_not_to_be_waited_for() {
+        let quota = Quota::new(rate(10), some(20), None);
+        let over = quota.take_at(Duration::ZERO, "10.0.0.1".parse().unwrap(), some(21)).unwrap_err();
+        assert_eq!((over.refusal.code(), over.refusal.retry_after()), (Code::BadRequest, None));
+    }
+
+    #[test]
+    fn a_slow_rate_with_a_large_burst_is_no_trouble() {
+        let quota = Quota::new(rate(1), NonZeroU32::MAX, rate(1));
+        assert_eq!(taken(&quota, "10.0.0.1"), 100);
+    }
+
+    #[test]
+    fn clients_beyond_count_share_a_quota_and_leave_known_ones_theirs() {
         let quota = Quota::new(rate(1000), some(5), None);
+        let known = IpAddr::V4(Ipv4Addr::from(1));
         for number in 0..CLIENTS as u32 {
-            assert!(quota.take(IpAddr::V4(Ipv4Addr::from(number + 1)), ONE).is_ok());
+            assert!(quota.take_at(Duration::ZERO, IpAddr::V4(Ipv4Addr::from(number + 1)), ONE).is_ok());
         }
-        assert_eq!(taken(&quota, "99.0.0.1") + taken(&quota, "99.0.0.2"), 5);
-        assert!(quota.per_client.as_ref().unwrap().0.len() <= CLIENTS + 1);
+        let later = Duration::from_secs(1);
+        let newcomers = (0..20)
+            .filter(|number| quota.take_at(later, IpAddr::V4(Ipv4Addr::from(0x6300_0000 + number)), ONE).is_ok());
+        assert_eq!(newcomers.count(), 5);
+        assert!(quota.take_at(later, known, some(4)).is_ok(), "one who is known keeps what is left to it");
+        assert_eq!(quota.counts.lock().unwrap().clients.len(), CLIENTS);
+        let much_later = Duration::from_secs(100);
+        assert!(quota.take_at(much_later, "99.0.0.1".parse().unwrap(), some(5)).is_ok(), "room was made");
+        assert!(quota.counts.lock().unwrap().clients.len() < 10);
     }
 }
