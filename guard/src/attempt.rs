@@ -11,12 +11,16 @@ use sha2::{Digest as _, Sha256};
 use crate::guard::{Guard, Released};
 use crate::record::{Attempted, Record};
 use crate::refusal::Refusal;
-use crate::store::{Compared, StoreError};
+use crate::store::{Bytes, Compared, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 
 /// How long the same attempt is accepted again, and may release the token.
 const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
+/// How often a mark that is not there is looked for again, and how long after each time.
+///
+/// Whoever asks without an attempt takes the mark in hand for a moment and puts it back. In that moment it is not gone.
+const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
 
 impl Guard {
     /// Marks the token as used by this attempt; `None` if it is, now or from before.
@@ -29,6 +33,7 @@ impl Guard {
         let ticket = Ticket::of_token(token.id);
         match self.store().swap(&ticket, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
             Compared::Done => Ok(None),
+            Compared::Gone if self.is_marked(token, attempt).await? => Ok(None),
             Compared::Gone => Ok(Some(Code::TokenUsed.into())),
             Compared::Found(bytes) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
                 Record::Attempted(found) if found.attempt == mark.attempt => Ok(None),
@@ -39,9 +44,20 @@ impl Guard {
 
     /// Whether this attempt has used the token, as far as is still known.
     pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &str) -> Result<bool, StoreError> {
-        let Some(bytes) = self.store().look(&Ticket::of_token(token.id)).await? else { return Ok(false) };
+        let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(false) };
         let record = Record::decode(&bytes).map_err(StoreError::not_executed)?;
         Ok(matches!(record, Record::Attempted(found) if found.attempt == digest(attempt)))
+    }
+
+    /// What is there, also if somebody has it in hand at this moment.
+    async fn look_again(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        for _ in 0..IN_HAND.0 {
+            if let Some(found) = self.store().look(ticket).await? {
+                return Ok(Some(found));
+            }
+            tokio::time::sleep(IN_HAND.1).await;
+        }
+        self.store().look(ticket).await
     }
 
     /// It did not happen: a token that this attempt has used works again, for the rest of its life. Doing so twice is
@@ -60,17 +76,15 @@ impl Guard {
 
     pub(crate) async fn unmark(&self, ticket: &Ticket, attempt: &str) -> Result<Released, StoreError> {
         let lost = || Ok(Released::Refused(Code::ClaimLost.into()));
-        let Some(held) = self.store().look(ticket).await? else { return lost() };
+        let Some(held) = self.look_again(ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Issued => return Ok(Released::Back),
             Record::Attempted(found) if found.attempt == digest(attempt) => self.worth_putting_back(found.expires_at),
             Record::Attempted(_) => return lost(),
         };
-        let answer = match left {
-            Some(life) => self.store().swap(ticket, &held, &Record::ISSUED, life).await?,
-            None => self.store().remove(ticket, &held).await?,
-        };
-        match answer {
+        // A token that is as good as expired cannot be given back any more.
+        let Some(life) = left else { return lost() };
+        match self.store().swap(ticket, &held, &Record::ISSUED, life).await? {
             Compared::Done => Ok(Released::Back),
             Compared::Found(bytes) if bytes == Record::ISSUED.as_slice() => Ok(Released::Back),
             Compared::Found(_) | Compared::Gone => lost(),
@@ -177,7 +191,9 @@ mod tests {
         let token = token(&guard).await;
         assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
         clock.advance(TTL - Duration::from_millis(999));
-        assert_eq!(guard.release(&token, "one").await.unwrap(), Released::Back);
+        let lost = Released::Refused(Code::ClaimLost.into());
+        assert_eq!(guard.release(&token, "one").await.unwrap(), lost);
+        assert_eq!(guard.release(&token, "one").await.unwrap(), lost);
         assert_eq!(ask(&guard, &token, None).await, USED);
     }
 

@@ -9,18 +9,18 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 #[derive(Default)]
 pub(crate) struct Drain {
     running: TaskTracker,
-    drained: AtomicBool,
+    is_shut: AtomicBool,
 }
 
 /// Something runs as long as this lives.
 pub(crate) struct Running(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Drain {
-    /// Counts one more, unless everything was waited for already.
+    /// Counts one more, unless the door is shut.
     pub(crate) fn begin(&self) -> Option<Running> {
         // Counted first and asked afterwards, so that `wait` cannot miss it.
         let running = Running(self.running.token());
-        (!self.drained.load(Ordering::SeqCst)).then_some(running)
+        (!self.is_shut.load(Ordering::SeqCst)).then_some(running)
     }
 
     pub(crate) fn begin_draining(&self) {
@@ -31,11 +31,10 @@ impl Drain {
         self.running.is_closed()
     }
 
-    /// Waits until nothing runs, twice: for what comes in while it waits, and then, with the door shut, for the last.
+    /// Shuts the door, and waits until nothing runs.
     pub(crate) async fn wait(&self) {
         self.begin_draining();
-        self.running.wait().await;
-        self.drained.store(true, Ordering::SeqCst);
+        self.is_shut.store(true, Ordering::SeqCst);
         self.running.wait().await;
     }
 }

@@ -36,6 +36,7 @@ struct Inner {
     clock: Clock,
     drain: Drain,
     token_ttl: Duration,
+    last_call: Duration,
     drain_limit: Duration,
     problem_base: String,
     _alive: watch::Sender<()>,
@@ -164,11 +165,10 @@ impl Guard {
         self.0.store.look(&Ticket::of_secret()).await.map(drop)
     }
 
-    /// Waits until everything that runs under this guard has ended, however long that takes, and lets nothing new begin
-    /// after that.
+    /// Lets nothing new begin, and waits until everything that runs under this guard has ended, however long that takes.
     ///
-    /// While it waits, what comes in still runs: refusing it would lose it. Await this before the server is stopped,
-    /// since a server waits for its connections only, and drops a run whose client has gone.
+    /// Await this before the server is stopped, since a server waits for its connections only, and drops a run whose
+    /// client has gone. [`begin_draining`](Self::begin_draining) a moment earlier spares callers a refusal.
     pub async fn drain(&self) {
         self.0.drain.wait().await;
     }
@@ -186,6 +186,11 @@ impl Guard {
                 Err(Refusal::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
             }
         }
+    }
+
+    /// How long callers get to notice that the process is about to stop.
+    pub fn last_call(&self) -> Duration {
+        self.0.last_call
     }
 
     /// How long a run may take to end once the process is told to stop.

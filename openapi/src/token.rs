@@ -1,18 +1,21 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// Body of `POST /token`. All of it is optional, and so is the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// The only operation the token will be good for; by default method and path, as in `POST /orders`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The only operation the token will be good for; a route that has no name of its own is called by method and path, as
+    /// in `POST /orders`. Without it, the token is good for every operation.
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub action: Option<String>,
     /// The only caller the token will be good for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub subject: Option<String>,
     /// How long the token lives, as in `90s`.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
@@ -37,12 +40,15 @@ pub struct IssuedToken {
 #[serde(deny_unknown_fields)]
 pub struct TokensRequest {
     /// How many, from 1 to 100.
+    #[schema(minimum = 1, maximum = 100)]
     pub count: u32,
     /// As for a single token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub action: Option<String>,
     /// As for a single token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub subject: Option<String>,
     /// As for a single token.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
@@ -64,16 +70,19 @@ pub struct RedeemRequest {
     /// The token to spend.
     pub token: String,
     /// The operation it is presented for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub action: Option<String>,
     /// The caller who presents it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
     pub subject: Option<String>,
     /// Accept only a token that is bound to this action, and to this subject where one is named.
     #[serde(default)]
     pub bound: bool,
     /// Names this try, so that the same try asked twice is accepted twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
     pub attempt: Option<String>,
 }
 
@@ -91,7 +100,17 @@ pub struct ReleaseRequest {
     /// The token whose submission did not happen.
     pub token: String,
     /// The try that redeemed it.
+    #[schema(min_length = 1, max_length = 255)]
     pub attempt: String,
+}
+
+/// A name that is not there, or not empty: an empty one would bind a token to what has no name.
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    match name {
+        Some(name) if name.is_empty() => Err(serde::de::Error::custom("a name may not be empty")),
+        name => Ok(name),
+    }
 }
 
 /// A body that holds a token shows everything but the token.
@@ -140,6 +159,8 @@ mod tests {
         let error = from_str::<TokenRequest>(r#"{"tll":"90s"}"#).unwrap_err().to_string();
         assert!(error.contains("`tll`"), "{error}");
         assert!(from_str::<TokenRequest>(r#"{"ttl":90}"#).is_err());
+        assert!(from_str::<TokenRequest>(r#"{"action":""}"#).is_err());
+        assert_eq!(from_str::<TokenRequest>(r#"{"action":null}"#).unwrap().action, None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who is calling: a backend that has the key, or a client at an address.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::HttpRequest;
@@ -79,7 +79,7 @@ impl Access {
     fn behind(&self, peer: IpAddr, chain: &str) -> IpAddr {
         let mut client = peer;
         for hop in chain.rsplit(',') {
-            let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
+            let Some(address) = hop_address(hop.trim()) else { break };
             client = address.to_canonical();
             if !self.is_trusted(&client) {
                 break;
@@ -100,6 +100,11 @@ impl Access {
             );
         }
     }
+}
+
+/// An address, which some proxies send with a port.
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    hop.parse().ok().or_else(|| hop.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 #[cfg(test)]
@@ -132,6 +137,8 @@ mod tests {
             "what it cannot know is left"
         );
         assert_eq!(client(&access, "10.0.0.1", &["6.6.6.6", "1.2.3.4"]), "1.2.3.4");
+        assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4:5678"]), "1.2.3.4");
+        assert_eq!(client(&access, "10.0.0.1", &["[2001:db8::1]:5678"]), "2001:db8::1");
         assert_eq!(client(&access, "10.0.0.1", &["nonsense"]), "10.0.0.1");
         assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4, nonsense"]), "10.0.0.1");
     }

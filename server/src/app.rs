@@ -21,7 +21,7 @@ use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
-use crate::config::{Config, StoreAt};
+use crate::config::{self, Config, StoreAt};
 use crate::quota::Quota;
 use crate::routes::{Service, Specification, others, specified};
 use crate::telemetry;
@@ -68,16 +68,17 @@ pub enum BuildError {
 }
 
 impl Application {
-    /// Binds the port, connects to the store, and waits until it answers.
+    /// Connects to the store, waits until it answers, and binds the port.
     ///
     /// # Errors
     /// If one of these fails.
     pub async fn build(config: Config) -> Result<Self, BuildError> {
+        let guard = guard(&config)?;
+        wait_for(&guard, &config).await?;
+        // Only now, so that whoever comes too early is refused and does not wait.
         let cannot = |error| BuildError::Listen { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
-        let guard = guard(&config)?;
-        wait_for(&guard, &config).await?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         Ok(Self { listener, address, service: Data::new(Service::new(guard, access, quota)), config })
@@ -88,9 +89,8 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        self.announce();
         let guard = self.service.guard().clone();
-        let (service, origins) = (self.service, Arc::new(Origins::new(self.config.cors_origins)));
+        let (service, origins) = (self.service.clone(), Arc::new(Origins::new(self.config.cors_origins.clone())));
         let server = HttpServer::new(move || {
             let origins = Arc::clone(&origins);
             let watched = Arc::clone(&origins);
@@ -105,7 +105,10 @@ impl Application {
                     next.call(request)
                 }))
         });
-        onceward::actix::serve(server.listen(self.listener)?, &guard).await
+        let server = server.listen(self.listener.try_clone()?)?;
+        // The first to be polled is the server: when it is announced, it already listens, for signals too.
+        let (ended, ()) = tokio::join!(onceward::actix::serve(server, &guard), async { self.announce() });
+        ended
     }
 
     /// Says where it is, for whoever reads it.
@@ -160,6 +163,7 @@ fn guard(config: &Config) -> Result<Guard, BuildError> {
         StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
     };
     let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
+    let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
     let with = |builder: GuardBuilder, secret, set: fn(GuardBuilder, _) -> GuardBuilder| match secret {
         Some(secret) => set(builder, secret),
         None => builder,
@@ -207,7 +211,7 @@ impl Origins {
     fn watch(&self, request: &HttpRequest) {
         let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()) else { return };
         let is_own = origin.split_once("://").is_some_and(|(_, host)| host == request.connection_info().host());
-        if is_own || origin.len() > 200 || self.allowed.iter().any(|allowed| allowed == origin) {
+        if is_own || !config::is_origin(origin) || self.allowed.iter().any(|allowed| allowed == origin) {
             return;
         }
         let Ok(mut refused) = self.refused.lock() else { return };

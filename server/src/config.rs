@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use onceward::Secret;
 
 use self::setting::{PREFIX, SETTINGS, names, nearest};
-pub use self::value::Rate;
+pub use self::value::{Rate, is_origin};
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -53,6 +53,10 @@ pub struct Config {
     pub wait_for: Duration,
     /// How often the shared secret is shared again.
     pub share_every: Duration,
+    /// How long to go on once told to stop.
+    pub last_call: Duration,
+    /// How long to wait after that.
+    pub drain_limit: Duration,
     /// How logs are written.
     pub log: LogForm,
     /// What is odd about the settings, but no reason not to start.
@@ -237,7 +241,11 @@ fn defaults() -> Given {
 fn read_file(path: &Path) -> Result<Given, ConfigError> {
     let wrong = |what: String| ConfigError::Wrong(format!("config: {}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        // The line is named and not shown: a secret may stand on it.
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        wrong(format!("line {line}: {}", error.message()))
+    })?;
     let mut given = Given::new();
     for (name, value) in table {
         if !names().any(|(known, _)| known == name) {
@@ -315,6 +323,8 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         store_timeout: flagged(given, "store_timeout", value::duration)?,
         wait_for: flagged(given, "wait_for", onceward_api::duration::parse)?,
         share_every: flagged(given, "share_every", value::duration)?,
+        last_call: flagged(given, "last_call", onceward_api::duration::parse)?,
+        drain_limit: flagged(given, "drain_limit", onceward_api::duration::parse)?,
         log: flagged(given, "log", log_form)?,
         warnings: Vec::new(),
     })

@@ -16,8 +16,6 @@ use crate::config::Rate;
 const CLIENTS: usize = 50_000;
 /// How often, at most, clients are forgotten who have their whole quota again.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
-/// The fewest tokens that all clients together may fetch at once: as many as one request may ask for.
-const TOTAL_BURST: u32 = 100;
 
 /// Counts tokens.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl Quota {
         let counts = Counts { clients: HashMap::new(), newcomers: full, all: full, forgotten: Duration::ZERO };
         Self {
             per_client: rate.map(|rate| Allowance::new(rate, burst.get())),
-            in_all: total.map(|rate| Allowance::new(rate, rate.count.get().max(TOTAL_BURST))),
+            in_all: total.map(|rate| Allowance::new(rate, rate.count.get())),
             begun: Instant::now(),
             counts: Mutex::new(counts),
         }
@@ -254,7 +252,7 @@ mod tests {
     #[test]
     fn a_slow_rate_with_a_large_burst_is_no_trouble() {
         let quota = Quota::new(rate(1), NonZeroU32::MAX, rate(1));
-        assert_eq!(taken(&quota, "10.0.0.1"), 100);
+        assert_eq!(taken(&quota, "10.0.0.1"), 1);
     }
 
     #[test]

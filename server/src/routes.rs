@@ -142,6 +142,9 @@ pub fn others(config: &mut web::ServiceConfig) {
         .service(pages::start)
         .service(pages::problem)
         .service(pages::docs)
+        // Load balancers ask with HEAD.
+        .route("/healthz", web::head().to(health::lives))
+        .route("/readyz", web::head().to(health::is_ready))
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
         .service(
             web::resource(["/healthz", "/readyz", "/", "/openapi.json", "/docs", "/problems/{code}"]).to(only("GET")),

@@ -118,6 +118,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
             ))
             .service(web::resource("/panic").wrap(Protect::token(&guard, anyone())).route(web::post().to(panics)))
             .service(web::resource("/echo").wrap(Protect::token(&guard, anyone())).route(web::post().to(echo)))
+            .service(web::resource("/streamed").wrap(Protect::token(&guard, anyone())).route(web::post().to(streamed)))
             .service(web::resource("/block").wrap(Protect::token(&guard, anyone())).route(web::post().to(block)))
             .service(
                 web::resource("/presented")
@@ -161,6 +162,16 @@ pub async fn order(request: HttpRequest, ledger: web::Data<Ledger>, body: web::B
 async fn panics(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record(header(&request, ORDER).unwrap_or("order"));
     panic!("a handler that panics, as this test wants")
+}
+
+/// Begins before its body is there.
+async fn streamed(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Payload) -> HttpResponse {
+    ledger.record("begun");
+    match body.to_bytes_limited(1024).await {
+        Ok(Ok(_)) => ledger.record(header(&request, ORDER).unwrap_or("order")),
+        _ => return HttpResponse::BadRequest().finish(),
+    }
+    HttpResponse::Ok().finish()
 }
 
 /// Sends back every byte, as it comes.

@@ -1,7 +1,6 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::time::Duration;
 
 use actix_http::Request;
 use actix_service::IntoServiceFactory;
@@ -15,8 +14,8 @@ use crate::guard::Guard;
 /// once, for whoever cannot wait.
 ///
 /// A server that is stopped waits for its connections, and drops what has none: the run of a client that has hung up
-/// would be cut in the middle. So this first takes no more connections, then lets everything that runs come to its
-/// end, and only then stops. What has not ended by the guard's `drain_limit` is cut off all the same.
+/// would be cut in the middle. So this first has answers close their connections, then lets nothing new begin and waits
+/// for everything that runs, and only then stops. What has not ended by the guard's `drain_limit` is cut off all the same.
 ///
 /// ```no_run
 /// use actix_web::{App, HttpServer};
@@ -71,14 +70,11 @@ pub async fn serve_until(server: Server, guard: &Guard, stop: impl Future<Output
     join(server, end).await
 }
 
-/// How long connections that are in use get to send one more request, whose answer closes them.
-const LAST_CALL: Duration = Duration::from_millis(250);
-
-/// Closes the connections that are in use, takes no more, lets everything that runs come to its end, and stops.
+/// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
+/// the end: whoever comes late gets a refusal, which is better than no answer.
 async fn finish(handle: &ServerHandle, guard: &Guard) {
     guard.begin_draining();
-    tokio::time::sleep(LAST_CALL).await;
-    handle.pause().await;
+    tokio::time::sleep(guard.last_call()).await;
     let drained = tokio::time::timeout(guard.drain_limit(), guard.drain()).await;
     if drained.is_err() {
         tracing::warn!("what still runs is cut off: whether it took effect is not known");

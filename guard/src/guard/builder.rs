@@ -21,6 +21,7 @@ pub struct GuardBuilder {
     secret_previous: Option<Secret>,
     share_every: Duration,
     token_ttl: Duration,
+    last_call: Duration,
     drain_limit: Duration,
     clock: Clock,
     problem_base: String,
@@ -34,6 +35,7 @@ impl GuardBuilder {
             secret_previous: None,
             share_every: Duration::from_secs(60),
             token_ttl: Duration::from_secs(30 * 60),
+            last_call: Duration::from_millis(250),
             drain_limit: Duration::from_secs(30),
             clock: Clock::system(),
             problem_base: Problem::BASE.to_owned(),
@@ -62,6 +64,14 @@ impl GuardBuilder {
     /// How long a token lives where nobody says otherwise: 30 minutes.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
         self.token_ttl = ttl;
+        self
+    }
+
+    /// How long `actix::serve` goes on as before once it is told to stop, except that every answer closes its connection,
+    /// so that callers go elsewhere: 250 milliseconds. Behind a load balancer, make it longer than its health check's
+    /// period.
+    pub fn last_call(mut self, time: Duration) -> Self {
+        self.last_call = time;
         self
     }
 
@@ -100,6 +110,7 @@ impl GuardBuilder {
             clock: self.clock,
             drain: Drain::default(),
             token_ttl: self.token_ttl,
+            last_call: self.last_call,
             drain_limit: self.drain_limit,
             problem_base: self.problem_base,
             _alive: alive,

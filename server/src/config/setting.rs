@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 18] = [
+pub const SETTINGS: [Setting; 20] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
     secret(
         "store",
@@ -69,6 +69,13 @@ pub const SETTINGS: [Setting; 18] = [
         Some("60s"),
         "How often the shared secret is put into the store again, in case it was lost",
     ),
+    plain(
+        "last_call",
+        "DURATION",
+        Some("250ms"),
+        "How long to go on as before once told to stop, while answers send callers elsewhere",
+    ),
+    plain("drain_limit", "DURATION", Some("30s"), "How long to wait after that for what still runs"),
     plain("log", "FORM", Some("auto"), "`human`, `json`, or `auto`: human on a terminal"),
 ];
 
@@ -78,18 +85,6 @@ const fn plain(name: &'static str, value: &'static str, default: Option<&'static
 
 const fn secret(name: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {
     Setting { name, value, default, help, is_secret: true }
-}
-
-impl Setting {
-    /// As in `token-ttl`.
-    pub fn flag(&self) -> String {
-        self.name.replace('_', "-")
-    }
-
-    /// As in `ONCEWARD_TOKEN_TTL`.
-    pub fn variable(&self) -> String {
-        format!("{PREFIX}{}", self.name.to_uppercase())
-    }
 }
 
 /// What every environment variable of ours begins with.

@@ -88,11 +88,20 @@ pub(super) fn origins(text: &str) -> Result<Vec<String>, String> {
     list(text).map(origin).collect()
 }
 
-fn origin(text: &str) -> Result<String, String> {
+/// Whether this is what a browser sends as the origin of a page on the web.
+pub fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let is_origin = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '*', '@', ' ']));
-    if is_origin {
-        Ok(text.to_owned())
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-:[]".contains(&byte);
+    text.len() <= 200 && host.is_some_and(|host| !host.is_empty() && host.bytes().all(is_plain))
+}
+
+/// What was written, as a browser would write it: in small letters, without the usual port.
+fn origin(text: &str) -> Result<String, String> {
+    let small = text.to_ascii_lowercase();
+    let usual = if small.starts_with("https://") { ":443" } else { ":80" };
+    let origin = small.strip_suffix(usual).unwrap_or(&small);
+    if is_origin(origin) {
+        Ok(origin.to_owned())
     } else {
         Err(format!(
             "`{text}` is not an origin; write scheme and host with nothing behind them, as in `https://shop.example`"
@@ -124,6 +133,7 @@ mod tests {
         assert_eq!(size("256MiB").unwrap(), 256 << 20);
         assert_eq!(size("1 KiB").unwrap(), 1024);
         assert_eq!(origins("https://a.example, http://localhost:3000").unwrap().len(), 2);
+        assert_eq!(origins("https://Shop.Example:443,http://a:80").unwrap(), ["https://shop.example", "http://a"]);
         assert_eq!(networks("10.0.0.0/8,::1, 127.0.0.1").unwrap().len(), 3);
         assert_eq!(origins("").unwrap(), Vec::<String>::new());
     }
@@ -140,7 +150,7 @@ mod tests {
         refused(rate, &["", "50", "50/d", "0/s", "-1/s", "x/s", "/s"]);
         refused(size, &["", "256", "MiB", "0MiB", "256MB", "99999999999999GiB"]);
         refused(token_ttl, &["0s", "999ms", "25h", "-5s", "x", ""]);
-        refused(origins, &["*", "shop.example", "https://shop.example/", "https://", "ftp://x"]);
+        refused(origins, &["*", "shop.example", "https://shop.example/", "https://", "ftp://x", "null"]);
         refused(networks, &["x", "10.0.0.0/33", "10.0.0"]);
         refused(boolean, &["", "maybe"]);
         refused(count, &["", "0", "-1", "1.5"]);

@@ -13,6 +13,10 @@ use super::Service;
 #[utoipa::path(tag = "operation", responses((status = 200, description = "It runs", body = String, content_type = "text/plain")))]
 #[get("/healthz")]
 pub(crate) async fn alive() -> HttpResponse {
+    lives().await
+}
+
+pub(super) async fn lives() -> HttpResponse {
     HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("alive\n")
 }
 
@@ -28,6 +32,10 @@ pub(crate) async fn alive() -> HttpResponse {
 )]
 #[get("/readyz")]
 pub(crate) async fn ready(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
+    is_ready(request, service).await
+}
+
+pub(super) async fn is_ready(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
     if service.guard.is_draining() {
         let refusal = Refusal::new(Code::Overloaded).detail("This process is about to stop.");
         return service.answer(&request, Err(refusal.into()));

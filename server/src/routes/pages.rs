@@ -17,19 +17,20 @@ const START: &str = r#"<h1>Onceward is running</h1>
 <pre><code>TOKEN=$(curl -s -X POST HOST/token |
   sed 's/.*"token":"\([^"]*\)".*/\1/')
 
-curl -s HOST/token/redeem \
+curl -s HOST/token/redeem KEY \
   -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"
 
-curl -s HOST/token/redeem \
+curl -s HOST/token/redeem KEY \
   -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"</code></pre>
 <p>The first redeem says <code>redeemed</code>, the second <code>token_used</code>.</p>
 <p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/readyz">ready?</a></p>"#;
 
 #[get("/")]
-pub(crate) async fn start(request: HttpRequest) -> HttpResponse {
+pub(crate) async fn start(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
     let host = request.connection_info().host().to_owned();
     let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
-    page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }))
+    let key = if service.access.has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
+    page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
 }
 
 #[get("/docs")]

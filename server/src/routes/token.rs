@@ -124,6 +124,9 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service
     service.access.require_backend(request)?;
     let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
     let attempt = asked.attempt.as_deref().map(named_attempt).transpose()?;
+    if asked.bound && asked.action.is_none() {
+        return Err(bad("`bound` needs the `action` that the token has to be bound to.".into()).into());
+    }
     let policy = if asked.bound { Policy::token().bound() } else { Policy::token() };
     let action = asked.action.as_deref().unwrap_or_default();
     let mut intent = Intent::new(action, subject(asked.subject.as_deref())).credential(&asked.token);
