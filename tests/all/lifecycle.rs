@@ -166,14 +166,16 @@ async fn a_second_signal_ends_it_at_once() {
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     peer.terminate();
     // Both may be seen as one if they come at the same moment, so it is told again until it listens.
+    let mut code = None;
     until("the process has ended", LONG, || {
-        let has_ended = peer.ended().is_some();
-        if !has_ended {
+        code = peer.ended();
+        if code.is_none() {
             peer.terminate();
         }
-        std::future::ready(has_ended)
+        std::future::ready(code.is_some())
     })
     .await;
+    assert_eq!(code, Some(0), "cut off, and still in good order");
     assert!(waiting.await.unwrap().is_err(), "its client gets no answer");
     assert_eq!(ledger.count("a"), 0);
 }
