@@ -112,11 +112,14 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        // What has not even the shape of a token is refused before anybody is asked.
-        if let Err(refusal) = shape(intent) {
-            return Ok(Verdict::Refuse(refusal));
-        }
-        let mint = self.mint().await?;
+        let mint = match self.0.sharing.known() {
+            Some(mint) => mint,
+            // What has not even the shape of a token is refused before the store is asked for the secret.
+            None => match shape(intent) {
+                Ok(_) => self.mint().await?,
+                Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+            },
+        };
         let Policy::Token { bound } = policy;
         let token = match verify(&mint, *bound, intent) {
             Ok(token) => token,
