@@ -28,6 +28,7 @@
 mod answer;
 mod asked;
 mod carrier;
+mod detached;
 mod form;
 mod json;
 mod presented;

@@ -8,13 +8,13 @@ use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
 use actix_web::http::Method;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_web::{Error, HttpResponse, rt};
+use actix_web::{Error, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::{Code, Outcome, header};
-use tracing::Instrument as _;
 
 use super::answer::{Audience, mark, refuse};
 use super::asked::{Asked, drain};
+use super::detached::{Detached, Panicked};
 use super::subject::SubjectFrom;
 use crate::guard::{Guard, Verdict};
 use crate::pass::{Pass, Settled};
@@ -162,12 +162,12 @@ where
             return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
         }
         let audience = Audience::of(request.request());
-        let run = rt::spawn(run(Rc::clone(&rules), service, request).in_current_span());
-        Box::pin(async move { run.await.unwrap_or_else(|_| Err(broke_off(&rules, audience))) })
+        let run = Detached::new(run(Rc::clone(&rules), service, request));
+        Box::pin(async move { run.await.unwrap_or_else(|Panicked| Err(broke_off(&rules, audience))) })
     }
 }
 
-/// The whole way of one request, in a task that nobody cancels.
+/// The whole way of one request, which nobody cancels.
 async fn run<S, B>(
     rules: Rc<Rules>,
     service: Rc<S>,
