@@ -1,0 +1,244 @@
+//! A key: the caller's own name for one submission, the same in every try.
+
+use std::fmt;
+
+use sfv::{BareItem, Item, Parser};
+
+/// The most characters of a key.
+const LONGEST: usize = 255;
+/// The most bytes of a key of several parts, separators and all.
+const LONGEST_OF_PARTS: usize = 1024;
+/// Stands between parts, in which it cannot occur.
+const SEPARATOR: &str = "\u{1f}";
+
+/// A key that the caller made. It never shows itself.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// A key as it stands, such as an order's number.
+    ///
+    /// # Errors
+    /// Unless it has 1 to 255 characters, none of them a control character.
+    pub fn new(text: impl Into<String>) -> Result<Self, BadKey> {
+        let text = text.into();
+        if !(1..=LONGEST).contains(&text.chars().count()) {
+            return Err(BadKey::Length);
+        }
+        if text.contains(char::is_control) { Err(BadKey::Control) } else { Ok(Self(text)) }
+    }
+
+    /// A key of several parts: source and sequence number; user, operation and business id. `a` and `bc` are not `ab`
+    /// and `c`. One part alone is the key of that text.
+    ///
+    /// # Errors
+    /// Without a part; if a part is empty or has a control character; if they exceed 1024 bytes, with one byte between
+    /// each two of them.
+    pub fn of_parts(parts: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, BadKey> {
+        let mut text = String::new();
+        for (at, part) in parts.into_iter().enumerate() {
+            let part = part.as_ref();
+            if part.is_empty() || part.contains(char::is_control) {
+                return Err(BadKey::Part);
+            }
+            text.push_str(if at == 0 { "" } else { SEPARATOR });
+            text.push_str(part);
+            if text.len() > LONGEST_OF_PARTS {
+                return Err(BadKey::Parts);
+            }
+        }
+        if text.is_empty() { Err(BadKey::Parts) } else { Ok(Self(text)) }
+    }
+
+    /// The value of an `Idempotency-Key` header. The standard wants a quoted string (RFC 9651) and most callers send
+    /// the bare text: both are the same key. Parameters behind a quoted one mean nothing, but have to be well formed.
+    ///
+    /// # Errors
+    /// Unless it has 1 to 255 characters of visible ASCII. A bare one cannot have a quote, a comma or a semicolon:
+    /// `a, b` is what a proxy makes of two headers, and `a;b` might be a key with a parameter. Quoted it can.
+    pub fn from_header(value: &[u8]) -> Result<Self, BadKey> {
+        let value = value.trim_ascii();
+        let text = if value.starts_with(b"\"") { unquote(value)? } else { bare(value)? };
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadKey::Invisible);
+        }
+        Self::new(text)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+fn unquote(value: &[u8]) -> Result<String, BadKey> {
+    match Parser::new(value).parse::<Item>().map(|item| item.bare_item) {
+        Ok(BareItem::String(text)) => Ok(text.into()),
+        _ => Err(BadKey::Quoted),
+    }
+}
+
+fn bare(value: &[u8]) -> Result<String, BadKey> {
+    let text = std::str::from_utf8(value).map_err(|_| BadKey::Invisible)?;
+    if text.contains(['"', ',', ';']) { Err(BadKey::Bare) } else { Ok(text.to_owned()) }
+}
+
+/// What is wrong with a key. It says what is allowed, and never what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadKey {
+    /// It is empty or too long.
+    #[error("a key has 1 to {LONGEST} characters")]
+    Length,
+    /// It has a control character.
+    #[error("a key has no control characters")]
+    Control,
+    /// A part is empty or has a control character.
+    #[error("no part of a key is empty or has control characters")]
+    Part,
+    /// There is no part, or they are too long together.
+    #[error("a key of several parts has at least one part, and at most {LONGEST_OF_PARTS} bytes, separators included")]
+    Parts,
+    /// A header has something else than visible ASCII.
+    #[error("a key in a header has visible ASCII characters only, and no blanks")]
+    Invisible,
+    /// A bare value has a character that it cannot have.
+    #[error("a key with a quote, a comma or a semicolon is sent in quotes, as \"a;b\", and there is one key only")]
+    Bare,
+    /// A quoted value is not written as it has to be.
+    #[error("a key in quotes ends with its quote, and has a backslash only before a quote or another backslash")]
+    Quoted,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        Key::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_key_has_1_to_255_characters_and_no_control_characters() {
+        for good in ["a", "order 42", "Bestellung-ä", &"é".repeat(255)] {
+            assert_eq!(key(good).as_bytes(), good.as_bytes());
+        }
+        for (bad, why) in [
+            ("", BadKey::Length),
+            (&"é".repeat(256), BadKey::Length),
+            ("a\nb", BadKey::Control),
+            ("\0", BadKey::Control),
+            ("a\u{85}", BadKey::Control),
+        ] {
+            assert_eq!(Key::new(bad), Err(why), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn parts_cannot_lend_each_other_characters() {
+        let parts = |parts: &[&str]| Key::of_parts(parts).unwrap();
+        let all = [parts(&["a", "bc"]), parts(&["ab", "c"]), parts(&["a", "b", "c"]), parts(&["abc"]), key("a bc")];
+        for (at, one) in all.iter().enumerate() {
+            assert!(all[at + 1..].iter().all(|other| one != other), "{at}");
+        }
+        assert_eq!(parts(&["abc"]), key("abc"));
+    }
+
+    #[test]
+    fn parts_are_there_not_empty_and_not_too_long() {
+        let long = "x".repeat(1024);
+        assert_eq!(Key::of_parts([""; 0]), Err(BadKey::Parts));
+        assert_eq!(Key::of_parts(["a", ""]), Err(BadKey::Part));
+        assert_eq!(Key::of_parts(["a", "b\u{1f}c"]), Err(BadKey::Part));
+        assert!(Key::of_parts([&long]).is_ok());
+        assert_eq!(Key::of_parts([long.as_str(), "x"]), Err(BadKey::Parts));
+        assert_eq!(Key::of_parts([&long[..1023], "x"]), Err(BadKey::Parts));
+        assert!(Key::of_parts([&long[..1022], "x"]).is_ok());
+    }
+
+    #[test]
+    fn quoted_and_bare_are_one_key() {
+        let uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
+        for same in [uuid, &format!("\"{uuid}\""), &format!(" \t{uuid} "), &format!("\t\"{uuid}\" ")] {
+            assert_eq!(Key::from_header(same.as_bytes()), Ok(key(uuid)), "{same}");
+        }
+        for (value, text) in [
+            (r#""a\"b\\c""#, r#"a"b\c"#),
+            (r"a\b", r"a\b"),
+            (r#""a;b,c""#, "a;b,c"),
+            (":YWJj:", ":YWJj:"),
+            ("?1", "?1"),
+            (r#""k";a=1"#, "k"),
+            (r#""k"; a;  b="; c";c=:YQ==:;d=?0;e=tok/en;f=1.5;g=@1;h=%"a""#, "k"),
+        ] {
+            assert_eq!(Key::from_header(value.as_bytes()), Ok(key(text)), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_can_be_read_in_two_ways_is_refused() {
+        for (value, why) in [
+            ("", BadKey::Length),
+            (" \t", BadKey::Length),
+            (r#""""#, BadKey::Length),
+            (&"x".repeat(256), BadKey::Length),
+            (&format!("\"{}\"", "x".repeat(256)), BadKey::Length),
+            ("a b", BadKey::Invisible),
+            (r#""a b""#, BadKey::Invisible),
+            ("é", BadKey::Invisible),
+            ("a\tb", BadKey::Invisible),
+            ("a,b", BadKey::Bare),
+            ("a, b", BadKey::Bare),
+            ("a;b", BadKey::Bare),
+            ("a\"", BadKey::Bare),
+            ("a\"b\"", BadKey::Bare),
+            ("\"", BadKey::Quoted),
+            ("\"a", BadKey::Quoted),
+            (r#""a\""#, BadKey::Quoted),
+            (r#""a\b""#, BadKey::Quoted),
+            (r#""a"b"#, BadKey::Quoted),
+            (r#""a", "b""#, BadKey::Quoted),
+            (r#""é""#, BadKey::Quoted),
+            (r#""k";"#, BadKey::Quoted),
+            (r#""k";a="#, BadKey::Quoted),
+            (r#""k";A=1"#, BadKey::Quoted),
+            (r#""k";a=?2"#, BadKey::Quoted),
+            (r#""k" ;a=1"#, BadKey::Quoted),
+        ] {
+            assert_eq!(Key::from_header(value.as_bytes()), Err(why), "{value}");
+        }
+        assert_eq!(Key::from_header(b"\xff"), Err(BadKey::Invisible));
+    }
+
+    #[test]
+    fn neither_a_key_nor_its_error_shows_what_was_sent() {
+        assert_eq!(format!("{:?}", key("s3cret")), "Key(…)");
+        let error = Key::from_header(b"s3cret, s3cret").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("s3cret"));
+    }
+
+    proptest! {
+        #[test]
+        fn quoting_any_key_gives_the_same_key(text in "[!-~]{1,255}") {
+            let quoted = format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""));
+            prop_assert_eq!(Key::from_header(quoted.as_bytes()), Ok(key(&text)));
+            if !text.contains(['"', ',', ';']) {
+                prop_assert_eq!(Key::from_header(text.as_bytes()), Ok(key(&text)));
+            }
+        }
+
+        #[test]
+        fn no_header_makes_it_stumble(value in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(key) = Key::from_header(&value) {
+                prop_assert!(key.as_bytes().iter().all(u8::is_ascii_graphic));
+            }
+        }
+    }
+}
