@@ -56,6 +56,7 @@ mod attempt;
 mod background;
 mod clock;
 mod drain;
+mod fingerprint;
 mod guard;
 mod intent;
 mod key;
@@ -78,6 +79,7 @@ pub mod actix;
 pub use onceward_api as api;
 
 pub use crate::clock::{Clock, ManualClock};
+pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};

@@ -1,0 +1,136 @@
+//! Which fields of a body count, named by JSON pointers (RFC 6901).
+
+use super::writer::Writer;
+
+/// Which fields of a body count: all of them, unless it is said otherwise.
+///
+/// A field is named by a JSON pointer: `/amount`, `/items/0/id`. In a form it is `/` and the name of the field; the
+/// pointer stands for all fields of that name. A body that has no fields, or cannot be read, always counts as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    pub(super) chosen: Chosen,
+    pub(super) without_files: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Chosen {
+    #[default]
+    All,
+    Only(Vec<Pointer>),
+    AllBut(Vec<Pointer>),
+}
+
+impl Fields {
+    /// Every field counts.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Only these fields count. One that is missing is different from one that is null or empty.
+    ///
+    /// # Errors
+    /// If one of them is not a JSON pointer.
+    pub fn only(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, BadPointer> {
+        Ok(Self { chosen: Chosen::Only(parse(pointers)?), without_files: false })
+    }
+
+    /// Every field counts but these, such as the time at which a request was sent. It does not matter
+    /// whether they are there at all; an element that is left out of a list leaves no gap.
+    ///
+    /// # Errors
+    /// If one of them is not a JSON pointer.
+    pub fn all_but(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, BadPointer> {
+        Ok(Self { chosen: Chosen::AllBut(parse(pointers)?), without_files: false })
+    }
+
+    /// Leaves out the files of a multipart form: the parts that have a filename.
+    #[must_use]
+    pub fn without_files(mut self) -> Self {
+        self.without_files = true;
+        self
+    }
+}
+
+/// Sorted, because it does not matter in which order they were named.
+fn parse(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pointer>, BadPointer> {
+    let mut parsed = pointers.into_iter().map(|text| Pointer::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    parsed.sort();
+    parsed.dedup();
+    Ok(parsed)
+}
+
+/// The names on the way to a field; none of them is the whole body.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pointer(Vec<String>);
+
+impl Pointer {
+    fn parse(text: &str) -> Result<Self, BadPointer> {
+        let mut names = text.split('/');
+        let names = match names.next() {
+            Some("") => names.map(unescape).collect(),
+            _ => None,
+        };
+        names.map(Self).ok_or_else(|| BadPointer { pointer: text.to_owned() })
+    }
+
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    pub(super) fn write(&self, to: &mut Writer) {
+        to.count(self.0.len());
+        self.0.iter().for_each(|name| to.bytes(name.as_bytes()));
+    }
+}
+
+/// `~1` is a slash and `~0` a tilde; anything else after a tilde is a mistake.
+fn unescape(name: &str) -> Option<String> {
+    let mut pieces = name.split('~');
+    let first = pieces.next()?.to_owned();
+    pieces.try_fold(first, |name, piece| {
+        let rest = piece.strip_prefix('0').map(|rest| ("~", rest));
+        let (escaped, rest) = rest.or_else(|| piece.strip_prefix('1').map(|rest| ("/", rest)))?;
+        Some(name + escaped + rest)
+    })
+}
+
+/// It names no field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{pointer}` is not a JSON pointer: it begins with a slash, as in `/order/amount`, and `~` is written `~0`, `/` in a name `~1`"
+)]
+pub struct BadPointer {
+    pointer: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        Pointer::parse(text).unwrap().0
+    }
+
+    #[test]
+    fn a_pointer_is_read_as_its_standard_says() {
+        assert_eq!(names(""), [""; 0]);
+        assert_eq!(names("/"), [""]);
+        assert_eq!(names("/a/0/b"), ["a", "0", "b"]);
+        assert_eq!(names("/a~1b/m~0n"), ["a/b", "m~n"]);
+        assert_eq!(names("/~01"), ["~1"]);
+    }
+
+    #[test]
+    fn what_is_no_pointer_is_refused_by_name() {
+        for bad in ["amount", "a/b", "#/a", " /a", "/a~", "/a~2b", "~0"] {
+            let error = Fields::only(["/good", bad]).unwrap_err();
+            assert!(error.to_string().contains(&format!("`{bad}`")), "{error}");
+            assert_eq!(Fields::all_but([bad]), Err(error));
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_in_which_order_fields_are_named() {
+        assert_eq!(Fields::only(["/a", "/b", "/a"]), Fields::only(["/b", "/a"]));
+    }
+}

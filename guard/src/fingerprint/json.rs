@@ -1,0 +1,111 @@
+//! A JSON document in the one way of writing it that does not depend on who wrote it.
+//!
+//! Numbers stay the text that they are. Read into a float, two account numbers of twenty digits would be the same.
+
+mod walker;
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+
+use self::walker::Walker;
+use super::fields::{Chosen, Fields, Pointer};
+use super::writer::{Tag, Writer};
+
+enum Node<'a> {
+    /// A number, true, false or null, as it is written.
+    Literal(&'a str),
+    Text(Cow<'a, str>),
+    List(Vec<Self>),
+    /// Sorted by name, each name once.
+    Object(Vec<(Cow<'a, str>, Self)>),
+    /// It does not count.
+    LeftOut,
+}
+
+/// Writes what counts of a document; if it is none, or has an object with the same name twice, which every reader
+/// understands differently, writes nothing and returns `None`.
+pub(super) fn write(body: &[u8], fields: &Fields, to: &mut Writer) -> Option<()> {
+    let mut document = read(body)?;
+    to.tag(Tag::Json);
+    match &fields.chosen {
+        Chosen::All => document.write(to),
+        Chosen::Only(pointers) => {
+            for pointer in pointers {
+                pointer.write(to);
+                document.at(pointer).unwrap_or(&mut Node::LeftOut).write(to);
+            }
+        }
+        Chosen::AllBut(pointers) => {
+            for pointer in pointers {
+                document.leave_out(pointer);
+            }
+            document.write(to);
+        }
+    }
+    Some(())
+}
+
+fn read(body: &[u8]) -> Option<Node<'_>> {
+    let text = std::str::from_utf8(body).ok()?;
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    Walker::new(text).document()
+}
+
+impl Node<'_> {
+    fn at(&mut self, pointer: &Pointer) -> Option<&mut Self> {
+        pointer.names().iter().try_fold(self, |node, name| match node {
+            Self::Object(members) => {
+                let at = members.binary_search_by(|(other, _)| other.as_ref().cmp(name)).ok()?;
+                Some(&mut members[at].1)
+            }
+            Self::List(values) => values.get_mut(index(name)?),
+            _ => None,
+        })
+    }
+
+    /// Left in place until it is written, so that what another pointer names does not move.
+    fn leave_out(&mut self, pointer: &Pointer) {
+        if let Some(node) = self.at(pointer) {
+            *node = Self::LeftOut;
+        }
+    }
+
+    fn counts(&self) -> bool {
+        !matches!(self, Self::LeftOut)
+    }
+
+    fn write(&self, to: &mut Writer) {
+        match self {
+            Self::Literal(text) => write_text(Tag::Literal, text, to),
+            Self::Text(text) => write_text(Tag::Text, text, to),
+            Self::List(values) => {
+                let values = || values.iter().filter(|value| value.counts());
+                to.tag(Tag::List);
+                to.count(values().count());
+                values().for_each(|value| value.write(to));
+            }
+            Self::Object(members) => {
+                let members = || members.iter().filter(|(_, value)| value.counts());
+                to.tag(Tag::Object);
+                to.count(members().count());
+                for (name, value) in members() {
+                    to.bytes(name.as_bytes());
+                    value.write(to);
+                }
+            }
+            Self::LeftOut => to.tag(Tag::Absent),
+        }
+    }
+}
+
+fn write_text(tag: Tag, text: &str, to: &mut Writer) {
+    to.tag(tag);
+    to.bytes(text.as_bytes());
+}
+
+/// As RFC 6901 has it: digits, with no zero before them.
+fn index(name: &str) -> Option<usize> {
+    let canonical = name == "0" || name.starts_with(|first: char| matches!(first, '1'..='9'));
+    canonical.then(|| name.parse().ok())?
+}

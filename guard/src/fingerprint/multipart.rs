@@ -1,0 +1,101 @@
+//! `multipart/form-data` (RFC 7578), read whole.
+//!
+//! The reader is strict: text before the first boundary or after the last, a part without a name, a head that says
+//! something twice, all of that is read differently by different servers, so such a body counts byte by byte.
+
+use memchr::memmem;
+
+use super::fields::Fields;
+use super::header_value::{self, HeaderValue};
+use super::named::{self, Named};
+use super::writer::{Tag, Writer};
+
+/// What the head of a part may say (RFC 7578 has all else ignored).
+const SAID: [&str; 3] = ["content-disposition", "content-type", "content-transfer-encoding"];
+
+struct Part<'a> {
+    name: &'a [u8],
+    /// The value of each header of [`SAID`].
+    head: [Option<HeaderValue<'a>>; SAID.len()],
+    value: &'a [u8],
+}
+
+/// Writes the parts that count; if the body cannot be read, writes nothing and returns `None`.
+pub(super) fn write(body: &[u8], boundary: &[u8], fields: &Fields, to: &mut Writer) -> Option<()> {
+    let mut parts = read(body, boundary)?;
+    parts.retain(|part| !(fields.without_files && part.is_file()));
+    to.tag(Tag::Multipart);
+    named::write(parts, &fields.chosen, to);
+    Some(())
+}
+
+fn read<'a>(body: &'a [u8], boundary: &[u8]) -> Option<Vec<Part<'a>>> {
+    let delimiter = [b"\r\n--", boundary].concat();
+    let finder = memmem::Finder::new(&delimiter);
+    let mut parts = Vec::new();
+    // At the very beginning, the end of line before it is left out.
+    let mut rest = body.strip_prefix(&delimiter[2..])?;
+    loop {
+        if let Some(after) = rest.strip_prefix(b"--") {
+            return after.trim_ascii().is_empty().then_some(parts);
+        }
+        let part = skip_blanks(rest).strip_prefix(b"\r\n")?;
+        let end = finder.find(part)?;
+        parts.push(Part::read(&part[..end])?);
+        rest = &part[end + delimiter.len()..];
+    }
+}
+
+fn skip_blanks(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    &text[blanks..]
+}
+
+impl<'a> Part<'a> {
+    fn read(part: &'a [u8]) -> Option<Self> {
+        let end = memmem::find(part, b"\r\n\r\n")?;
+        let head = read_head(&part[..end])?;
+        let name = head[0].as_ref()?.parameter("name")?;
+        Some(Self { name, head, value: &part[end + 4..] })
+    }
+
+    fn is_file(&self) -> bool {
+        let says = |name| self.head[0].as_ref().is_some_and(|disposition| disposition.parameter(name).is_some());
+        says("filename") || says("filename*")
+    }
+}
+
+fn read_head(head: &[u8]) -> Option<[Option<HeaderValue<'_>>; SAID.len()]> {
+    let mut said = [const { None }; SAID.len()];
+    for line in head.split(|byte| *byte == b'\n') {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        // A line that goes on with the one before it would be taken for an unknown header.
+        let name = header_value::plain(&line[..colon])?;
+        let at = SAID.iter().position(|said| name.eq_ignore_ascii_case(said.as_bytes()));
+        let Some(at) = at else { continue };
+        let value = HeaderValue::parse(line[colon + 1..].trim_ascii())?;
+        if said[at].replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(said)
+}
+
+impl Named for Part<'_> {
+    fn name(&self) -> &[u8] {
+        self.name
+    }
+
+    fn write(&self, to: &mut Writer) {
+        for value in &self.head {
+            match value {
+                Some(value) => {
+                    to.tag(Tag::Canonical);
+                    value.write_without("", to);
+                }
+                None => to.tag(Tag::Absent),
+            }
+        }
+        to.bytes(self.value);
+    }
+}
