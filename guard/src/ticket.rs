@@ -85,7 +85,10 @@ impl Ticket {
 
     /// The key of a store that many may use: `<prefix>:<kind>:<digest>`.
     pub fn name(&self, prefix: &str) -> String {
-        let mut name = format!("{prefix}:{}:", self.kind.as_str());
+        let kind = self.kind.as_str();
+        // Two colons, and the digest in base64url.
+        let mut name = String::with_capacity(prefix.len() + kind.len() + 2 + 43);
+        [prefix, ":", kind, ":"].into_iter().for_each(|part| name.push_str(part));
         URL_SAFE_NO_PAD.encode_string(self.digest, &mut name);
         name
     }

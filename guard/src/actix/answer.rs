@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{StatusCode, Uri};
 use actix_web::{HttpRequest, HttpResponse};
 use onceward_api::{Outcome, Problem, Retry, header};
 
@@ -39,30 +39,34 @@ pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpRe
     Audience::of(request).refuse(guard, refusal)
 }
 
-/// Who reads an answer, as far as the request tells.
+/// Who reads an answer, as far as the request tells. Made for every request and hardly ever asked, so it is only noted here.
 pub(super) struct Audience {
-    is_person: bool,
-    path: String,
+    accept: Option<HeaderValue>,
+    uri: Uri,
 }
 
 impl Audience {
     pub(super) fn of(request: &HttpRequest) -> Self {
-        Self { is_person: prefers_html(request.headers()), path: request.uri().path().to_owned() }
+        Self { accept: request.headers().get(ACCEPT).cloned(), uri: request.uri().clone() }
     }
 
     pub(super) fn path(&self) -> &str {
-        &self.path
+        self.uri.path()
+    }
+
+    fn is_person(&self) -> bool {
+        self.accept.as_ref().is_some_and(prefers_html)
     }
 
     pub(super) fn refuse(&self, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-        let problem = refusal.problem().base(guard.problem_base()).instance(&self.path);
+        let problem = refusal.problem().base(guard.problem_base()).instance(self.path());
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut answer = HttpResponse::build(status);
         answer.insert_header((CACHE_CONTROL, "no-store"));
         if let Some(wait) = refusal.retry_after() {
             answer.insert_header((header::RETRY_AFTER, whole_seconds(wait)));
         }
-        let mut answer = if self.is_person {
+        let mut answer = if self.is_person() {
             answer.insert_header((CONTENT_TYPE, "text/html; charset=utf-8")).body(page(&problem))
         } else {
             answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
@@ -83,10 +87,9 @@ pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
 }
 
 /// Whether a caller would rather read a page than parse an object. Whoever takes anything gets the object.
-fn prefers_html(headers: &HeaderMap) -> bool {
+fn prefers_html(accept: &HeaderValue) -> bool {
     let mut best = (0.0, false);
-    let accepted = headers.get_all("accept").filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    for range in accepted {
+    for range in accept.to_str().unwrap_or_default().split(',') {
         let mut pieces = range.split(';').map(str::trim);
         let is_html = match pieces.next() {
             Some("text/html" | "application/xhtml+xml") => true,
@@ -134,17 +137,12 @@ mod tests {
 
     #[test]
     fn a_page_is_for_those_who_would_rather_have_one() {
-        let prefers = |accept: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HeaderName::from_static("accept"), HeaderValue::from_str(accept).unwrap());
-            prefers_html(&headers)
-        };
+        let prefers = |accept: &str| prefers_html(&HeaderValue::from_str(accept).unwrap());
         let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
         assert!(prefers(browser) && prefers("text/html") && prefers("text/html;q=0.9, application/json;q=0.8"));
         assert!(!prefers("*/*") && !prefers("application/json") && !prefers("") && !prefers("image/png"));
         assert!(!prefers("application/problem+json, text/html;q=0.9") && !prefers("text/html;q=0, */*"));
         assert!(!prefers("text/html;q=x;q=0.1, application/json;q=0.5"));
-        assert!(!prefers_html(&HeaderMap::new()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix_web::HttpMessage as _;
 use actix_web::dev::{Payload, ServiceRequest};
 use actix_web::error::PayloadError;
+use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -60,7 +61,7 @@ impl Asked {
 
 /// The action of a route that nobody named: what a browser can say of it as well.
 pub(super) fn action_of(method: &str, path: &str) -> String {
-    format!("{method} {path}")
+    [method, " ", path].concat()
 }
 
 /// Reads a form until its token is found, and puts back what was read.
@@ -104,7 +105,7 @@ fn chain(read: Bytes, rest: Payload) -> Payload {
 
 /// Reads a small body to its end. What is large, slow or broken is left, and the connection is closed then.
 pub(super) async fn drain(request: &mut ServiceRequest) {
-    let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+    let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| length > DRAINED) {
         return;
     }

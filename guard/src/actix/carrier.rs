@@ -1,9 +1,12 @@
 //! Where a token stands in a request: header, form field, first part of a multipart body, or query.
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName};
 use onceward_api::{Code, header};
 
 use crate::refusal::Refusal;
+
+/// Made once: a header that is looked up by its text is parsed each time.
+static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
 
 /// The one token that a request carries, from all the places it could stand in.
 #[derive(Default)]
@@ -28,7 +31,7 @@ impl Carried {
 
     /// Takes in the header, also if it was sent more than once.
     pub(super) fn and_headers(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
-        headers.get_all(header::TOKEN).try_for_each(|value| match value.to_str() {
+        headers.get_all(&TOKEN).try_for_each(|value| match value.to_str() {
             Ok(text) => self.and(text),
             Err(_) => Err(Code::TokenMalformed.into()),
         })

@@ -121,8 +121,10 @@ impl Redis {
 
     /// A command on one ticket's key.
     fn command(&self, verb: &str, ticket: &Ticket) -> Cmd {
-        let mut command = Cmd::new();
-        command.arg(verb).arg(ticket.name(&self.prefix));
+        let name = ticket.name(&self.prefix);
+        // Room for the longest of them, and for a small value.
+        let mut command = Cmd::with_capacity(7, verb.len() + name.len() + 64);
+        command.arg(verb).arg(name);
         command
     }
 
