@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use onceward::Secret;
+use tracing::level_filters::LevelFilter;
 
 use self::setting::{PREFIX, SETTINGS, names, nearest};
 pub use self::value::{Rate, is_origin};
@@ -59,6 +60,8 @@ pub struct Config {
     pub drain_limit: Duration,
     /// How logs are written.
     pub log: LogForm,
+    /// How much is logged.
+    pub log_level: LevelFilter,
     /// What is odd about the settings, but no reason not to start.
     pub warnings: Vec<String>,
 }
@@ -326,6 +329,7 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         last_call: flagged(given, "last_call", onceward_api::duration::parse)?,
         drain_limit: flagged(given, "drain_limit", onceward_api::duration::parse)?,
         log: flagged(given, "log", log_form)?,
+        log_level: flagged(given, "log_level", value::level)?,
         warnings: Vec::new(),
     })
 }

@@ -17,7 +17,7 @@ async fn main() -> ExitCode {
         }
         Err(error) => return fail(2, &error),
     };
-    telemetry::begin(config.log);
+    telemetry::begin(config.log, config.log_level);
     let application = match Application::build(config).await {
         Ok(application) => application,
         Err(error) => return fail(1, &error),

@@ -20,6 +20,9 @@ use crate::routes::Service;
 /// Names a request, in its answer and in every line that is logged for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// What the names of our own crates begin with.
+const OURS: &str = "onceward";
+
 /// Whether people read the log.
 pub fn is_human(form: LogForm) -> bool {
     match form {
@@ -29,11 +32,9 @@ pub fn is_human(form: LogForm) -> bool {
     }
 }
 
-/// Begins to log.
-pub fn begin(form: LogForm) {
-    // What actix says of its own threads is news to nobody.
-    let level = Targets::new().with_default(LevelFilter::INFO).with_target("actix_server", LevelFilter::WARN);
-    let registry = tracing_subscriber::registry().with(level);
+/// Begins to log, as much as this level has it.
+pub fn begin(form: LogForm, level: LevelFilter) {
+    let registry = tracing_subscriber::registry().with(targets(level));
     let lines = tracing_subscriber::fmt::layer().with_target(false);
     if is_human(form) {
         registry.with(lines.with_ansi(std::io::stdout().is_terminal())).init();
@@ -42,12 +43,19 @@ pub fn begin(form: LogForm) {
     }
 }
 
+/// The level is that of our own crates. What others say is held to warnings, whatever the level: they do not know what is
+/// a secret here, and what they say of a request is theirs to change.
+fn targets(level: LevelFilter) -> Targets {
+    Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OURS, level)
+}
+
 /// Logs a request with its id, and closes its connection if the service is about to stop.
 pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
     let id = request_id(&request);
     let (method, path) = (request.method().clone(), request.path().to_owned());
     let is_draining = request.app_data::<Data<Service>>().is_some_and(|service| service.guard().is_draining());
-    let span = tracing::info_span!("request", id = %id);
+    // Of the highest level, so that every line has the id, however little is logged.
+    let span = tracing::error_span!("request", id = %id);
     let begun = tokio::time::Instant::now();
     let mut answer = next.call(request).instrument(span.clone()).await?;
     let micros = begun.elapsed().as_micros() as u64;
@@ -67,4 +75,26 @@ fn request_id(request: &ServiceRequest) -> String {
     let is_plain =
         |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     given.filter(is_plain).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn the_level_is_for_our_own_lines_and_others_are_held_to_warnings() {
+        let everything = targets(LevelFilter::TRACE);
+        for own in ["onceward", "onceward::store::redis::link", "onceward_server::routes::token"] {
+            assert!(everything.would_enable(own, &Level::TRACE), "{own}");
+        }
+        for other in ["redis", "redis::aio", "actix_http::h1::dispatcher", "actix_server", "mio::poll", "log"] {
+            assert!(everything.would_enable(other, &Level::WARN), "{other}");
+            assert!(!everything.would_enable(other, &Level::INFO), "{other}");
+        }
+        let little = targets(LevelFilter::ERROR);
+        assert!(!little.would_enable("onceward_server", &Level::WARN) && !little.would_enable("redis", &Level::WARN));
+        assert!(little.would_enable("redis", &Level::ERROR));
+    }
 }

@@ -12,6 +12,7 @@ mod service;
 mod service_callers;
 mod service_input;
 mod service_operation;
+mod service_secrets;
 mod service_settings;
 mod settling;
 mod stores;

@@ -110,6 +110,7 @@ fn a_value_that_cannot_be_read_is_named_with_its_setting_and_what_to_write() {
         (["--wait-for", "soon"], ["wait_for", "--wait-for", "`soon`", "90s"]),
         (["--share-every", "0s"], ["share_every", "--share-every", "`0s`", "90s"]),
         (["--log", "xml"], ["log", "--log", "`xml`", "`json`"]),
+        (["--log-level", "loud"], ["log_level", "--log-level", "`loud`", "`debug`"]),
         (["--secret", "short"], ["secret", "--secret", "5 bytes", "16"]),
         (["--secret-previous", "short"], ["secret_previous", "--secret-previous", "5 bytes", "16"]),
         (["--store", "mysql://127.0.0.1"], ["store", "--store", "`memory:`", "redis://127.0.0.1:6379"]),

@@ -1,6 +1,7 @@
 //! The service: the real `onceward` binary, on a free port, ended by its own process id.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::redis_server::free_port;
 use crate::wait::until_blocking;
 
 /// The path of the binary, which is built if it is not current.
@@ -114,6 +116,35 @@ impl OncewardServer {
 }
 
 impl Drop for OncewardServer {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running service that may log as it likes, or nothing: its output goes elsewhere.
+pub struct Plain {
+    child: Child,
+    /// Where it is.
+    pub url: String,
+}
+
+impl Plain {
+    /// Starts one on a free port, with these arguments and environment variables beside that.
+    pub fn start(arguments: &[&str], variables: &[(String, String)], out: Stdio, err: Stdio) -> Self {
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut command = command(&[&["--listen", &address], arguments].concat());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let child = command.stdout(out).stderr(err).spawn().expect("onceward starts");
+        let plain = Self { child, url: format!("http://{address}") };
+        let is_up = until_blocking(Duration::from_secs(20), || TcpStream::connect(&address).is_ok());
+        assert!(is_up, "onceward does not listen");
+        plain
+    }
+}
+
+impl Drop for Plain {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

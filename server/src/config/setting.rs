@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 20] = [
+pub const SETTINGS: [Setting; 21] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
     secret(
         "store",
@@ -77,6 +77,7 @@ pub const SETTINGS: [Setting; 20] = [
     ),
     plain("drain_limit", "DURATION", Some("30s"), "How long to wait after that for what still runs"),
     plain("log", "FORM", Some("auto"), "`human`, `json`, or `auto`: human on a terminal"),
+    plain("log_level", "LEVEL", Some("info"), "How much is logged: `error`, `warn`, `info`, `debug` or `trace`"),
 ];
 
 const fn plain(name: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {

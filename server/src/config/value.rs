@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use tracing::level_filters::LevelFilter;
 
 /// How many in how long: `50/s`, `600/m`, `10000/h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,17 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).filter(|size| *size > 0).ok_or_else(wrong)
 }
 
+pub(super) fn level(text: &str) -> Result<LevelFilter, String> {
+    match text {
+        "error" => Ok(LevelFilter::ERROR),
+        "warn" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
+        "trace" => Ok(LevelFilter::TRACE),
+        _ => Err(format!("`{text}` is none of `error`, `warn`, `info`, `debug` and `trace`")),
+    }
+}
+
 /// What stands between commas.
 pub(super) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
@@ -136,6 +148,7 @@ mod tests {
         assert_eq!(origins("https://Shop.Example:443,http://a:80").unwrap(), ["https://shop.example", "http://a"]);
         assert_eq!(networks("10.0.0.0/8,::1, 127.0.0.1").unwrap().len(), 3);
         assert_eq!(origins("").unwrap(), Vec::<String>::new());
+        assert_eq!((level("error"), level("trace")), (Ok(LevelFilter::ERROR), Ok(LevelFilter::TRACE)));
     }
 
     #[test]
@@ -154,5 +167,6 @@ mod tests {
         refused(networks, &["x", "10.0.0.0/33", "10.0.0"]);
         refused(boolean, &["", "maybe"]);
         refused(count, &["", "0", "-1", "1.5"]);
+        refused(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }
 }
