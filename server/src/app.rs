@@ -22,6 +22,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
 use crate::config::{self, Config, StoreAt};
+use crate::mishap;
 use crate::quota::Quota;
 use crate::routes::{Service, Specification, others, specified};
 use crate::telemetry;
@@ -98,6 +99,7 @@ impl Application {
             app.app_data(service.clone())
                 .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
                 .configure(others)
+                .wrap(from_fn(mishap::contain))
                 .wrap(Condition::new(!origins.allowed.is_empty(), origins.cors()))
                 .wrap(from_fn(telemetry::observe))
                 .wrap(from_fn(move |request, next: actix_web::middleware::Next<_>| {

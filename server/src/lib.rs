@@ -4,6 +4,7 @@ pub mod access;
 pub mod app;
 pub mod config;
 pub mod generated;
+pub mod mishap;
 pub mod quota;
 pub mod routes;
 pub mod telemetry;

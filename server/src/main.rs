@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use onceward_server::app::Application;
 use onceward_server::config::{Config, ConfigError};
-use onceward_server::telemetry;
+use onceward_server::{mishap, telemetry};
 
 #[actix_web::main]
 async fn main() -> ExitCode {
+    mishap::hook();
     let config = match Config::load() {
         Ok(config) => config,
         Err(ConfigError::Usage(usage)) => {

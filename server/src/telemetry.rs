@@ -2,13 +2,13 @@
 
 use std::io::IsTerminal as _;
 
-use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::ConnectionType;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
+use actix_web::{Error, HttpResponse};
 use tracing::Instrument as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -57,16 +57,36 @@ pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> 
     // Of the highest level, so that every line has the id, however little is logged.
     let span = tracing::error_span!("request", id = %id);
     let begun = tokio::time::Instant::now();
-    let mut answer = next.call(request).instrument(span.clone()).await?;
+    let answer = next.call(request).instrument(span.clone()).await;
     let micros = begun.elapsed().as_micros() as u64;
-    span.in_scope(|| tracing::info!(%method, path, status = answer.status().as_u16(), micros, "answered"));
-    if let Ok(id) = HeaderValue::from_str(&id) {
+    let status = match &answer {
+        Ok(answer) => answer.status(),
+        Err(error) => error.as_response_error().status_code(),
+    };
+    span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), micros, "answered"));
+    match answer {
+        Ok(mut answer) => {
+            sign(answer.response_mut(), &id, is_draining);
+            Ok(answer)
+        }
+        Err(mut error) => {
+            error.add_response_mapper(move |mut answer| {
+                sign(&mut answer, &id, is_draining);
+                answer
+            });
+            Err(error)
+        }
+    }
+}
+
+/// Says in an answer which request it is for, and whether it is the last on its connection.
+fn sign<B>(answer: &mut HttpResponse<B>, id: &str, is_last: bool) {
+    if let Ok(id) = HeaderValue::from_str(id) {
         answer.headers_mut().insert(REQUEST_ID, id);
     }
-    if is_draining {
-        answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+    if is_last {
+        answer.head_mut().set_connection_type(ConnectionType::Close);
     }
-    Ok(answer)
 }
 
 /// The id that the caller has given the request, if it is one that can be logged, or a new one.
