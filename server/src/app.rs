@@ -1,36 +1,30 @@
 //! The service as a whole: built from settings, run until it is told to stop.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use actix_cors::Cors;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName, ORIGIN};
-use actix_web::http::{Method, header::AUTHORIZATION};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::Data;
-use actix_web::{App, HttpRequest, HttpServer};
+use actix_web::{App, HttpServer};
 use onceward::store::{BadAddress, Memory, Redis, StoreError};
 use onceward::{Guard, GuardBuilder};
-use onceward_api::header;
 use utoipa::OpenApi as _;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
-use crate::config::{self, Config, StoreAt};
+use crate::config::{Config, StoreAt};
 use crate::mishap;
+use crate::origins::{self, Origins};
 use crate::quota::Quota;
 use crate::routes::{Service, Specification, others, specified};
 use crate::telemetry;
 
 /// How long to wait between two questions to a store that does not answer yet.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How many refused origins are remembered, so that each is logged once.
-const ORIGINS: usize = 100;
 
 /// A service that listens.
 pub struct Application {
@@ -100,7 +94,8 @@ impl Application {
                 .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
                 .configure(others)
                 .wrap(from_fn(mishap::contain))
-                .wrap(Condition::new(!origins.allowed.is_empty(), origins.cors()))
+                .wrap(Condition::new(!origins.is_empty(), origins.cors()))
+                .wrap(from_fn(origins::explain))
                 .wrap(from_fn(telemetry::observe))
                 .wrap(from_fn(move |request, next: actix_web::middleware::Next<_>| {
                     watched.watch(actix_web::dev::ServiceRequest::request(&request));
@@ -183,45 +178,5 @@ async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
             return Err(BuildError::Silent { store: config.store.to_string(), wait, error });
         }
         tokio::time::sleep(AGAIN).await;
-    }
-}
-
-/// Which pages of other origins may call, and which have been refused.
-struct Origins {
-    allowed: Vec<String>,
-    refused: Mutex<HashSet<String>>,
-}
-
-impl Origins {
-    fn new(allowed: Vec<String>) -> Self {
-        Self { allowed, refused: Mutex::default() }
-    }
-
-    fn cors(&self) -> Cors {
-        let name = |name: &'static str| HeaderName::from_static(name);
-        let cors = Cors::default()
-            .allowed_methods([Method::GET, Method::POST])
-            .allowed_headers([CONTENT_TYPE, AUTHORIZATION])
-            .allowed_headers(header::ALLOWED.map(name))
-            .expose_headers(header::EXPOSED.map(name))
-            .expose_headers(["ratelimit", "ratelimit-policy", "x-request-id"])
-            .max_age(3600);
-        self.allowed.iter().fold(cors, |cors, origin| cors.allowed_origin(origin))
-    }
-
-    /// Logs an origin that is not allowed, once, with the line that would allow it.
-    fn watch(&self, request: &HttpRequest) {
-        let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()) else { return };
-        let is_own = origin.split_once("://").is_some_and(|(_, host)| host == request.connection_info().host());
-        if is_own || !config::is_origin(origin) || self.allowed.iter().any(|allowed| allowed == origin) {
-            return;
-        }
-        let Ok(mut refused) = self.refused.lock() else { return };
-        if refused.len() < ORIGINS && refused.insert(origin.to_owned()) {
-            let origins = self.allowed.iter().map(String::as_str).chain([origin]).collect::<Vec<_>>().join(",");
-            tracing::warn!(
-                "pages of {origin} may not read these answers; to allow it, set cors_origins = \"{origins}\""
-            );
-        }
     }
 }

@@ -5,6 +5,7 @@ pub mod app;
 pub mod config;
 pub mod generated;
 pub mod mishap;
+pub mod origins;
 pub mod quota;
 pub mod routes;
 pub mod telemetry;

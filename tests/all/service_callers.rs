@@ -26,8 +26,12 @@ fn from(origin: &str, request: RequestBuilder) -> RequestBuilder {
 }
 
 async fn preflight(service: &OncewardServer, path: &str, origin: &str, headers: &str) -> Answer {
+    preflight_of("POST", service, path, origin, headers).await
+}
+
+async fn preflight_of(method: &str, service: &OncewardServer, path: &str, origin: &str, headers: &str) -> Answer {
     let request = http().request(Method::OPTIONS, format!("{}{path}", service.url));
-    let request = request.header("access-control-request-method", "POST");
+    let request = request.header("access-control-request-method", method);
     send(from(origin, request.header("access-control-request-headers", headers))).await
 }
 
@@ -164,6 +168,34 @@ async fn a_refused_origin_is_logged_once_with_the_line_that_would_allow_it() {
     for origin in [OTHER, SHOP] {
         assert_readable(&send(from(origin, issue(&allowing))).await, origin);
     }
+}
+
+#[tokio::test]
+async fn a_refused_preflight_is_a_problem_that_says_what_is_allowed() {
+    let service = OncewardServer::start(&["--cors-origins", SHOP]);
+    let asked = [
+        (OTHER, "POST", "content-type", "with `cors_origins`"),
+        ("null", "POST", "content-type", "with `cors_origins`"),
+        (SHOP, "DELETE", "content-type", "GET and POST"),
+        (SHOP, "POST", "content-type,x-canary", "authorization, onceward-token"),
+        (SHOP, "POST", "no header", "authorization, onceward-token"),
+    ];
+    for (origin, method, headers, allowed) in asked {
+        let answer = preflight_of(method, &service, "/token", origin, headers).await;
+        let problem = answer.problem();
+        assert_eq!((answer.said().as_str(), problem.code), ("400 bad_request", Code::BadRequest), "{answer:?}");
+        assert_eq!(
+            (problem.instance.as_deref(), &answer.headers["cache-control"]),
+            (Some("/token"), &"no-store".parse().unwrap())
+        );
+        assert!(problem.detail.contains("`cors_origins`") && problem.detail.contains(allowed), "{problem:?}");
+        assert!(!problem.detail.contains("canary"), "{problem:?}");
+        assert_unreadable(&answer);
+    }
+    let log = log_after(&service, asked.len()).await;
+    assert_eq!(lines(&log, "\"answered\"").len(), asked.len(), "{log:#?}");
+    assert_eq!(lines(&log, &format!("pages of {OTHER} ")).len(), 1, "{log:#?}");
+    assert!(lines(&log, &format!("pages of {SHOP} ")).is_empty(), "{log:#?}");
 }
 
 #[tokio::test]

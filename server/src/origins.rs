@@ -1,0 +1,101 @@
+//! Which pages of other origins may call, and what the others are told.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use actix_cors::{Cors, CorsError};
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use actix_web::{Error, HttpRequest};
+use onceward::Refusal;
+use onceward::actix::refuse;
+use onceward_api::{Code, header};
+
+use crate::config::is_origin;
+use crate::routes::Service;
+
+/// How many refused origins are remembered, so that each is logged once.
+const MOST: usize = 100;
+
+/// The origins that are allowed, and those that have been refused.
+#[derive(Debug)]
+pub struct Origins {
+    allowed: Vec<String>,
+    refused: Mutex<HashSet<String>>,
+}
+
+impl Origins {
+    /// Allows these.
+    pub fn new(allowed: Vec<String>) -> Self {
+        Self { allowed, refused: Mutex::default() }
+    }
+
+    /// Whether none is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.allowed.is_empty()
+    }
+
+    /// What lets their pages call and read every answer.
+    pub fn cors(&self) -> Cors {
+        let cors = Cors::default()
+            .allowed_methods([Method::GET, Method::POST])
+            .allowed_headers(allowed_headers())
+            .expose_headers(header::EXPOSED.map(HeaderName::from_static))
+            .expose_headers(["ratelimit", "ratelimit-policy", "x-request-id"])
+            .max_age(3600);
+        self.allowed.iter().fold(cors, |cors, origin| cors.allowed_origin(origin))
+    }
+
+    /// Logs an origin that is not allowed, once, with the line that would allow it.
+    pub fn watch(&self, request: &HttpRequest) {
+        let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()) else { return };
+        let is_own = origin.split_once("://").is_some_and(|(_, host)| host == request.connection_info().host());
+        if is_own || !is_origin(origin) || self.allowed.iter().any(|allowed| allowed == origin) {
+            return;
+        }
+        let Ok(mut refused) = self.refused.lock() else { return };
+        if refused.len() < MOST && refused.insert(origin.to_owned()) {
+            let origins = self.allowed.iter().map(String::as_str).chain([origin]).collect::<Vec<_>>().join(",");
+            tracing::warn!(
+                "pages of {origin} may not read these answers; to allow it, set cors_origins = \"{origins}\""
+            );
+        }
+    }
+}
+
+/// Answers a refused preflight as a problem that says what is allowed.
+pub async fn explain<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let answer = next.call(request).await?;
+    let refused = answer.response().error().and_then(Error::as_error).map(detail);
+    let service = answer.request().app_data::<Data<Service>>();
+    let (Some(detail), Some(service)) = (refused, service) else { return Ok(answer.map_into_left_body()) };
+    let refusal = Refusal::new(Code::BadRequest).detail(detail);
+    let problem = refuse(answer.request(), service.guard(), &refusal);
+    Ok(answer.into_response(problem).map_into_right_body())
+}
+
+fn detail(error: &CorsError) -> String {
+    match error {
+        CorsError::MethodNotAllowed => {
+            "The pages that `cors_origins` allows may send GET and POST, and no other method.".to_owned()
+        }
+        CorsError::HeadersNotAllowed | CorsError::BadRequestHeaders => {
+            let names = allowed_headers().map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
+            format!("The pages that `cors_origins` allows may send these headers, and no others: {names}.")
+        }
+        _ => "Pages of this origin may not call here. Whoever runs this service can allow it with `cors_origins`."
+            .to_owned(),
+    }
+}
+
+/// What pages may send beside what every page may.
+fn allowed_headers() -> impl Iterator<Item = HeaderName> {
+    [CONTENT_TYPE, AUTHORIZATION].into_iter().chain(header::ALLOWED.map(HeaderName::from_static))
+}
