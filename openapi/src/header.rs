@@ -16,6 +16,12 @@ pub const LOOK: &str = "onceward-look";
 pub const ATTEMPT: &str = "onceward-attempt";
 /// Response: whole seconds to wait before the next try.
 pub const RETRY_AFTER: &str = "retry-after";
+/// Response: what is left of a client's quota.
+pub const RATE_LIMIT: &str = "ratelimit";
+/// Response: how large that quota is, and how fast it comes back.
+pub const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
+/// Request and response: names a request, in its answer and in the log of whoever answers it.
+pub const REQUEST_ID: &str = "x-request-id";
 
 /// What an application's CORS layer has to expose so that scripts can read every answer.
 pub const EXPOSED: [&str; 4] = [NEXT_TOKEN, IDEMPOTENT_REPLAYED, OUTCOME, RETRY_AFTER];

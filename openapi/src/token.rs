@@ -17,9 +17,9 @@ pub struct TokenRequest {
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub subject: Option<String>,
-    /// How long the token lives, as in `90s`.
+    /// How long the token lives, from `1s` to `24h`; longer than usual only with the API key.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, example = "10m")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "10m")]
     pub ttl: Option<Duration>,
 }
 
@@ -52,7 +52,7 @@ pub struct TokensRequest {
     pub subject: Option<String>,
     /// As for a single token.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, example = "10m")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "10m")]
     pub ttl: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ pub struct RedeemRequest {
     pub bound: bool,
     /// Names this try, so that the same try asked twice is accepted twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     pub attempt: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct ReleaseRequest {
     /// The token whose submission did not happen.
     pub token: String,
     /// The try that redeemed it.
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     pub attempt: String,
 }
 

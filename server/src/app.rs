@@ -10,8 +10,6 @@ use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 use onceward::store::{BadAddress, Memory, Redis, StoreError};
 use onceward::{Guard, GuardBuilder};
-use utoipa::OpenApi as _;
-use utoipa::openapi::{Ref, RefOr};
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -20,7 +18,8 @@ use crate::config::{Config, StoreAt};
 use crate::mishap;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
-use crate::routes::{Service, Specification, others, specified};
+use crate::routes::{Service, others, specified};
+use crate::specification::specification;
 use crate::telemetry;
 
 /// How long to wait between two questions to a store that does not answer yet.
@@ -133,20 +132,6 @@ impl Application {
             env!("CARGO_PKG_VERSION")
         );
     }
-}
-
-/// The specification of everything that is specified.
-pub fn specification() -> utoipa::openapi::OpenApi {
-    let (_, mut specification) =
-        App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
-    // A body that may be missing is still an object where it is there, and never `null`.
-    let token = specification.paths.paths.get_mut("/token").and_then(|path| path.post.as_mut());
-    if let Some(RefOr::T(body)) = token.and_then(|post| post.request_body.as_mut())
-        && let Some(RefOr::T(content)) = body.content.get_mut("application/json")
-    {
-        content.schema = Some(Ref::from_schema_name("TokenRequest").into());
-    }
-    specification
 }
 
 /// How the documentation is shown: without the badge that another host would make, and so learn of this one.

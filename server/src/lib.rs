@@ -8,4 +8,5 @@ pub mod mishap;
 pub mod origins;
 pub mod quota;
 pub mod routes;
+pub mod specification;
 pub mod telemetry;

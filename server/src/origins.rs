@@ -45,7 +45,7 @@ impl Origins {
             .allowed_methods([Method::GET, Method::POST])
             .allowed_headers(allowed_headers())
             .expose_headers(header::EXPOSED.map(HeaderName::from_static))
-            .expose_headers(["ratelimit", "ratelimit-policy", "x-request-id"])
+            .expose_headers([header::RATE_LIMIT, header::RATE_LIMIT_POLICY, header::REQUEST_ID])
             .max_age(3600);
         self.allowed.iter().fold(cors, |cors, origin| cors.allowed_origin(origin))
     }

@@ -10,8 +10,7 @@ use actix_web::http::header::{ALLOW, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse, web};
 use onceward::actix::refuse;
 use onceward::{Guard, Refusal};
-use onceward_api::Code;
-use utoipa::OpenApi;
+use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
 use crate::access::Access;
@@ -80,42 +79,13 @@ impl Service {
 /// Says what is left of the quota.
 fn with_fields(mut answer: HttpResponse, fields: Option<Fields>) -> HttpResponse {
     if let Some(Fields { policy, left }) = fields {
-        for (name, value) in [("ratelimit-policy", policy), ("ratelimit", left)] {
+        for (name, value) in [(header::RATE_LIMIT_POLICY, policy), (header::RATE_LIMIT, left)] {
             if let Ok(value) = HeaderValue::from_str(&value) {
                 answer.headers_mut().insert(HeaderName::from_static(name), value);
             }
         }
     }
     answer
-}
-
-/// The specification, as far as it is not in the handlers.
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Onceward",
-        description = "Makes a submission take effect once, however often it is sent. A page fetches a token before it \
-                       submits; the backend redeems it; the second time it is refused.",
-        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
-    ),
-    modifiers(&BearerKey),
-    tags(
-        (name = "tokens", description = "For browsers and SDKs"),
-        (name = "backends", description = "For backends, with the API key where one is set"),
-        (name = "operation", description = "For whoever runs the service"),
-    ),
-)]
-pub struct Specification;
-
-/// The API key, as the specification knows it.
-struct BearerKey;
-
-impl utoipa::Modify for BearerKey {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-        let components = openapi.components.get_or_insert_default();
-        components.add_security_scheme("api_key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
-    }
 }
 
 /// The routes that are part of the specification.

@@ -18,7 +18,7 @@ use crate::config::LogForm;
 use crate::routes::Service;
 
 /// Names a request, in its answer and in every line that is logged for it.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);
 
 /// What the names of our own crates begin with.
 const OURS: &str = "onceward";

@@ -14,6 +14,7 @@ mod service_input;
 mod service_operation;
 mod service_secrets;
 mod service_settings;
+mod service_specification;
 mod settling;
 mod stores;
 mod tree;

@@ -44,7 +44,7 @@ fn list(answer: &Answer, name: &str) -> Vec<String> {
 fn assert_readable(answer: &Answer, origin: &str) {
     assert_eq!(answer.headers["access-control-allow-origin"], origin, "{answer:?}");
     let exposed = list(answer, "access-control-expose-headers");
-    for name in header::EXPOSED.into_iter().chain(["ratelimit", "ratelimit-policy", "x-request-id"]) {
+    for name in header::EXPOSED.into_iter().chain([header::RATE_LIMIT, header::RATE_LIMIT_POLICY, header::REQUEST_ID]) {
         assert!(exposed.iter().any(|exposed| exposed == name), "{name} is not in {exposed:?}");
     }
     assert!(list(answer, "vary").contains(&"origin".to_owned()), "{answer:?}");

@@ -21,10 +21,10 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;
 
-/// What every request with a body may be answered.
+/// What every request with a body may be answered, whatever it asks.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it is there to be specified")]
-enum Unreadable {
+enum Anywhere {
     /// `method_not_allowed`
     #[response(status = 405, content_type = "application/problem+json")]
     Method(Problem),
@@ -34,6 +34,9 @@ enum Unreadable {
     /// `unsupported_media_type`
     #[response(status = 415, content_type = "application/problem+json")]
     MediaType(Problem),
+    /// `internal`: a fault of the service
+    #[response(status = 500, content_type = "application/problem+json")]
+    Internal(Problem),
 }
 
 /// Issue a token
@@ -45,7 +48,7 @@ enum Unreadable {
     responses(
         (status = 201, description = "A token", body = IssuedToken),
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        Unreadable,
+        Anywhere,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
     ),
@@ -72,7 +75,7 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, service: &Service)
     responses(
         (status = 201, description = "Tokens", body = IssuedTokens),
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        Unreadable,
+        Anywhere,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
     ),
@@ -111,7 +114,7 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, service: &Serv
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired` or `token_stale`", body = Problem, content_type = "application/problem+json"),
-        Unreadable,
+        Anywhere,
         (status = 503, description = "`redeem_unknown`, `store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -163,7 +166,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`claim_lost`: another attempt has it, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
-        Unreadable,
+        Anywhere,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -211,7 +214,7 @@ fn subject(named: Option<&str>) -> Subject<'_> {
 }
 
 /// An attempt has a name that fits into a log and a header.
-fn named_attempt(attempt: &str) -> Result<&str, Refusal> {
+pub(crate) fn named_attempt(attempt: &str) -> Result<&str, Refusal> {
     let is_name = (1..=255).contains(&attempt.len()) && attempt.bytes().all(|byte| byte.is_ascii_graphic());
     if is_name { Ok(attempt) } else { Err(bad("`attempt` has to be 1 to 255 visible ASCII characters.".into())) }
 }

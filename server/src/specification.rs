@@ -1,0 +1,175 @@
+//! The specification: made from the handlers, with what stands in no handler.
+
+use std::collections::BTreeMap;
+
+use actix_web::App;
+use onceward_api::{Problem, header};
+use utoipa::OpenApi;
+use utoipa::openapi::schema::Type;
+use utoipa::openapi::{Header, HeaderBuilder, ObjectBuilder, Ref, RefOr};
+use utoipa_actix_web::AppExt as _;
+
+use crate::routes::specified;
+
+/// The specification of everything that is specified.
+pub fn specification() -> utoipa::openapi::OpenApi {
+    let (_, mut specification) =
+        App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
+    // A body that may be missing is still an object where it is there, and never `null`.
+    let token = specification.paths.paths.get_mut("/token").and_then(|path| path.post.as_mut());
+    if let Some(RefOr::T(body)) = token.and_then(|post| post.request_body.as_mut())
+        && let Some(RefOr::T(content)) = body.content.get_mut("application/json")
+    {
+        content.schema = Some(Ref::from_schema_name("TokenRequest").into());
+    }
+    add_headers(&mut specification);
+    specification
+}
+
+/// The specification, as far as it is not in the handlers.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Onceward",
+        description = "Makes a submission take effect once, however often it is sent. A page fetches a token before it \
+                       submits; the backend redeems it; the second time it is refused.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    modifiers(&BearerKey),
+    tags(
+        (name = "tokens", description = "For browsers and SDKs"),
+        (name = "backends", description = "For backends, with the API key where one is set"),
+        (name = "operation", description = "For whoever runs the service"),
+    ),
+)]
+struct Specification;
+
+/// The API key, as the specification knows it.
+struct BearerKey;
+
+impl utoipa::Modify for BearerKey {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("api_key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+/// Where an answer is given, and which: what its headers depend on.
+struct Given<'a> {
+    path: &'a str,
+    status: &'a str,
+    is_problem: bool,
+}
+
+/// A header of answers: its name, what is in it, and which answers have it.
+type Described = (&'static str, Type, &'static str, fn(&Given<'_>) -> bool);
+
+/// Every header that answers are documented with.
+const HEADERS: [Described; 8] = [
+    (header::REQUEST_ID, Type::String, "Names the request, as in the log: what the caller sent, or a new one", |_| {
+        true
+    }),
+    (header::OUTCOME, Type::String, "What became of it: `redeemed`, or the code of the problem", |given| {
+        given.is_problem || (given.path, given.status) == ("/token/redeem", "200")
+    }),
+    ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |given| {
+        given.status != "204"
+    }),
+    (header::RETRY_AFTER, Type::Integer, "Whole seconds to wait before the next try", |given| {
+        ["429", "503"].contains(&given.status)
+    }),
+    (
+        header::RATE_LIMIT,
+        Type::String,
+        "What is left to this client and when all of it is back; not with the API key",
+        |given| given.counts(),
+    ),
+    (
+        header::RATE_LIMIT_POLICY,
+        Type::String,
+        "How many tokens a client may fetch at once, and in how many seconds they come back",
+        |given| given.counts(),
+    ),
+    ("allow", Type::String, "The method that this address takes", |given| given.status == "405"),
+    ("www-authenticate", Type::String, "`Bearer`: the API key is sent as that", |given| given.status == "401"),
+];
+
+impl Given<'_> {
+    /// Whether this answer tells a client of its quota.
+    fn counts(&self) -> bool {
+        ["/token", "/tokens"].contains(&self.path) && ["201", "429"].contains(&self.status)
+    }
+}
+
+/// Describes every header, and names it in every answer that has it.
+fn add_headers(specification: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut specification.paths.paths {
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            for (status, answer) in &mut operation.responses.responses {
+                if let RefOr::T(answer) = answer {
+                    let is_problem = answer.content.contains_key(Problem::CONTENT_TYPE);
+                    answer.headers = headers(&Given { path, status, is_problem });
+                }
+            }
+        }
+    }
+    let described = HEADERS.map(|(name, kind, text, _)| (name.to_owned(), header(kind, text).into()));
+    specification.components.get_or_insert_default().headers.extend(described);
+}
+
+/// The headers of an answer, each by a reference to what describes it.
+fn headers(given: &Given<'_>) -> BTreeMap<String, RefOr<Header>> {
+    let reference = |name| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+    let own = HEADERS.into_iter().filter(|(.., is_in)| is_in(given));
+    own.map(|(name, ..)| (name.to_owned(), reference(name))).collect()
+}
+
+fn header(kind: Type, text: &str) -> Header {
+    let schema = ObjectBuilder::new().schema_type(kind).build();
+    HeaderBuilder::new().schema(Some(schema)).description(Some(text)).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use regex_lite::Regex;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::routes::token::named_attempt;
+
+    /// What the specification says of a field of a body.
+    fn field(body: &str, name: &str) -> Value {
+        let specification: Value = serde_json::from_str(&specification().to_json().unwrap()).unwrap();
+        specification["components"]["schemas"][body]["properties"][name].clone()
+    }
+
+    fn pattern(body: &str, name: &str) -> Regex {
+        Regex::new(field(body, name)["pattern"].as_str().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_life_is_described_as_it_is_read() {
+        let written = [
+            "250ms", "0s", "90s", "10m", "24h", "7d", "", "90", "s", "-5s", "+5s", "1.5s", "1 s", "1h30m", "1S", "1s\n",
+        ];
+        for body in ["TokenRequest", "TokensRequest"] {
+            let pattern = pattern(body, "ttl");
+            for text in written {
+                assert_eq!(pattern.is_match(text), onceward_api::duration::parse(text).is_ok(), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_attempt_is_described_as_it_is_read() {
+        for body in ["RedeemRequest", "ReleaseRequest"] {
+            let (field, pattern) = (field(body, "attempt"), pattern(body, "attempt"));
+            assert_eq!((&field["minLength"], &field["maxLength"]), (&1.into(), &255.into()), "{field}");
+            for text in ["4711", "!", "~", "a/b?c#d", "", " ", "a b", "a\nb", "a\n", "\u{7f}", "é", "a\u{0}"] {
+                assert_eq!(pattern.is_match(text), named_attempt(text).is_ok(), "{text:?}");
+            }
+        }
+        assert!(named_attempt(&"a".repeat(255)).is_ok() && named_attempt(&"a".repeat(256)).is_err());
+    }
+}

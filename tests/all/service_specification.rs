@@ -1,0 +1,130 @@
+//! The specification: it is the committed one, and what it says of requests and answers is true.
+
+use onceward_api::{IssuedToken, header};
+use onceward_tests::client::{Answer, http, send, token};
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::OncewardServer;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::service::post;
+
+const KEY: &str = "the-key-of-the-backends";
+const POSTED: [&str; 4] = ["/token", "/tokens", "/token/redeem", "/token/release"];
+
+async fn specification(service: &OncewardServer) -> Value {
+    serde_json::from_slice(&send(http().get(format!("{}/openapi.json", service.url))).await.body).unwrap()
+}
+
+/// The headers with which an answer is described, once it is seen that they are all described themselves.
+fn described(specification: &Value, operation: &str, status: u16) -> Vec<String> {
+    let (method, path) = operation.split_once(' ').unwrap();
+    let answer = &specification["paths"][path][method.to_lowercase()]["responses"][status.to_string()];
+    let headers = answer["headers"].as_object().unwrap_or_else(|| panic!("{operation} {status} is not described"));
+    for reference in headers.values() {
+        let pointer = reference["$ref"].as_str().unwrap().trim_start_matches('#');
+        let header = specification.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is not described"));
+        assert!(header["schema"]["type"].is_string() && header["description"].is_string(), "{header}");
+    }
+    headers.keys().cloned().collect()
+}
+
+/// Asserts that an answer has the headers that it is described with, and no other of those that are described at all.
+fn assert_described(specification: &Value, operation: &str, answer: &Answer) {
+    let own = described(specification, operation, answer.status);
+    for name in specification["components"]["headers"].as_object().unwrap().keys() {
+        assert_eq!(answer.headers.contains_key(name), own.contains(name), "{operation}: {name} {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_the_headers_that_it_is_described_with() {
+    let mut redis = RedisServer::start();
+    let quota = ["--rate-limit", "1/h", "--rate-burst", "2"];
+    let service = OncewardServer::start(&[&["--store", &redis.url(), "--api-key", KEY], &quota[..]].concat());
+    let specification = specification(&service).await;
+    let good = token(&service.url).await;
+    let long = " ".repeat(20_000);
+    let [bare, used] = [String::new(), json!({"token": good, "attempt": "one"}).to_string()];
+    let asked = |operation: &str, kind: &str, key: &str, body: &str| {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let request = http().request(method.parse().unwrap(), format!("{}{path}", service.url)).body(body.to_owned());
+        send(request.header("content-type", kind).bearer_auth(key))
+    };
+    let json = "application/json";
+    for (operation, kind, key, body, status) in [
+        ("POST /token", json, "", &bare, 201),
+        ("POST /token", json, "", &bare, 429),
+        ("POST /tokens", json, "", &"{\"count\":1}".to_owned(), 429),
+        ("POST /token", json, "", &"{".to_owned(), 400),
+        ("POST /token", json, "", &long, 413),
+        ("POST /token", "text/plain", "", &used, 415),
+        ("POST /token/redeem", json, KEY, &used, 200),
+        ("POST /token/redeem", json, KEY, &json!({ "token": good }).to_string(), 409),
+        ("POST /token/redeem", json, "", &used, 401),
+        ("POST /token/redeem", json, KEY, &"{}".to_owned(), 400),
+        ("POST /token/release", json, KEY, &used, 204),
+        ("POST /token/release", json, "", &used, 401),
+        ("GET /healthz", json, "", &bare, 200),
+        ("GET /readyz", json, "", &bare, 200),
+    ] {
+        let answer = asked(operation, kind, key, body).await;
+        assert_eq!(answer.status, status, "{operation} {answer:?}");
+        assert_described(&specification, operation, &answer);
+    }
+    for path in POSTED {
+        let answer = send(http().get(format!("{}{path}", service.url))).await;
+        assert_described(&specification, &format!("POST {path}"), &answer);
+        described(&specification, &format!("POST {path}"), 500);
+    }
+    redis.kill();
+    for operation in ["POST /token", "POST /token/redeem", "POST /token/release", "GET /readyz"] {
+        let body = if operation == "POST /token" { "" } else { &used };
+        let answer = asked(operation, json, KEY, body).await;
+        assert_eq!(answer.status, 503, "{operation} {answer:?}");
+        assert_described(&specification, operation, &answer);
+    }
+    let names = [header::RATE_LIMIT, header::RATE_LIMIT_POLICY, header::RETRY_AFTER, header::OUTCOME, "cache-control"];
+    let limited = described(&specification, "POST /token", 429);
+    assert!(names.iter().all(|name| limited.iter().any(|own| own == name)), "{limited:?}");
+}
+
+#[tokio::test]
+async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent() {
+    let service = OncewardServer::start(&[]);
+    let served = specification(&service).await;
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/openapi.json");
+    let committed: Value = serde_json::from_str(&std::fs::read_to_string(committed).unwrap()).unwrap();
+    assert_eq!(served, committed);
+
+    let mut sent = Vec::new();
+    for (path, methods) in served["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let mut example = operation["requestBody"]["content"]["application/json"]["example"].clone();
+            if example["token"].is_string() {
+                let asked = example.get("action").map_or(json!({}), |action| json!({ "action": action }));
+                let issued = post(&service.url, "/token", &asked).await;
+                example["token"] = serde_json::from_slice::<IssuedToken>(&issued.body).unwrap().token.into();
+            }
+            if path == "/token/release" {
+                assert_eq!(post(&service.url, "/token/redeem", &example).await.said(), "200 redeemed");
+            }
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let mut request = http().request(method.clone(), format!("{}{path}", service.url));
+            if !example.is_null() {
+                request = request.header("content-type", "application/json").body(example.to_string());
+            }
+            let answer = send(request).await;
+            let (status, described) = operation["responses"].as_object().unwrap().iter().next().unwrap();
+            assert_eq!(answer.status.to_string(), *status, "{method} {path}: {answer:?}");
+            if let Some(shown) = described["content"]["application/json"].get("example") {
+                assert_eq!(serde_json::from_slice::<Value>(&answer.body).unwrap(), *shown, "{method} {path}");
+            }
+            sent.push(format!("{method} {path}"));
+        }
+    }
+    for path in POSTED {
+        assert!(sent.contains(&format!("POST {path}")), "{path} is not in {sent:?}");
+    }
+    assert!(sent.contains(&"GET /healthz".to_owned()) && sent.contains(&"GET /readyz".to_owned()), "{sent:?}");
+}
