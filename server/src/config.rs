@@ -100,6 +100,16 @@ impl fmt::Debug for StoreAt {
 pub struct ApiKey(String);
 
 impl ApiKey {
+    /// A key that can be sent in a header. The error does not quote it.
+    fn new(text: String) -> Result<Self, String> {
+        let fix = "set 1 or more visible ASCII characters, as `openssl rand -hex 32` makes them";
+        match text.as_bytes() {
+            [] => Err(format!("it is empty, so everybody would have it; {fix}")),
+            bytes if bytes.iter().all(u8::is_ascii_graphic) => Ok(Self(text)),
+            _ => Err(format!("it has a blank or another character that cannot be sent in a header; {fix}")),
+        }
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -314,8 +324,8 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         secret_previous: secret("secret_previous")?,
         token_ttl: flagged(given, "token_ttl", value::token_ttl)?,
         api_key: match optional(given, "api_key")? {
-            Some((text, origin)) if text.is_empty() => return Err(wrong("api_key", &origin, "it is empty")),
-            found => found.map(|(text, _)| ApiKey(text)),
+            Some((text, origin)) => Some(ApiKey::new(text).map_err(|error| wrong("api_key", &origin, &error))?),
+            None => None,
         },
         cors_origins: listed(given, "cors_origins", value::origins)?,
         rate_limit: flagged(given, "rate_limit", value::rate)?,
@@ -457,15 +467,27 @@ mod tests {
 
     #[test]
     fn a_secret_may_stand_in_a_file_of_its_own() {
-        let key = file("correct horse\n");
+        let key = file("correct-horse\n");
         let path = key.path().to_str().unwrap();
         let config = load(&[], &[("ONCEWARD_API_KEY_FILE", path)]).unwrap();
-        assert_eq!(config.api_key.unwrap().as_bytes(), b"correct horse");
+        assert_eq!(config.api_key.unwrap().as_bytes(), b"correct-horse");
         let nearer = load(&["--api-key", "battery"], &[("ONCEWARD_API_KEY_FILE", path)]).unwrap();
         assert_eq!(nearer.api_key.unwrap().as_bytes(), b"battery");
         assert!(error(&["--api-key", "x", "--api-key-file", path], &[]).contains("both set"));
         assert!(error(&["--api-key-file", "/nowhere/at/all"], &[]).contains("/nowhere/at/all cannot be read"));
-        assert!(error(&["--api-key", ""], &[]).contains("empty"));
+    }
+
+    #[test]
+    fn a_key_that_no_header_can_carry_is_refused_and_not_shown() {
+        for key in ["", " ", "canary key", "canary\tkey", "canary\nkey", "canary-schlüssel", "canary\u{7f}"] {
+            let said = error(&["--api-key", key], &[]);
+            assert!(said.starts_with("api_key (from --api-key): it ") && said.contains("openssl rand"), "{said}");
+            assert!(!said.contains("canary"), "{said}");
+            let key = file(&format!("{key}\n\n"));
+            let said = error(&[], &[("ONCEWARD_API_KEY_FILE", key.path().to_str().unwrap())]);
+            assert!(said.starts_with("api_key (from ONCEWARD_API_KEY_FILE): it "), "{said}");
+        }
+        assert!(load(&["--api-key", "!~aZ09+/="], &[]).is_ok());
     }
 
     #[test]

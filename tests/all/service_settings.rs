@@ -115,7 +115,9 @@ fn a_value_that_cannot_be_read_is_named_with_its_setting_and_what_to_write() {
         (["--secret-previous", "short"], ["secret_previous", "--secret-previous", "5 bytes", "16"]),
         (["--store", "mysql://127.0.0.1"], ["store", "--store", "`memory:`", "redis://127.0.0.1:6379"]),
         (["--store", "memory"], ["store", "--store", "`memory:`", "redis://127.0.0.1:6379"]),
-        (["--api-key", ""], ["api_key", "--api-key", "empty", ""]),
+        (["--api-key", ""], ["api_key", "--api-key", "empty", "openssl rand"]),
+        (["--api-key", "two words"], ["api_key", "--api-key", "blank", "openssl rand"]),
+        (["--api-key", "schlüssel"], ["api_key", "--api-key", "ASCII", "openssl rand"]),
         (["--api-key-file", "/nowhere/at/all"], ["api_key_file", "--api-key-file", "/nowhere/at/all", "read"]),
         (["--config", "/nowhere/at/all"], ["config", "/nowhere/at/all", "read", ""]),
     ] {
