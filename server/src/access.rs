@@ -1,6 +1,8 @@
 //! Who is calling: a backend that has the key, or a client at an address.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod forwarded;
+
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::HttpRequest;
@@ -11,10 +13,8 @@ use onceward_api::Code;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use self::forwarded::Field;
 use crate::config::ApiKey;
-
-/// The header in which a proxy says whom it speaks for.
-const FORWARDED: &str = "x-forwarded-for";
 
 /// Tells callers apart.
 #[derive(Debug)]
@@ -64,22 +64,19 @@ impl Access {
     /// The address of the client, which a proxy is asked for only if it is trusted.
     pub fn client(&self, request: &HttpRequest) -> IpAddr {
         let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical());
-        let forwarded: Vec<_> = request.headers().get_all(FORWARDED).filter_map(|value| value.to_str().ok()).collect();
-        if forwarded.is_empty() {
-            return peer;
-        }
+        let Some(field) = Field::of(request.headers()) else { return peer };
         if !self.is_trusted(&peer) {
-            self.warn_once(&peer);
+            self.warn_once(&peer, field);
             return peer;
         }
-        self.behind(peer, &forwarded.join(","))
+        self.behind(peer, field.hops(request.headers()))
     }
 
-    /// The nearest address in the chain that is not one of our own proxies: what stands before it anybody can make up.
-    fn behind(&self, peer: IpAddr, chain: &str) -> IpAddr {
+    /// The nearest of those it speaks for that is not one of our own proxies: what stands before it anybody can make up.
+    fn behind(&self, peer: IpAddr, hops: Vec<Option<IpAddr>>) -> IpAddr {
         let mut client = peer;
-        for hop in chain.rsplit(',') {
-            let Some(address) = hop_address(hop.trim()) else { break };
+        for hop in hops {
+            let Some(address) = hop else { break };
             client = address.to_canonical();
             if !self.is_trusted(&client) {
                 break;
@@ -92,19 +89,15 @@ impl Access {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    fn warn_once(&self, peer: &IpAddr) {
+    fn warn_once(&self, peer: &IpAddr, field: Field) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
+            let name = field.name();
             tracing::warn!(
-                "{peer} sends {FORWARDED} and is not trusted, so all its clients count as one; \
+                "{peer} sends {name} and is not trusted, so all its clients count as one; \
                  if it is your proxy, set trusted_proxies = \"{peer}\""
             );
         }
     }
-}
-
-/// An address, which some proxies send with a port.
-fn hop_address(hop: &str) -> Option<IpAddr> {
-    hop.parse().ok().or_else(|| hop.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 #[cfg(test)]
@@ -120,7 +113,8 @@ mod tests {
 
     fn client(access: &Access, peer: &str, forwarded: &[&str]) -> String {
         let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
-        let request = forwarded.iter().fold(request, |request, value| request.append_header((FORWARDED, *value)));
+        let request =
+            forwarded.iter().fold(request, |request, value| request.append_header(("x-forwarded-for", *value)));
         access.client(&request.to_http_request()).to_string()
     }
 
@@ -141,5 +135,18 @@ mod tests {
         assert_eq!(client(&access, "10.0.0.1", &["[2001:db8::1]:5678"]), "2001:db8::1");
         assert_eq!(client(&access, "10.0.0.1", &["nonsense"]), "10.0.0.1");
         assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4, nonsense"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_trusted_proxy_may_speak_in_either_way() {
+        let access = access("10.0.0.0/8");
+        let client = |peer: &str, line: &str| {
+            let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
+            access.client(&request.append_header(("forwarded", line)).to_http_request()).to_string()
+        };
+        assert_eq!(client("10.0.0.1", "for=1.2.3.4"), "1.2.3.4");
+        assert_eq!(client("10.0.0.1", "for=6.6.6.6, for=\"[2001:db8::1]:80\", for=10.0.0.2"), "2001:db8::1");
+        assert_eq!(client("10.0.0.1", "for=1.2.3.4, for=_hidden"), "10.0.0.1");
+        assert_eq!(client("9.9.9.9", "for=1.2.3.4"), "9.9.9.9");
     }
 }

@@ -298,17 +298,20 @@ async fn a_batch_counts_each_of_its_tokens() {
 
 #[tokio::test]
 async fn whom_a_stranger_speaks_for_is_not_believed_and_warned_about_once() {
-    let service = OncewardServer::start(&FIVE);
-    let mut issued = 0;
-    for client in 1..=8 {
-        let request = issue(&service).header("x-forwarded-for", format!("10.0.0.{client}"));
-        issued += usize::from(send(request).await.status == 201);
+    for (name, before) in [("x-forwarded-for", ""), ("forwarded", "for=")] {
+        let service = OncewardServer::start(&FIVE);
+        let mut issued = 0;
+        for client in 1..=8 {
+            let request = issue(&service).header(name, format!("{before}10.0.0.{client}"));
+            issued += usize::from(send(request).await.status == 201);
+        }
+        assert_eq!(issued, 5, "{name}");
+        let log = log_after(&service, 8).await;
+        let warned = lines(&log, "trusted_proxies");
+        assert_eq!(warned.len(), 1, "{warned:#?}");
+        assert!(warned[0].contains("WARN") && warned[0].contains(&format!("sends {name} ")), "{warned:?}");
+        assert!(warned[0].contains("trusted_proxies = \\\"127.0.0.1\\\""), "{warned:?}");
     }
-    assert_eq!(issued, 5);
-    let log = log_after(&service, 8).await;
-    let warned = lines(&log, "trusted_proxies");
-    assert_eq!(warned.len(), 1, "{warned:#?}");
-    assert!(warned[0].contains("WARN") && warned[0].contains("trusted_proxies = \\\"127.0.0.1\\\""), "{warned:?}");
 }
 
 #[tokio::test]
@@ -337,4 +340,25 @@ async fn behind_a_trusted_proxy_each_client_has_a_quota_of_its_own() {
     }
     assert_eq!(issued_of_eight(&service, |request| request).await, 0, "the proxy itself");
     assert!(lines(&service.log(), "trusted_proxies").is_empty());
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_may_also_say_it_as_the_standard_has_it() {
+    let service = OncewardServer::start(&[&FIVE[..], &["--trusted-proxies", "127.0.0.1,192.0.2.0/24"]].concat());
+    for (forwarded, issued) in [
+        ("for=10.0.0.1", 5),
+        ("for=10.9.9.9, For=\"10.0.0.1:4711\";proto=https, for=192.0.2.7", 0),
+        ("for=\"[2001:db8::1]:80\"", 5),
+        ("for=\"[2001:db8::2]\"", 0),
+        // Without an address it counts as the proxy itself.
+        ("for=10.0.0.2, for=unknown", 5),
+        ("for=_hidden", 0),
+        ("for=\"10.0.0.3", 0),
+    ] {
+        let seen = issued_of_eight(&service, |request| request.header("forwarded", forwarded)).await;
+        assert_eq!(seen, issued, "{forwarded}");
+    }
+    let both =
+        |request: RequestBuilder| request.header("forwarded", "for=10.0.0.4").header("x-forwarded-for", "10.0.0.1");
+    assert_eq!(issued_of_eight(&service, both).await, 0, "X-Forwarded-For goes first");
 }

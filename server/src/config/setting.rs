@@ -58,7 +58,7 @@ pub const SETTINGS: [Setting; 21] = [
         "trusted_proxies",
         "LIST",
         None,
-        "Proxies whose `X-Forwarded-For` is believed, as addresses or networks, separated by commas",
+        "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
     ),
     plain("memory_limit", "SIZE", Some("256MiB"), "How much the memory store may hold"),
     plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
