@@ -15,10 +15,11 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
 use crate::config::{Config, StoreAt};
+use crate::desk::Desk;
 use crate::mishap;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
-use crate::routes::{Service, others, specified};
+use crate::routes::{others, specified};
 use crate::specification::specification;
 use crate::telemetry;
 
@@ -29,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Application {
     listener: TcpListener,
     address: SocketAddr,
-    service: Data<Service>,
+    desk: Data<Desk>,
     config: Config,
 }
 
@@ -75,7 +76,7 @@ impl Application {
         let address = listener.local_addr().map_err(cannot)?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
-        Ok(Self { listener, address, service: Data::new(Service::new(guard, access, quota)), config })
+        Ok(Self { listener, address, desk: Data::new(Desk::new(guard, access, quota)), config })
     }
 
     /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
@@ -83,13 +84,13 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let guard = self.service.guard().clone();
-        let (service, origins) = (self.service.clone(), Arc::new(Origins::new(self.config.cors_origins.clone())));
+        let guard = self.desk.guard().clone();
+        let (desk, origins) = (self.desk.clone(), Arc::new(Origins::new(self.config.cors_origins.clone())));
         let server = HttpServer::new(move || {
             let origins = Arc::clone(&origins);
             let watched = Arc::clone(&origins);
             let (app, _) = App::new().into_utoipa_app().configure(specified).split_for_parts();
-            app.app_data(service.clone())
+            app.app_data(desk.clone())
                 .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
                 .configure(others)
                 .wrap(from_fn(mishap::contain))

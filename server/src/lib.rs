@@ -3,6 +3,7 @@
 pub mod access;
 pub mod app;
 pub mod config;
+pub mod desk;
 pub mod generated;
 pub mod mishap;
 pub mod origins;

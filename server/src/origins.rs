@@ -16,7 +16,7 @@ use onceward::actix::refuse;
 use onceward_api::{Code, header};
 
 use crate::config::is_origin;
-use crate::routes::Service;
+use crate::desk::Desk;
 
 /// How many refused origins are remembered, so that each is logged once.
 const MOST: usize = 100;
@@ -74,10 +74,10 @@ pub async fn explain<B: MessageBody>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = next.call(request).await?;
     let refused = answer.response().error().and_then(Error::as_error).map(detail);
-    let service = answer.request().app_data::<Data<Service>>();
-    let (Some(detail), Some(service)) = (refused, service) else { return Ok(answer.map_into_left_body()) };
+    let desk = answer.request().app_data::<Data<Desk>>();
+    let (Some(detail), Some(desk)) = (refused, desk) else { return Ok(answer.map_into_left_body()) };
     let refusal = Refusal::new(Code::BadRequest).detail(detail);
-    let problem = refuse(answer.request(), service.guard(), &refusal);
+    let problem = refuse(answer.request(), desk.guard(), &refusal);
     Ok(answer.into_response(problem).map_into_right_body())
 }
 

@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogForm;
-use crate::routes::Service;
+use crate::desk::Desk;
 
 /// Names a request, in its answer and in every line that is logged for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);
@@ -53,7 +53,7 @@ fn targets(level: LevelFilter) -> Targets {
 pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
     let id = request_id(&request);
     let (method, path) = (request.method().clone(), request.path().to_owned());
-    let is_draining = request.app_data::<Data<Service>>().is_some_and(|service| service.guard().is_draining());
+    let is_draining = request.app_data::<Data<Desk>>().is_some_and(|desk| desk.guard().is_draining());
     // Of the highest level, so that every line has the id, however little is logged.
     let span = tracing::error_span!("request", id = %id);
     let begun = tokio::time::Instant::now();

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward::Refusal;
 use onceward_api::{Code, Problem};
 
-use super::Service;
+use crate::desk::Desk;
 
 /// Alive
 ///
@@ -31,22 +31,22 @@ pub(super) async fn lives() -> HttpResponse {
     ),
 )]
 #[get("/readyz")]
-pub(crate) async fn ready(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
-    is_ready(request, service).await
+pub(crate) async fn ready(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
+    is_ready(request, desk).await
 }
 
-pub(super) async fn is_ready(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
-    if service.guard.is_draining() {
+pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
+    if desk.guard().is_draining() {
         let refusal = Refusal::new(Code::Overloaded).detail("This process is about to stop.");
-        return service.answer(&request, Err(refusal.into()));
+        return desk.answer(&request, Err(refusal.into()));
     }
-    match service.guard.ping().await {
+    match desk.guard().ping().await {
         Ok(()) => {
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
         Err(error) => {
             tracing::warn!(%error, "not ready");
-            service.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into()))
+            desk.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into()))
         }
     }
 }

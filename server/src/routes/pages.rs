@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward::Refusal;
 use onceward_api::{Code, Retry};
 
-use super::Service;
+use crate::desk::Desk;
 
 const STYLE: &str = "body{font:1.1rem/1.6 system-ui,sans-serif;max-width:44rem;margin:8vh auto;padding:0 1.5rem;color:#222}\
     h1{font-size:1.7rem;line-height:1.25}pre{background:#f4f4f2;padding:1rem;overflow-x:auto;font-size:.9rem}\
@@ -26,10 +26,10 @@ curl -s HOST/token/redeem KEY \
 <p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/readyz">ready?</a></p>"#;
 
 #[get("/")]
-pub(crate) async fn start(request: HttpRequest, service: web::Data<Service>) -> HttpResponse {
+pub(crate) async fn start(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
     let host = request.connection_info().host().to_owned();
     let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
-    let key = if service.access.has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
+    let key = if desk.access().has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
     page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
 }
 
@@ -39,14 +39,10 @@ pub(crate) async fn docs() -> HttpResponse {
 }
 
 #[get("/problems/{code}")]
-pub(crate) async fn problem(
-    request: HttpRequest,
-    service: web::Data<Service>,
-    code: web::Path<String>,
-) -> HttpResponse {
+pub(crate) async fn problem(request: HttpRequest, desk: web::Data<Desk>, code: web::Path<String>) -> HttpResponse {
     let Some(code) = Code::ALL.into_iter().find(|known| known.as_str() == *code) else {
         let refusal = Refusal::new(Code::NotFound).detail("There is no problem of this name.");
-        return service.answer(&request, Err(refusal.into()));
+        return desk.answer(&request, Err(refusal.into()));
     };
     let next = match code.retry() {
         Retry::Same => "<code>same</code>: send the same again, after <code>Retry-After</code>.",

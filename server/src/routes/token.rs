@@ -11,10 +11,9 @@ use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
     TokensRequest, header,
 };
-
 use utoipa::IntoResponses;
 
-use super::{Answer, Service, with_fields};
+use crate::desk::{Answer, Desk, with_fields};
 
 /// The longest life that a backend may ask for.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -54,15 +53,15 @@ enum Anywhere {
     ),
 )]
 #[post("/token")]
-pub(crate) async fn issue(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
-    service.answer(&request, issue_one(&request, body, &service).await)
+pub(crate) async fn issue(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, issue_one(&request, body, &desk).await)
 }
 
-async fn issue_one(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
+async fn issue_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     let asked: TokenRequest = read_json(request, body).await?.unwrap_or_default();
-    let ttl = service.ttl(request, asked.ttl)?;
-    let fields = service.take_quota(request, NonZeroU32::MIN)?;
-    let token = service.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?;
+    let ttl = desk.ttl(request, asked.ttl)?;
+    let fields = desk.take_quota(request, NonZeroU32::MIN)?;
+    let token = desk.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?;
     Ok(with_fields(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(token), fields))
 }
 
@@ -81,19 +80,19 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, service: &Service)
     ),
 )]
 #[post("/tokens")]
-pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
-    service.answer(&request, issue_several(&request, body, &service).await)
+pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, issue_several(&request, body, &desk).await)
 }
 
-async fn issue_several(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
+async fn issue_several(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad("`count` is missing.".into()))?;
     let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
     let count = count.ok_or_else(|| bad(format!("`count` has to be from 1 to {MOST}.")))?;
-    let ttl = service.ttl(request, asked.ttl)?;
-    let fields = service.take_quota(request, count)?;
+    let ttl = desk.ttl(request, asked.ttl)?;
+    let fields = desk.take_quota(request, count)?;
     let mut tokens = Vec::new();
     for _ in 0..count.get() {
-        tokens.push(service.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?);
+        tokens.push(desk.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?);
     }
     let answer = HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(IssuedTokens { tokens });
     Ok(with_fields(answer, fields))
@@ -119,12 +118,12 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, service: &Serv
     ),
 )]
 #[post("/token/redeem")]
-pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
-    service.answer(&request, redeem_one(&request, body, &service).await)
+pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, redeem_one(&request, body, &desk).await)
 }
 
-async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
-    service.access.require_backend(request)?;
+async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+    desk.access().require_backend(request)?;
     let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
     let attempt = asked.attempt.as_deref().map(named_attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
@@ -136,7 +135,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service
     if let Some(attempt) = attempt {
         intent = intent.attempt(attempt);
     }
-    let verdict = service.guard.check(&policy, &intent).await.map_err(|error| {
+    let verdict = desk.guard().check(&policy, &intent).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be redeemed");
         Refusal::after(&error, &policy, &intent)
     })?;
@@ -171,14 +170,14 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, service: &Service
     ),
 )]
 #[post("/token/release")]
-pub(crate) async fn release(request: HttpRequest, body: web::Payload, service: web::Data<Service>) -> HttpResponse {
-    service.answer(&request, release_one(&request, body, &service).await)
+pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, release_one(&request, body, &desk).await)
 }
 
-async fn release_one(request: &HttpRequest, body: web::Payload, service: &Service) -> Answer {
-    service.access.require_backend(request)?;
+async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+    desk.access().require_backend(request)?;
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
-    let released = service.guard.release(&asked.token, named_attempt(&asked.attempt)?).await.map_err(|error| {
+    let released = desk.guard().release(&asked.token, named_attempt(&asked.attempt)?).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
         Refusal::new(Code::StoreUnavailable)
     })?;
@@ -188,11 +187,11 @@ async fn release_one(request: &HttpRequest, body: web::Payload, service: &Servic
     }
 }
 
-impl Service {
+impl Desk {
     /// The life of a token: what was asked for, if the caller may ask for so much.
     fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Refusal> {
-        let is_backend = self.access.is_backend(request);
-        self.guard.ttl(asked, if is_backend { LONGEST } else { self.guard.token_ttl() })
+        let is_backend = self.access().is_backend(request);
+        self.guard().ttl(asked, if is_backend { LONGEST } else { self.guard().token_ttl() })
     }
 
     async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Refusal> {
@@ -201,7 +200,7 @@ impl Service {
             Some(action) => binding.action(action),
             None => binding,
         };
-        let token = self.guard.issue(ttl, binding).await.map_err(|error| {
+        let token = self.guard().issue(ttl, binding).await.map_err(|error| {
             tracing::warn!(%error, "no token could be issued");
             Refusal::new(Code::StoreUnavailable)
         })?;

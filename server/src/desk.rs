@@ -1,0 +1,89 @@
+//! The desk at which every request is handled, and how it answers.
+
+use std::num::NonZeroU32;
+
+use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use actix_web::{HttpRequest, HttpResponse};
+use onceward::actix::refuse;
+use onceward::{Guard, Refusal};
+use onceward_api::{Code, header};
+
+use crate::access::Access;
+use crate::quota::{Fields, OverQuota, Quota};
+
+/// What every handler works with: the guard, whom it lets in, and how many tokens each may have.
+#[derive(Debug)]
+pub struct Desk {
+    guard: Guard,
+    access: Access,
+    quota: Quota,
+}
+
+/// What a handler answers, or why not.
+pub(crate) type Answer = Result<HttpResponse, Refused>;
+
+/// A refusal, with what a client is told of its quota.
+pub(crate) struct Refused {
+    refusal: Refusal,
+    fields: Option<Fields>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, fields: None }
+    }
+}
+
+impl From<OverQuota> for Refused {
+    fn from(over: OverQuota) -> Self {
+        Self { refusal: over.refusal, fields: over.fields }
+    }
+}
+
+impl Desk {
+    /// With this guard, for these callers, within this quota.
+    pub fn new(guard: Guard, access: Access, quota: Quota) -> Self {
+        Self { guard, access, quota }
+    }
+
+    /// The guard.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Who is calling.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Takes tokens out of the caller's quota; backends have none.
+    pub(crate) fn take_quota(&self, request: &HttpRequest, count: NonZeroU32) -> Result<Option<Fields>, Refused> {
+        if self.access.is_backend(request) {
+            return Ok(None);
+        }
+        Ok(self.quota.take(self.access.client(request), count)?)
+    }
+
+    /// The answer to a request, whatever became of it.
+    pub(crate) fn answer(&self, request: &HttpRequest, answer: Answer) -> HttpResponse {
+        answer.unwrap_or_else(|Refused { refusal, fields }| {
+            let mut answer = refuse(request, &self.guard, &refusal);
+            if refusal.code() == Code::Unauthorized {
+                answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            with_fields(answer, fields)
+        })
+    }
+}
+
+/// Says what is left of the quota.
+pub(crate) fn with_fields(mut answer: HttpResponse, fields: Option<Fields>) -> HttpResponse {
+    if let Some(Fields { policy, left }) = fields {
+        for (name, value) in [(header::RATE_LIMIT_POLICY, policy), (header::RATE_LIMIT, left)] {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                answer.headers_mut().insert(HeaderName::from_static(name), value);
+            }
+        }
+    }
+    answer
+}
