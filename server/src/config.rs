@@ -1,22 +1,21 @@
-//! Settings: from the defaults, a file, the environment and the command line, each over the one before.
+//! Settings: everything that can be set, read from wherever it was given.
 
+mod given;
 pub mod setting;
 mod value;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Arg, ArgMatches, Command};
 use ipnet::IpNet;
 use onceward::Secret;
 use tracing::level_filters::LevelFilter;
 
-use self::setting::{PREFIX, SETTINGS, names, nearest};
+use self::given::Given;
+use self::setting::PREFIX;
 pub use self::value::{Rate, is_origin};
 
 /// Everything that can be set.
@@ -101,11 +100,11 @@ pub struct ApiKey(String);
 
 impl ApiKey {
     /// A key that can be sent in a header. The error does not quote it.
-    fn new(text: String) -> Result<Self, String> {
+    fn new(text: &str) -> Result<Self, String> {
         let fix = "set 1 or more visible ASCII characters, as `openssl rand -hex 32` makes them";
         match text.as_bytes() {
             [] => Err(format!("it is empty, so everybody would have it; {fix}")),
-            bytes if bytes.iter().all(u8::is_ascii_graphic) => Ok(Self(text)),
+            bytes if bytes.iter().all(u8::is_ascii_graphic) => Ok(Self(text.to_owned())),
             _ => Err(format!("it has a blank or another character that cannot be sent in a header; {fix}")),
         }
     }
@@ -143,28 +142,6 @@ pub enum ConfigError {
     Wrong(String),
 }
 
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
-    Default,
-    File(PathBuf),
-    Variable(String),
-    Flag(String),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("the default"),
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
-        }
-    }
-}
-
-/// What was given, under each name, and by whom.
-type Given = BTreeMap<String, (String, Origin)>;
-
 impl Config {
     /// Reads the command line, the environment and the file that they name.
     ///
@@ -191,24 +168,15 @@ impl Config {
         arguments: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let matches = command().try_get_matches_from(arguments)?;
-        let variables: BTreeMap<_, _> = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-        let mut given = defaults();
-        let file = matches.get_one::<String>("config").or_else(|| variables.get("ONCEWARD_CONFIG"));
-        if let Some(file) = file {
-            given.extend(read_file(Path::new(file))?);
-        }
-        let warnings = read_variables(&variables, &mut given);
-        read_flags(&matches, &mut given);
-        let mut config = build(&given)?;
-        config.warnings.extend(warnings);
+        let given = Given::gather(arguments, variables)?;
+        let config = build(&given)?;
         config.check_exposure(&given)?;
         Ok(config)
     }
 
     /// Whoever can reach the port can use up tokens, so that takes either this machine or a key.
     fn check_exposure(&self, given: &Given) -> Result<(), ConfigError> {
-        let is_allowed = flagged(given, "allow_unauthenticated", value::boolean)?;
+        let is_allowed = given.value("allow_unauthenticated", value::boolean)?;
         if self.listen.ip().is_loopback() || self.api_key.is_some() || is_allowed {
             return Ok(());
         }
@@ -220,161 +188,31 @@ impl Config {
     }
 }
 
-/// The command line, made from the settings.
-pub fn command() -> Command {
-    let command = Command::new("onceward")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Makes a submission take effect once, however often it is sent: issues one-time tokens and accepts each once.")
-        .after_help(
-            "Every setting can also be given in the environment, as ONCEWARD_TOKEN_TTL for --token-ttl, and in a TOML \
-             file, as token_ttl. A flag goes over the environment, the environment over the file.\n\
-             Durations are written 90s, 10m, 24h. A secret is better given as a file, with --api-key-file and its like.",
-        )
-        .arg(Arg::new("config").long("config").value_name("FILE").help("A TOML file with settings"));
-    names().fold(command, |command, (name, setting)| {
-        let is_file = name != setting.name;
-        let help = match (is_file, setting.default) {
-            (true, _) => format!("A file that holds {}", setting.name),
-            (false, Some(default)) => format!("{} [default: {default}]", setting.help),
-            (false, None) => setting.help.to_owned(),
-        };
-        let value = if is_file { "FILE" } else { setting.value };
-        let argument = Arg::new(name.clone()).long(name.replace('_', "-")).value_name(value).help(help);
-        // A switch needs no value to be on.
-        command.arg(if value == "BOOL" { argument.num_args(0..=1).default_missing_value("true") } else { argument })
-    })
-}
-
-fn defaults() -> Given {
-    let default =
-        |setting: &setting::Setting| Some((setting.name.to_owned(), (setting.default?.to_owned(), Origin::Default)));
-    SETTINGS.iter().filter_map(default).collect()
-}
-
-fn read_file(path: &Path) -> Result<Given, ConfigError> {
-    let wrong = |what: String| ConfigError::Wrong(format!("config: {}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        // The line is named and not shown: a secret may stand on it.
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
-        wrong(format!("line {line}: {}", error.message()))
-    })?;
-    let mut given = Given::new();
-    for (name, value) in table {
-        if !names().any(|(known, _)| known == name) {
-            let meant = nearest(&name).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-            return Err(wrong(format!("there is no setting `{name}`{meant}")));
-        }
-        let text = as_text(&value)
-            .ok_or_else(|| wrong(format!("`{name}` has to be text, a number, true, false or a list of texts")))?;
-        given.insert(name, (text, Origin::File(path.to_owned())));
-    }
-    Ok(given)
-}
-
-fn as_text(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Boolean(truth) => Some(truth.to_string()),
-        toml::Value::Array(items) => Some(items.iter().map(toml::Value::as_str).collect::<Option<Vec<_>>>()?.join(",")),
-        _ => None,
-    }
-}
-
-/// Takes in the environment. A variable that nobody knows is no error: platforms set some of their own.
-fn read_variables(variables: &BTreeMap<String, String>, given: &mut Given) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (variable, value) in variables {
-        let name = variable[PREFIX.len()..].to_lowercase();
-        if names().any(|(known, _)| known == name) {
-            given.insert(name, (value.clone(), Origin::Variable(variable.clone())));
-        } else if name != "config" {
-            let meant = nearest(&name).map(|name| format!("; did you mean {PREFIX}{}?", name.to_uppercase()));
-            warnings.push(format!("there is no setting {variable}, so it has no effect{}", meant.unwrap_or_default()));
-        }
-    }
-    warnings
-}
-
-fn read_flags(matches: &ArgMatches, given: &mut Given) {
-    for (name, _) in names() {
-        if let Some(value) = matches.get_one::<String>(&name) {
-            let origin = Origin::Flag(format!("--{}", name.replace('_', "-")));
-            given.insert(name, (value.clone(), origin));
-        }
-    }
-}
-
 fn build(given: &Given) -> Result<Config, ConfigError> {
-    let secret = |name: &str| -> Result<Option<Secret>, ConfigError> {
-        let read = |text: &str| Secret::new(text).map_err(|error| error.to_string());
-        optional(given, name)?
-            .map(|(text, origin)| read(&text).map_err(|error| wrong(name, &origin, &error)))
-            .transpose()
-    };
+    let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
     Ok(Config {
-        listen: flagged(given, "listen", value::address)?,
-        store: match optional(given, "store")? {
-            Some((text, origin)) => store(&text).map_err(|error| wrong("store", &origin, &error))?,
-            None => StoreAt::Memory,
-        },
-        prefix: flagged(given, "prefix", |text| Ok(text.to_owned()))?,
-        secret: secret("secret")?,
-        secret_previous: secret("secret_previous")?,
-        token_ttl: flagged(given, "token_ttl", value::token_ttl)?,
-        api_key: match optional(given, "api_key")? {
-            Some((text, origin)) => Some(ApiKey::new(text).map_err(|error| wrong("api_key", &origin, &error))?),
-            None => None,
-        },
-        cors_origins: listed(given, "cors_origins", value::origins)?,
-        rate_limit: flagged(given, "rate_limit", value::rate)?,
-        rate_burst: flagged(given, "rate_burst", value::count)?,
-        rate_limit_total: flagged(given, "rate_limit_total", value::rate)?,
-        trusted_proxies: listed(given, "trusted_proxies", value::networks)?,
-        memory_limit: flagged(given, "memory_limit", value::size)?,
-        store_timeout: flagged(given, "store_timeout", value::duration)?,
-        wait_for: flagged(given, "wait_for", onceward_api::duration::parse)?,
-        share_every: flagged(given, "share_every", value::duration)?,
-        last_call: flagged(given, "last_call", onceward_api::duration::parse)?,
-        drain_limit: flagged(given, "drain_limit", onceward_api::duration::parse)?,
-        log: flagged(given, "log", log_form)?,
-        log_level: flagged(given, "log_level", value::level)?,
-        warnings: Vec::new(),
+        listen: given.value("listen", value::address)?,
+        store: given.secret("store", store)?.unwrap_or(StoreAt::Memory),
+        prefix: given.value("prefix", |text| Ok(text.to_owned()))?,
+        secret: given.secret("secret", secret)?,
+        secret_previous: given.secret("secret_previous", secret)?,
+        token_ttl: given.value("token_ttl", value::token_ttl)?,
+        api_key: given.secret("api_key", ApiKey::new)?,
+        cors_origins: given.list("cors_origins", value::origins)?,
+        rate_limit: given.value("rate_limit", value::rate)?,
+        rate_burst: given.value("rate_burst", value::count)?,
+        rate_limit_total: given.value("rate_limit_total", value::rate)?,
+        trusted_proxies: given.list("trusted_proxies", value::networks)?,
+        memory_limit: given.value("memory_limit", value::size)?,
+        store_timeout: given.value("store_timeout", value::duration)?,
+        wait_for: given.value("wait_for", onceward_api::duration::parse)?,
+        share_every: given.value("share_every", value::duration)?,
+        last_call: given.value("last_call", onceward_api::duration::parse)?,
+        drain_limit: given.value("drain_limit", onceward_api::duration::parse)?,
+        log: given.value("log", log_form)?,
+        log_level: given.value("log_level", value::level)?,
+        warnings: given.warnings().to_vec(),
     })
-}
-
-/// A setting that has a default, read by `read`.
-fn flagged<T>(given: &Given, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
-    let (text, origin) = given.get(name).ok_or_else(|| ConfigError::Wrong(format!("{name} is not set")))?;
-    read(text).map_err(|error| wrong(name, origin, &error))
-}
-
-/// A list that may be missing.
-fn listed<T>(given: &Given, name: &str, read: impl Fn(&str) -> Result<Vec<T>, String>) -> Result<Vec<T>, ConfigError> {
-    if given.contains_key(name) { flagged(given, name, read) } else { Ok(Vec::new()) }
-}
-
-/// A secret, as it stands or from the file that holds it. Whichever of the two was given nearer to the command line.
-fn optional(given: &Given, name: &str) -> Result<Option<(String, Origin)>, ConfigError> {
-    let rank = |origin: &Origin| match origin {
-        Origin::Default => 0,
-        Origin::File(_) => 1,
-        Origin::Variable(_) => 2,
-        Origin::Flag(_) => 3,
-    };
-    let file = format!("{name}_file");
-    match (given.get(name), given.get(&file)) {
-        (Some((_, plain)), Some((_, origin))) if rank(plain) == rank(origin) => {
-            Err(ConfigError::Wrong(format!("{name} and {file} are both set, by {plain} and {origin}; set one of them")))
-        }
-        (plain, Some((path, origin))) if plain.is_none_or(|(_, plain)| rank(plain) < rank(origin)) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| wrong(&file, origin, &format!("{path} cannot be read: {error}")))?;
-            Ok(Some((text.trim_end_matches(['\r', '\n']).to_owned(), origin.clone())))
-        }
-        (plain, _) => Ok(plain.cloned()),
-    }
 }
 
 /// An address of a store. What it says may hold a password, so it is not quoted.
@@ -396,10 +234,6 @@ fn log_form(text: &str) -> Result<LogForm, String> {
         "json" => Ok(LogForm::Json),
         _ => Err(format!("`{text}` is none of `human`, `json` and `auto`")),
     }
-}
-
-fn wrong(name: &str, origin: &Origin, error: &str) -> ConfigError {
-    ConfigError::Wrong(format!("{name} (from {origin}): {error}"))
 }
 
 #[cfg(test)]

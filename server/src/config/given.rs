@@ -1,0 +1,201 @@
+//! Where values come from: the defaults, a file, the environment and the command line, each over the one before.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::ConfigError;
+use super::setting::{PREFIX, SETTINGS, Setting, names, nearest};
+
+/// What was given, under each name, and where. It holds secrets as they stand, so it cannot be shown.
+#[derive(Default)]
+pub(super) struct Given {
+    values: BTreeMap<String, (String, Origin)>,
+    warnings: Vec<String>,
+}
+
+/// Where a value came from. What comes later goes over what comes earlier.
+enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(String),
+    Flag(String),
+}
+
+impl Given {
+    /// Takes in a command line, an environment, and the file that one of them names.
+    pub(super) fn gather(
+        arguments: impl IntoIterator<Item = OsString>,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let matches = command().try_get_matches_from(arguments)?;
+        let variables: BTreeMap<_, _> = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        let mut given = Self::default();
+        given.take_defaults();
+        if let Some(file) = matches.get_one::<String>("config").or_else(|| variables.get("ONCEWARD_CONFIG")) {
+            given.take_file(Path::new(file))?;
+        }
+        given.take_variables(&variables);
+        given.take_flags(&matches);
+        Ok(given)
+    }
+
+    /// What is odd, but no reason not to start.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A setting that has a default, read by `read`.
+    pub(super) fn value<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
+        let (text, origin) = self.values.get(name).ok_or_else(|| ConfigError::Wrong(format!("{name} is not set")))?;
+        read(text).map_err(|error| wrong(name, origin, &error))
+    }
+
+    /// A list that may be missing.
+    pub(super) fn list<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Result<Vec<T>, String>,
+    ) -> Result<Vec<T>, ConfigError> {
+        if self.values.contains_key(name) { self.value(name, read) } else { Ok(Vec::new()) }
+    }
+
+    /// A secret that may be missing: as it stands or from the file that holds it, whichever goes over the other.
+    pub(super) fn secret<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let file = format!("{name}_file");
+        let (text, origin) = match (self.values.get(name), self.values.get(&file)) {
+            (Some((_, plain)), Some((_, origin))) if plain.rank() == origin.rank() => {
+                let both = format!("{name} and {file} are both set, by {plain} and {origin}; set one of them");
+                return Err(ConfigError::Wrong(both));
+            }
+            (plain, Some((path, origin))) if plain.is_none_or(|(_, plain)| plain.rank() < origin.rank()) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| wrong(&file, origin, &format!("{path} cannot be read: {error}")))?;
+                (text.trim_end_matches(['\r', '\n']).to_owned(), origin)
+            }
+            (Some((text, origin)), _) => (text.clone(), origin),
+            (None, _) => return Ok(None),
+        };
+        read(&text).map(Some).map_err(|error| wrong(name, origin, &error))
+    }
+
+    fn take_defaults(&mut self) {
+        let default =
+            |setting: &Setting| Some((setting.name.to_owned(), (setting.default?.to_owned(), Origin::Default)));
+        self.values.extend(SETTINGS.iter().filter_map(default));
+    }
+
+    fn take_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let wrong = |what: String| ConfigError::Wrong(format!("config: {}: {what}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            // The line is named and not shown: a secret may stand on it.
+            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            wrong(format!("line {line}: {}", error.message()))
+        })?;
+        for (name, value) in table {
+            if !is_known(&name) {
+                let meant = nearest(&name).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+                return Err(wrong(format!("there is no setting `{name}`{meant}")));
+            }
+            let text = as_text(&value)
+                .ok_or_else(|| wrong(format!("`{name}` has to be text, a number, true, false or a list of texts")))?;
+            self.values.insert(name, (text, Origin::File(path.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// Takes in the environment. A variable that nobody knows is no error: platforms set some of their own.
+    fn take_variables(&mut self, variables: &BTreeMap<String, String>) {
+        for (variable, value) in variables {
+            let name = variable[PREFIX.len()..].to_lowercase();
+            if is_known(&name) {
+                self.values.insert(name, (value.clone(), Origin::Variable(variable.clone())));
+            } else if name != "config" {
+                let meant = nearest(&name).map(|name| format!("; did you mean {PREFIX}{}?", name.to_uppercase()));
+                let meant = meant.unwrap_or_default();
+                self.warnings.push(format!("there is no setting {variable}, so it has no effect{meant}"));
+            }
+        }
+    }
+
+    fn take_flags(&mut self, matches: &ArgMatches) {
+        for (name, _) in names() {
+            if let Some(value) = matches.get_one::<String>(&name) {
+                let origin = Origin::Flag(format!("--{}", name.replace('_', "-")));
+                self.values.insert(name, (value.clone(), origin));
+            }
+        }
+    }
+}
+
+impl Origin {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File(_) => 1,
+            Self::Variable(_) => 2,
+            Self::Flag(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The command line, made from the settings.
+fn command() -> Command {
+    let command = Command::new("onceward")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Makes a submission take effect once, however often it is sent: issues one-time tokens and accepts each once.")
+        .after_help(
+            "Every setting can also be given in the environment, as ONCEWARD_TOKEN_TTL for --token-ttl, and in a TOML \
+             file, as token_ttl. A flag goes over the environment, the environment over the file.\n\
+             Durations are written 90s, 10m, 24h. A secret is better given as a file, with --api-key-file and its like.",
+        )
+        .arg(Arg::new("config").long("config").value_name("FILE").help("A TOML file with settings"));
+    names().fold(command, |command, (name, setting)| {
+        let is_file = name != setting.name;
+        let help = match (is_file, setting.default) {
+            (true, _) => format!("A file that holds {}", setting.name),
+            (false, Some(default)) => format!("{} [default: {default}]", setting.help),
+            (false, None) => setting.help.to_owned(),
+        };
+        let value = if is_file { "FILE" } else { setting.value };
+        let argument = Arg::new(name.clone()).long(name.replace('_', "-")).value_name(value).help(help);
+        // A switch needs no value to be on.
+        command.arg(if value == "BOOL" { argument.num_args(0..=1).default_missing_value("true") } else { argument })
+    })
+}
+
+fn is_known(name: &str) -> bool {
+    names().any(|(known, _)| known == name)
+}
+
+fn as_text(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(truth) => Some(truth.to_string()),
+        toml::Value::Array(items) => Some(items.iter().map(toml::Value::as_str).collect::<Option<Vec<_>>>()?.join(",")),
+        _ => None,
+    }
+}
+
+fn wrong(name: &str, origin: &Origin, error: &str) -> ConfigError {
+    ConfigError::Wrong(format!("{name} (from {origin}): {error}"))
+}
