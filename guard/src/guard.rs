@@ -3,6 +3,7 @@
 mod builder;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,9 @@ pub enum Seen {
 impl Guard {
     /// How long a record outlives the token's own expiry, so that clocks that differ a little do no harm.
     pub(crate) const GRACE: Duration = Duration::from_secs(60);
+
+    /// How long a token may live at all.
+    pub const TOKEN_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 
     /// A guard with default settings on this store.
     pub fn new(store: impl Store) -> Self {

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use onceward::Guard;
 use tracing::level_filters::LevelFilter;
 
 /// How many in how long: `50/s`, `600/m`, `10000/h`.
@@ -38,9 +39,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn token_ttl(text: &str) -> Result<Duration, String> {
-    let (shortest, longest) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
     let ttl = duration(text)?;
-    if (shortest..=longest).contains(&ttl) { Ok(ttl) } else { Err(format!("`{text}` is not from `1s` to `24h`")) }
+    if Guard::TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(format!("`{text}` is not from `1s` to `24h`")) }
 }
 
 /// `None` is `off`.

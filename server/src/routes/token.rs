@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Binding, Intent, Policy, Refusal, Released, Subject, Verdict};
+use onceward::{Binding, Guard, Intent, Policy, Refusal, Released, Subject, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
     TokensRequest, header,
@@ -15,8 +15,6 @@ use utoipa::IntoResponses;
 
 use crate::desk::{Answer, Desk, with_fields};
 
-/// The longest life that a backend may ask for.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;
 
@@ -191,7 +189,7 @@ impl Desk {
     /// The life of a token: what was asked for, if the caller may ask for so much.
     fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Refusal> {
         let is_backend = self.access().is_backend(request);
-        self.guard().ttl(asked, if is_backend { LONGEST } else { self.guard().token_ttl() })
+        self.guard().ttl(asked, if is_backend { *Guard::TOKEN_TTL.end() } else { self.guard().token_ttl() })
     }
 
     async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Refusal> {
