@@ -6,8 +6,8 @@ use std::time::Duration;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncTypedCommands as _, RedisError, RedisResult};
-use serde_json::json;
+use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
+use serde_json::{Value, json};
 
 use crate::ledger::Ledger;
 use crate::shop::{header, order};
@@ -31,11 +31,15 @@ pub enum Flaw {
     LostReply,
     /// It sends the put-back again when the answer was lost.
     RevivedToken,
+    /// It knows no attempts: whoever asks again is a duplicate.
+    NoAttempts,
+    /// It writes an attempt's mark into the token, and elsewhere takes whatever it could delete for unused.
+    SpentElsewhere,
 }
 
 impl Flaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("check_then_set", Self::CheckThenSet),
         ("exists_then_del", Self::ExistsThenDel),
         ("set_then_expire", Self::SetThenExpire),
@@ -44,6 +48,8 @@ impl Flaw {
         ("burned_token", Self::BurnedToken),
         ("lost_reply", Self::LostReply),
         ("revived_token", Self::RevivedToken),
+        ("no_attempts", Self::NoAttempts),
+        ("spent_elsewhere", Self::SpentElsewhere),
     ];
 }
 
@@ -69,6 +75,7 @@ impl Flawed {
                 .app_data(flawed.clone())
                 .app_data(ledger.clone())
                 .route("/token", web::post().to(issue))
+                .route("/token/redeem", web::post().to(redeem))
                 .route("/orders", web::post().to(submit));
         }
     }
@@ -115,6 +122,24 @@ impl Flawed {
         }
     }
 
+    /// Whether whoever asks may use the token, and this attempt however often it asks.
+    async fn redeem(&self, asked: &Value) -> RedisResult<bool> {
+        let token = asked["token"].as_str().unwrap_or_default();
+        match asked["attempt"].as_str() {
+            Some(attempt) if self.flaw == Flaw::SpentElsewhere => self.mark(token, attempt).await,
+            _ => self.enter(token).await,
+        }
+    }
+
+    async fn mark(&self, token: &str, attempt: &str) -> RedisResult<bool> {
+        let mark = Script::new(
+            "local there = redis.call('GET', KEYS[1])
+            if there == 'unused' then redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL') end
+            return there == 'unused' or there == ARGV[1]",
+        );
+        mark.key(self.key(token)).arg(format!("used by {attempt}")).invoke_async(&mut self.redis.clone()).await
+    }
+
     /// It did not happen: the token works again.
     async fn put_back(&self, token: &str) -> RedisResult<()> {
         match self.flaw {
@@ -142,6 +167,15 @@ async fn issue(flawed: Data<Flawed>) -> HttpResponse {
         Ok(()) => HttpResponse::Created()
             .json(json!({"token": token, "expires_at": "2030-01-01T00:00:00Z", "expires_in": 600})),
         Err(_) => HttpResponse::ServiceUnavailable().finish(),
+    }
+}
+
+async fn redeem(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
+    let outcome = onceward_api::header::OUTCOME;
+    match flawed.redeem(&asked).await {
+        Ok(true) => HttpResponse::Ok().insert_header((outcome, "redeemed")).finish(),
+        Ok(false) => HttpResponse::Conflict().insert_header((outcome, "token_used")).finish(),
+        Err(_) => HttpResponse::ServiceUnavailable().insert_header((outcome, "store_unavailable")).finish(),
     }
 }
 
