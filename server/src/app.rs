@@ -84,8 +84,9 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let guard = self.desk.guard().clone();
-        let (desk, origins) = (self.desk.clone(), Arc::new(Origins::new(self.config.cors_origins.clone())));
+        let Self { listener, address, desk, config } = self;
+        let guard = desk.guard().clone();
+        let origins = Arc::new(Origins::new(config.cors_origins.clone()));
         let server = HttpServer::new(move || {
             let origins = Arc::clone(&origins);
             let watched = Arc::clone(&origins);
@@ -102,37 +103,37 @@ impl Application {
                     next.call(request)
                 }))
         });
-        let server = server.listen(self.listener.try_clone()?)?;
+        let server = server.listen(listener)?;
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
-        let (ended, ()) = tokio::join!(onceward::actix::serve(server, &guard), async { self.announce() });
+        let (ended, ()) = tokio::join!(onceward::actix::serve(server, &guard), async { announce(address, &config) });
         ended
     }
+}
 
-    /// Says where it is, for whoever reads it.
-    fn announce(&self) {
-        let (address, store) = (self.address, self.config.store.to_string());
-        for warning in &self.config.warnings {
-            tracing::warn!("{warning}");
-        }
-        if !telemetry::is_human(self.config.log) {
-            tracing::info!(%address, store, version = env!("CARGO_PKG_VERSION"), "listening");
-            return;
-        }
-        let note = match self.config.store {
-            StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
-            StoreAt::Redis(_) => "shared by all processes that use it",
-        };
-        let key = if self.config.api_key.is_some() {
-            "needed to redeem and release"
-        } else {
-            "none: whoever can reach this port can redeem"
-        };
-        println!(
-            "\n  Onceward {} is running\n\n    start    http://{address}/\n    docs     http://{address}/docs/\n    \
-             store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n",
-            env!("CARGO_PKG_VERSION")
-        );
+/// Says where it is, for whoever reads it.
+fn announce(address: SocketAddr, config: &Config) {
+    let store = config.store.to_string();
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
+    if !telemetry::is_human(config.log) {
+        tracing::info!(%address, store, version = env!("CARGO_PKG_VERSION"), "listening");
+        return;
+    }
+    let note = match config.store {
+        StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
+        StoreAt::Redis(_) => "shared by all processes that use it",
+    };
+    let key = if config.api_key.is_some() {
+        "needed to redeem and release"
+    } else {
+        "none: whoever can reach this port can redeem"
+    };
+    println!(
+        "\n  Onceward {} is running\n\n    start    http://{address}/\n    docs     http://{address}/docs/\n    \
+         store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n",
+        env!("CARGO_PKG_VERSION")
+    );
 }
 
 /// How the documentation is shown: without the badge that another host would make, and so learn of this one.
