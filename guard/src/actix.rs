@@ -41,6 +41,6 @@ pub use self::answer::{MarkEffect, refuse};
 pub use self::json::{issued, read_json};
 pub use self::presented::Presented;
 pub use self::protect::Protect;
-pub use self::serve::{serve, serve_until};
+pub use self::serve::{serve, serve_on, serve_until};
 pub use self::subject::SubjectFrom;
 pub use self::token_route::token_route;

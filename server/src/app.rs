@@ -103,9 +103,9 @@ impl Application {
                     next.call(request)
                 }))
         });
-        let server = server.listen(listener)?;
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
-        let (ended, ()) = tokio::join!(onceward::actix::serve(server, &guard), async { announce(address, &config) });
+        let (ended, ()) =
+            tokio::join!(onceward::actix::serve_on(listener, server, &guard), async { announce(address, &config) });
         ended
     }
 }

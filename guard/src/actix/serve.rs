@@ -1,6 +1,8 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::TcpListener;
+use std::time::Duration;
 
 use actix_http::Request;
 use actix_service::IntoServiceFactory;
@@ -9,6 +11,9 @@ use actix_web::dev::{AppConfig, Response, Server, ServerHandle, Service, Service
 use actix_web::{Error, HttpServer};
 
 use crate::guard::Guard;
+
+/// How long whoever was let in last has to ask something.
+const TO_ASK: Duration = Duration::from_millis(100);
 
 /// Runs a server until SIGTERM or SIGINT, and then ends it without cutting off a single run. A second signal ends it at
 /// once, for whoever cannot wait.
@@ -43,17 +48,34 @@ where
     S::Service: 'static,
     B: MessageBody + 'static,
 {
-    let mut signals = Signals::listen()?;
-    let server = server.disable_signals().run();
-    let handle = server.handle();
-    let end = async {
-        signals.next().await;
-        tokio::select! {
-            () = finish(&handle, guard) => {}
-            () = signals.next() => handle.stop(false).await,
-        }
-    };
-    join(server, end).await
+    until_signalled(server.disable_signals().run(), guard, None).await
+}
+
+/// What [`serve`] does, on this listener and on no other. On Linux, whoever is let in is answered, to the last: a server that
+/// closes its port cuts off whom the system has let in meanwhile, and this first has the system let nobody in any more.
+///
+/// The listener has to be of this process alone, since it stays shut for whoever else holds it.
+///
+/// # Errors
+/// If the server fails, or the signals cannot be listened for.
+pub async fn serve_on<F, I, S, B>(
+    listener: TcpListener,
+    server: HttpServer<F, I, S, B>,
+    guard: &Guard,
+) -> io::Result<()>
+where
+    F: Fn() -> I + Send + Clone + 'static,
+    I: IntoServiceFactory<S, Request>,
+    S: ServiceFactory<Request, Config = AppConfig> + 'static,
+    S::Error: Into<Error> + 'static,
+    S::InitError: fmt::Debug,
+    S::Response: Into<Response<B>> + 'static,
+    <S::Service as Service<Request>>::Future: 'static,
+    S::Service: 'static,
+    B: MessageBody + 'static,
+{
+    let door = listener.try_clone()?;
+    until_signalled(server.listen(listener)?.disable_signals().run(), guard, Some(door)).await
 }
 
 /// What [`serve`] does, for a server that runs already, until `stop` comes to its end. The server must have been made
@@ -65,21 +87,63 @@ pub async fn serve_until(server: Server, guard: &Guard, stop: impl Future<Output
     let handle = server.handle();
     let end = async {
         stop.await;
-        finish(&handle, guard).await;
+        finish(&handle, guard, None).await;
+    };
+    join(server, end).await
+}
+
+async fn until_signalled(server: Server, guard: &Guard, door: Option<TcpListener>) -> io::Result<()> {
+    let mut signals = Signals::listen()?;
+    let handle = server.handle();
+    let end = async {
+        signals.next().await;
+        tokio::select! {
+            () = finish(&handle, guard, door) => {}
+            () = signals.next() => handle.stop(false).await,
+        }
     };
     join(server, end).await
 }
 
 /// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
 /// the end: whoever comes late gets a refusal, which is better than no answer.
-async fn finish(handle: &ServerHandle, guard: &Guard) {
+async fn finish(handle: &ServerHandle, guard: &Guard, door: Option<TcpListener>) {
     guard.begin_draining();
     tokio::time::sleep(guard.last_call()).await;
     let drained = tokio::time::timeout(guard.drain_limit(), guard.drain()).await;
     if drained.is_err() {
         tracing::warn!("what still runs is cut off: whether it took effect is not known");
     }
+    // The door is let go of before the server stops, or it would stay open for as long as that takes.
+    if door.is_some_and(|door| shut(&door).is_ok()) {
+        tokio::time::sleep(TO_ASK).await;
+    }
     handle.stop(drained.is_ok()).await;
+}
+
+/// Has the system let nobody in any more, and take nobody away whom it has let in: whatever begins a connection is
+/// dropped. Whoever comes now tries again, as after any loss, and is refused then.
+#[cfg(target_os = "linux")]
+fn shut(door: &TcpListener) -> io::Result<()> {
+    use socket2::{SockFilter, SockRef};
+    SockRef::from(door).attach_filter(&[
+        // Of the flags of a TCP segment, in its byte 13,
+        SockFilter::new(0x30, 0, 0, 13),
+        // look at SYN and ACK:
+        SockFilter::new(0x54, 0, 0, 0x12),
+        // if it is SYN alone,
+        SockFilter::new(0x15, 0, 1, 0x02),
+        // keep nothing of it,
+        SockFilter::new(0x06, 0, 0, 0),
+        // and otherwise all.
+        SockFilter::new(0x06, 0, 0, u32::MAX),
+    ])
+}
+
+/// Elsewhere there is no such thing.
+#[cfg(not(target_os = "linux"))]
+fn shut(_door: &TcpListener) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Runs a server until it ends, by itself or because of `end`.
