@@ -26,19 +26,27 @@
 //! requests that another site makes in a user's name.
 
 mod answer;
+mod answered;
 mod asked;
 mod carrier;
 mod detached;
 mod form;
 mod json;
+mod key_from;
+mod not_entered;
 mod presented;
 mod protect;
+mod reading;
+mod run_id;
 mod serve;
 mod subject;
 mod token_route;
+mod whole;
 
 pub use self::answer::{MarkEffect, refuse};
 pub use self::json::{issued, read_json};
+pub use self::key_from::KeyFrom;
+pub use self::not_entered::NotEntered;
 pub use self::presented::Presented;
 pub use self::protect::Protect;
 pub use self::serve::{serve, serve_on, serve_until};

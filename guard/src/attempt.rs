@@ -80,7 +80,7 @@ impl Guard {
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Issued => return Ok(Released::Back),
             Record::Attempted(found) if found.attempt == digest(attempt) => self.worth_putting_back(found.expires_at),
-            Record::Attempted(_) => return lost(),
+            _ => return lost(),
         };
         // A token that is as good as expired cannot be given back any more.
         let Some(life) = left else { return lost() };
@@ -117,10 +117,11 @@ mod tests {
         }
         match guard.check(&Policy::token(), &intent).await.unwrap() {
             Verdict::Run(pass) => {
-                pass.complete().await.unwrap();
+                pass.complete(None).await.unwrap();
                 Ok(())
             }
             Verdict::Refuse(refusal) => Err(refusal.code()),
+            Verdict::Replay(_) => unreachable!("a token has no reply"),
         }
     }
 
@@ -141,7 +142,7 @@ mod tests {
             clock.advance(Duration::from_secs(9));
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(&token);
-        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done);
+        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done(None));
     }
 
     #[tokio::test]

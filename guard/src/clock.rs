@@ -15,6 +15,11 @@ impl Clock {
         Self(None)
     }
 
+    /// Whether it is moved by hand.
+    pub(crate) fn is_manual(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Milliseconds since 1970: what tokens are dated by, the same on every machine.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub(crate) fn wall(&self) -> u64 {

@@ -22,6 +22,7 @@ pub use self::fields::{BadPointer, Fields};
 use self::header_value::HeaderValue;
 use self::writer::{Tag, Writer};
 use crate::key::Key;
+use crate::ticket::Ticket;
 
 /// A digest of what a request says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,17 +34,12 @@ impl Fingerprint {
         Self(Sha256::digest(bytes).into())
     }
 
-    #[allow(dead_code, reason = "used by the key policy")]
-    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
     /// What the store gets to see of it. Who reads the store but does not know the key cannot try bodies against it,
     /// although most bodies are easy to guess.
-    #[allow(dead_code, reason = "used by the key policy")]
-    pub(crate) fn keyed(&self, key: &Key) -> [u8; 16] {
+    /// Nor does it show that two callers have sent the same.
+    pub(crate) fn keyed(&self, key: &Key, ticket: &Ticket) -> [u8; 16] {
         let mac: Hmac<Sha256> = Hmac::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length");
-        let whole = mac.chain_update(self.0).finalize().into_bytes();
+        let whole = mac.chain_update(ticket.digest()).chain_update(self.0).finalize().into_bytes();
         let mut half = [0; 16];
         half.copy_from_slice(&whole[..16]);
         half

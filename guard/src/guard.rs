@@ -11,18 +11,21 @@ use onceward_api::Code;
 use tokio::sync::watch;
 
 pub use self::builder::GuardBuilder;
+use crate::claim::{Claim, Terms};
 use crate::clock::Clock;
 use crate::drain::{Drain, Running};
 use crate::intent::{Binding, Intent};
 use crate::mint::Mint;
 use crate::pass::Pass;
-use crate::policy::Policy;
-use crate::record::Record;
+use crate::policy::{KeyRules, Policy};
+use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
+use crate::reply::Reply;
 use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{Imprint, Token};
+use crate::upkeep::Upkeep;
 
 /// With less life than this left, in milliseconds, a token is not put back.
 const WORTH_PUTTING_BACK: u64 = 1_000;
@@ -36,6 +39,7 @@ struct Inner {
     sharing: Arc<Sharing>,
     clock: Clock,
     drain: Drain,
+    upkeep: Upkeep,
     token_ttl: Duration,
     last_call: Duration,
     drain_limit: Duration,
@@ -49,6 +53,8 @@ struct Inner {
 pub enum Verdict {
     /// Run it, and settle the pass.
     Run(Pass),
+    /// Do not run it: this is what the first run answered.
+    Replay(Reply),
     /// Do not run it, for this reason.
     Refuse(Refusal),
 }
@@ -68,12 +74,34 @@ pub enum Released {
 pub enum Seen {
     /// The token was issued and has not been used.
     Issued,
-    /// Nothing is recorded: the token was used.
+    /// Nothing is recorded: the token was used, the key is free.
     Absent,
-    /// An attempt has used the token, and may still ask again or release it.
-    Done,
-    /// The token would not be looked up at all.
+    /// It runs, since this time, in milliseconds since 1970.
+    Running(u64),
+    /// It has run, and nobody can tell how it ended.
+    Unknown,
+    /// It is done, and this is the reply, if it was kept. Of a token: an attempt has used it, and may still ask again or
+    /// release it.
+    Done(Option<Reply>),
+    /// It would not be looked up at all.
     Refused(Refusal),
+}
+
+impl Seen {
+    /// The reply, or what to tell whoever wants to see it.
+    ///
+    /// # Errors
+    /// Unless there is a reply.
+    pub fn into_reply(self) -> Result<Reply, Refusal> {
+        Err(match self {
+            Self::Done(Some(reply)) => return Ok(reply),
+            Self::Done(None) => Code::ReplyNotKept.into(),
+            Self::Running(_) => Code::InProgress.into(),
+            Self::Unknown => Code::OutcomeUnknown.into(),
+            Self::Absent | Self::Issued => Code::NotFound.into(),
+            Self::Refused(refusal) => refusal,
+        })
+    }
 }
 
 impl Guard {
@@ -116,31 +144,9 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        let mint = match self.0.sharing.known() {
-            Some(mint) => mint,
-            // What has not even the shape of a token is refused before the store is asked for the secret.
-            None => match shape(intent) {
-                Ok(_) => self.mint().await?,
-                Err(refusal) => return Ok(Verdict::Refuse(refusal)),
-            },
-        };
-        let Policy::Token { bound } = policy;
-        let token = match verify(&mint, *bound, intent) {
-            Ok(token) => token,
-            Err(refusal) => return Ok(Verdict::Refuse(refusal)),
-        };
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
-        match (self.in_time(&token), intent.attempt) {
-            (Ok(()), None) => self.redeem(token, running).await,
-            (Ok(()), Some(attempt)) => match self.mark(&token, attempt).await? {
-                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
-                Some(refusal) => Ok(Verdict::Refuse(refusal)),
-            },
-            // A late question of a try that was accepted in time is still that try.
-            (Err(_), Some(attempt)) if self.is_marked(&token, attempt).await? => {
-                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
-            }
-            (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
+        match policy {
+            Policy::Token { bound } => self.check_token(*bound, intent).await,
+            Policy::Key(rules) => self.check_key(rules, intent).await,
         }
     }
 
@@ -150,17 +156,19 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
-        let mint = self.mint().await?;
-        let token = match self.present(&mint, policy, intent) {
-            Ok(token) => token,
-            Err(refusal) => return Ok(Seen::Refused(refusal)),
-        };
-        match self.0.store.look(&Ticket::of_token(token.id)).await? {
-            Some(bytes) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
-                Record::Issued => Ok(Seen::Issued),
-                Record::Attempted(_) => Ok(Seen::Done),
+        let ticket = match policy {
+            Policy::Token { .. } => {
+                let mint = self.mint().await?;
+                self.present(&mint, policy, intent).map(|token| Ticket::of_token(token.id))
+            }
+            Policy::Key(_) => match intent.key {
+                Some(key) => Ok(Ticket::of_key(&intent.subject, intent.action, key)),
+                None => Err(Code::KeyMissing.into()),
             },
-            None => Ok(Seen::Absent),
+        };
+        match ticket {
+            Ok(ticket) => self.look_up(&ticket).await,
+            Err(refusal) => Ok(Seen::Refused(refusal)),
         }
     }
 
@@ -245,13 +253,71 @@ impl Guard {
         (left >= WORTH_PUTTING_BACK).then(|| Duration::from_millis(left) + Self::GRACE)
     }
 
+    async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
+        let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
+        Ok(match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+            Record::Issued => Seen::Issued,
+            Record::Attempted(_) => Seen::Done(None),
+            Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
+            Record::Claimed(_) => Seen::Unknown,
+            Record::Done(done) => Seen::Done(done.reply),
+        })
+    }
+
+    async fn check_token(&self, bound: bool, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let mint = match self.0.sharing.known() {
+            Some(mint) => mint,
+            // What has not even the shape of a token is refused before the store is asked for the secret.
+            None => match shape(intent) {
+                Ok(_) => self.mint().await?,
+                Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+            },
+        };
+        let token = match verify(&mint, bound, intent) {
+            Ok(token) => token,
+            Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+        };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        match (self.in_time(&token), intent.attempt) {
+            (Ok(()), None) => self.redeem(token, running).await,
+            (Ok(()), Some(attempt)) => match self.mark(&token, attempt).await? {
+                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
+                Some(refusal) => Ok(Verdict::Refuse(refusal)),
+            },
+            // A late question of a try that was accepted in time is still that try.
+            (Err(_), Some(attempt)) if self.is_marked(&token, attempt).await? => {
+                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
+            }
+            (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
+        }
+    }
+
+    async fn check_key(&self, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let Some(key) = intent.key else { return Ok(Verdict::Refuse(Code::KeyMissing.into())) };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let claim = Arc::new(Claim::new(Terms {
+            store: Arc::clone(&self.0.store),
+            clock: self.0.clock.clone(),
+            upkeep: self.0.upkeep.clone(),
+            rules: rules.clone(),
+            action: intent.action.to_owned(),
+            ticket,
+            fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key, &ticket)),
+        }));
+        match claim.enter().await? {
+            None => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),
+            Some(verdict) => Ok(verdict),
+        }
+    }
+
     async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
         self.0.sharing.mint(&*self.0.store).await
     }
 
     /// Everything that can be said of a token without the store, in the contract's order.
     fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
-        let Policy::Token { bound } = policy;
+        let Policy::Token { bound } = policy else { return Err(Code::TokenMissing.into()) };
         let token = verify(mint, *bound, intent)?;
         self.in_time(&token).map(|()| token)
     }
@@ -282,10 +348,10 @@ impl Guard {
                 self.0.store.put_back(&ticket, &taken, life).await?;
                 Ok(Verdict::Refuse(Code::TokenUsed.into()))
             }
-            Err(unknown) => {
+            _ => {
                 let life = Duration::from_millis(token.expires_at.saturating_sub(now)) + Self::GRACE;
                 self.0.store.put_back(&ticket, &taken, life).await?;
-                Err(StoreError::not_executed(unknown))
+                Err(StoreError::not_executed(UnknownRecord))
             }
         }
     }
@@ -365,7 +431,7 @@ mod tests {
         }
         let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("a second is left") };
         clock.advance(Duration::from_millis(1));
-        assert_eq!(pass.release().await.unwrap(), Settled::Spent, "999 milliseconds are not worth it");
+        assert_eq!(pass.release().await.unwrap(), Settled::Final, "999 milliseconds are not worth it");
         let Ok(Verdict::Refuse(refusal)) = check(&guard, &token).await else { panic!("it is gone") };
         assert_eq!(refusal.code(), Code::TokenUsed);
     }

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::fingerprint::Fingerprint;
+use crate::key::Key;
+
 /// What a request asks: which operation, for whom, and what it presents to be let in.
 #[derive(Clone)]
 pub struct Intent<'a> {
@@ -11,18 +14,35 @@ pub struct Intent<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
     pub(crate) attempt: Option<&'a str>,
+    pub(crate) key: Option<&'a Key>,
+    pub(crate) fingerprint: Option<Fingerprint>,
 }
 
 impl<'a> Intent<'a> {
     /// `subject` asks for `action`, and presents nothing yet.
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
-        Self { action, subject, credential: None, attempt: None }
+        Self { action, subject, credential: None, attempt: None, key: None, fingerprint: None }
     }
 
     /// Presents a token.
     #[must_use]
     pub fn credential(mut self, token: &'a str) -> Self {
         self.credential = Some(token);
+        self
+    }
+
+    /// Presents a key.
+    #[must_use]
+    pub fn key(mut self, key: &'a Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Says what is asked, so that a key that comes again with something else is found out. Without it, whatever comes
+    /// under a key is taken for the same.
+    #[must_use]
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
+        self.fingerprint = Some(fingerprint);
         self
     }
 

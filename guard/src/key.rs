@@ -65,6 +65,11 @@ impl Key {
         Self::new(text)
     }
 
+    #[cfg(feature = "actix")]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

@@ -54,8 +54,10 @@
 
 mod attempt;
 mod background;
+mod claim;
 mod clock;
 mod drain;
+mod event;
 mod fingerprint;
 mod guard;
 mod intent;
@@ -66,12 +68,16 @@ mod policy;
 mod random;
 mod record;
 mod refusal;
+mod reply;
+mod run_id;
 mod secret;
+mod settlement;
 mod sharing;
 pub mod store;
 pub mod testing;
 mod ticket;
 mod token;
+mod upkeep;
 
 #[cfg(feature = "actix")]
 pub mod actix;
@@ -84,9 +90,12 @@ pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
 pub use crate::pass::{Pass, Settled};
-pub use crate::policy::{Effect, Policy};
+pub use crate::policy::{Effect, KeyRules, Policy};
 pub use crate::refusal::Refusal;
+pub use crate::reply::Reply;
+pub use crate::run_id::RunId;
 pub use crate::secret::{Secret, WeakSecret};
+pub use crate::settlement::Resolved;
 pub use crate::ticket::{Kind, Ticket};
 pub use crate::token::Token;
 

@@ -1,116 +1,162 @@
 //! The permission to run, settled once.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::claim::Claim;
 use crate::drain::Running;
 use crate::guard::{Guard, Released};
 use crate::intent::{Binding, Intent};
 use crate::policy::Effect;
 use crate::record::Record;
+use crate::reply::Reply;
+use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 
-/// What became of a token when its pass was settled.
+/// What became of a pass when it was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// It stays used.
-    Spent,
-    /// It works again.
+    /// A duplicate does not run.
+    Final,
+    /// The same may be sent again: the token works again, the key is free.
     Back,
+    /// Somebody else has the key by now, because the claim outlived its lease: nothing keeps a duplicate from having run.
+    Lost,
 }
 
 /// The permission to run. Whoever holds it runs the work and then says how it ended, once.
 ///
-/// A pass that is dropped unsettled counts as [`unknown`](Self::unknown), and a warning is logged.
+/// A pass that is dropped unsettled counts as [`unknown`](Self::unknown), and a warning is logged. As long as it lives, the
+/// claim on its key is renewed.
 #[must_use = "a pass that is dropped uses up the token without a run"]
 pub struct Pass {
     guard: Guard,
-    token: Imprint,
-    /// The attempt whose mark is on the token; without one, the token is not in the store.
-    attempt: Option<String>,
-    settled: bool,
-    _running: Running,
+    basis: Basis,
+    /// Taken when it is settled.
+    running: Option<Running>,
+}
+
+/// What a pass was given for.
+enum Basis {
+    /// A token, which is not in the store any more.
+    Token(Imprint),
+    /// A token that is marked with the digest of an attempt.
+    Attempt(Imprint, String),
+    /// A key.
+    Claim(Arc<Claim>),
 }
 
 impl Pass {
     pub(crate) fn of_token(guard: Guard, token: Imprint, running: Running) -> Self {
-        Self { guard, token, attempt: None, settled: false, _running: running }
+        Self { guard, basis: Basis::Token(token), running: Some(running) }
     }
 
     pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &str, running: Running) -> Self {
-        let mut pass = Self::of_token(guard, token, running);
-        pass.attempt = Some(attempt.to_owned());
-        pass
+        Self { guard, basis: Basis::Attempt(token, attempt.to_owned()), running: Some(running) }
     }
 
-    /// It happened: the token stays used.
-    pub async fn complete(self) -> Result<Settled, StoreError> {
-        self.settle(Effect::Happened).await
+    pub(crate) fn of_claim(guard: Guard, claim: Arc<Claim>, running: Running) -> Self {
+        Self { guard, basis: Basis::Claim(claim), running: Some(running) }
     }
 
-    /// It did not happen: the token works again, for what is left of its life, if that is a second or more.
+    /// The name of this run, if it has a claim on a key.
+    pub fn run_id(&self) -> Option<RunId> {
+        match &self.basis {
+            Basis::Claim(claim) => Some(claim.run()),
+            Basis::Token(_) | Basis::Attempt(..) => None,
+        }
+    }
+
+    /// The name under which the store knows what this pass was given for.
+    pub fn ticket(&self) -> Ticket {
+        match &self.basis {
+            Basis::Token(token) | Basis::Attempt(token, _) => Ticket::of_token(token.id),
+            Basis::Claim(claim) => *claim.ticket(),
+        }
+    }
+
+    /// It happened, and a duplicate is given this reply; without one, it is told that there was one.
     ///
     /// # Errors
-    /// If the token could not be put back, or if that cannot be told. It counts as used then: trying again could
-    /// bring back a token that somebody has used in the meantime.
-    pub async fn release(self) -> Result<Settled, StoreError> {
-        self.settle(Effect::DidNotHappen).await
+    /// If a claim could not be completed, or if that cannot be told. Trying goes on in the background; until it
+    /// succeeds nothing but the lease keeps a duplicate from running.
+    pub async fn complete(self, reply: Option<Reply>) -> Result<Settled, StoreError> {
+        self.settle(Effect::Happened, reply).await
     }
 
-    /// Nobody can tell whether it happened: the token stays used.
+    /// It did not happen: the same may be sent again. A token works again for what is left of its life, if that is a
+    /// second or more.
+    ///
+    /// # Errors
+    /// If it could not be given back, or if that cannot be told. A token counts as used then: trying again could bring
+    /// back one that somebody has used in the meantime. For a key, trying goes on in the background.
+    pub async fn release(self) -> Result<Settled, StoreError> {
+        self.settle(Effect::DidNotHappen, None).await
+    }
+
+    /// Nobody can tell whether it happened: the token stays used, the claim is left to its lease, or held.
+    ///
+    /// # Errors
+    /// If a claim that is held could not be marked; it says the same by itself once its lease is over.
     pub async fn unknown(self) -> Result<Settled, StoreError> {
-        self.settle(Effect::Unknown).await
+        self.settle(Effect::Unknown, None).await
     }
 
     /// Says how it ended.
     ///
     /// # Errors
-    /// As [`release`](Self::release) does.
-    pub async fn settle(mut self, effect: Effect) -> Result<Settled, StoreError> {
-        self.settled = true;
-        match effect {
-            Effect::Happened | Effect::Unknown => Ok(Settled::Spent),
-            Effect::DidNotHappen => self.put_back().await,
+    /// As [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown) do.
+    pub async fn settle(mut self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
+        let Some(running) = self.running.take() else { return Ok(Settled::Final) };
+        match (&self.basis, effect) {
+            (Basis::Claim(claim), effect) => claim.settle(effect, reply, running).await,
+            (_, Effect::Happened | Effect::Unknown) => Ok(Settled::Final),
+            (Basis::Token(token), Effect::DidNotHappen) => self.put_back(token).await,
+            (Basis::Attempt(token, attempt), Effect::DidNotHappen) => {
+                let released = self.guard.unmark(&Ticket::of_token(token.id), attempt).await?;
+                Ok(if released == Released::Back { Settled::Back } else { Settled::Final })
+            }
         }
     }
 
     /// How the token of this pass was bound, for a successor that is bound alike.
     pub fn binding<'a>(&self, intent: &Intent<'a>) -> Binding<'a> {
         let mut binding = Binding::none();
-        if self.token.names_action() {
-            binding = binding.action(intent.action);
-        }
-        if self.token.names_subject() {
-            binding = binding.subject(intent.subject.clone());
+        if let Basis::Token(token) | Basis::Attempt(token, _) = &self.basis {
+            if token.names_action() {
+                binding = binding.action(intent.action);
+            }
+            if token.names_subject() {
+                binding = binding.subject(intent.subject.clone());
+            }
         }
         binding
     }
 
-    async fn put_back(&self) -> Result<Settled, StoreError> {
-        let ticket = Ticket::of_token(self.token.id);
-        if let Some(attempt) = &self.attempt {
-            let released = self.guard.unmark(&ticket, attempt).await?;
-            return Ok(if released == Released::Back { Settled::Back } else { Settled::Spent });
-        }
-        let Some(life) = self.guard.worth_putting_back(self.token.expires_at) else { return Ok(Settled::Spent) };
+    async fn put_back(&self, token: &Imprint) -> Result<Settled, StoreError> {
+        let Some(life) = self.guard.worth_putting_back(token.expires_at) else { return Ok(Settled::Final) };
         // The one write that would not recognise itself if it were sent again, so it is sent once.
-        self.guard.store().put_back(&ticket, &Record::ISSUED, life).await?;
+        self.guard.store().put_back(&Ticket::of_token(token.id), &Record::ISSUED, life).await?;
         Ok(Settled::Back)
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        if !self.settled {
-            let ticket = Ticket::of_token(self.token.id);
-            tracing::warn!(?ticket, "a pass was dropped before it was settled: its token stays used");
+        if self.running.take().is_none() {
+            return;
         }
+        if let Basis::Claim(claim) = &self.basis {
+            claim.abandon();
+        }
+        tracing::warn!(ticket = ?self.ticket(), "a pass was dropped before it was settled: nothing is given back");
     }
 }
 
 impl fmt::Debug for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("ticket", &Ticket::of_token(self.token.id)).finish_non_exhaustive()
+        f.debug_struct("Pass").field("ticket", &self.ticket()).finish_non_exhaustive()
     }
 }

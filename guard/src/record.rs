@@ -1,10 +1,20 @@
 //! What the store holds, as versioned bytes.
 
+mod claimed;
+mod done;
+mod fields;
+
+pub(crate) use self::claimed::Claimed;
+pub(crate) use self::done::Done;
+use self::fields::Reader;
+
 /// The version that this build writes, the first byte of every record.
 const VERSION: u8 = 1;
 /// The second byte says what kind of record it is.
 const ISSUED: u8 = b'i';
 const ATTEMPTED: u8 = b'a';
+const CLAIMED: u8 = b'c';
+const DONE: u8 = b'd';
 
 /// What is known of a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +23,10 @@ pub(crate) enum Record {
     Issued,
     /// A token that one attempt has used.
     Attempted(Attempted),
+    /// A run that has begun.
+    Claimed(Claimed),
+    /// A run that has ended, and what it answered.
+    Done(Done),
 }
 
 /// Which attempt has used a token.
@@ -36,11 +50,19 @@ impl Record {
     pub(crate) const ISSUED: [u8; 2] = [VERSION, ISSUED];
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, UnknownRecord> {
-        match bytes {
-            [VERSION, ISSUED] => Ok(Self::Issued),
-            [VERSION, ATTEMPTED, rest @ ..] => Attempted::decode(rest).map(Self::Attempted).ok_or(UnknownRecord),
-            _ => Err(UnknownRecord),
-        }
+        let read = || {
+            let [VERSION, kind, rest @ ..] = bytes else { return None };
+            let mut reader = Reader::new(rest);
+            let record = match *kind {
+                ISSUED => Self::Issued,
+                ATTEMPTED => Self::Attempted(Attempted::read(&mut reader)?),
+                CLAIMED => Self::Claimed(Claimed::read(&mut reader)?),
+                DONE => Self::Done(Done::read(&mut reader)?),
+                _ => return None,
+            };
+            reader.is_at_end().then_some(record)
+        };
+        read().ok_or(UnknownRecord)
     }
 }
 
@@ -53,15 +75,8 @@ impl Attempted {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (attempt, rest) = bytes.split_first_chunk()?;
-        let (deadline, rest) = rest.split_first_chunk()?;
-        let expires_at = rest.try_into().ok()?;
-        Some(Self {
-            attempt: *attempt,
-            deadline: u64::from_be_bytes(*deadline),
-            expires_at: u64::from_be_bytes(expires_at),
-        })
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { attempt: from.array()?, deadline: from.number()?, expires_at: from.number()? })
     }
 }
 
@@ -70,29 +85,73 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::reply::Reply;
+    use crate::run_id::RunId;
+
+    fn samples() -> Vec<(Vec<u8>, Record)> {
+        let attempted = Attempted { attempt: [7; 16], deadline: 1, expires_at: 2 };
+        let claimed = Claimed {
+            run: RunId::from_bytes([5; 16]),
+            fingerprint: Some([6; 16]),
+            started_at: 3,
+            lease: 15_000,
+            held: None,
+        };
+        let held = Claimed { fingerprint: None, ..claimed.clone() }.hold(9, 10);
+        let reply = Reply::new(201, "made").header("location", "/orders/1").header("link", "a").header("link", "b");
+        let done = Done { run: claimed.run, fingerprint: claimed.fingerprint, deadline: 4, reply: Some(reply) };
+        let not_kept = Done { fingerprint: None, reply: None, ..done.clone() };
+        vec![
+            (Record::ISSUED.to_vec(), Record::Issued),
+            (attempted.encode(), Record::Attempted(attempted)),
+            (claimed.encode(), Record::Claimed(claimed)),
+            (held.encode(), Record::Claimed(held)),
+            (done.encode(), Record::Done(done)),
+            (not_kept.encode(), Record::Done(not_kept)),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (bytes, record) in samples() {
+            assert_eq!(Record::decode(&bytes).unwrap(), record);
+        }
+    }
 
     #[test]
     fn bytes_of_another_version_are_not_guessed_at() {
-        assert_eq!(Record::decode(&Record::ISSUED).unwrap(), Record::Issued);
-        let attempted = Attempted { attempt: [7; 16], deadline: 1, expires_at: 2 };
-        let good = attempted.encode();
-        assert_eq!(Record::decode(&good).unwrap(), Record::Attempted(attempted));
-        let longer = [good.as_slice(), &[0]].concat();
-        let newer = [&[VERSION + 1], &good[1..]].concat();
-        for other in [&b""[..], b"i", &[VERSION], &[VERSION, b'c'], &[VERSION + 1, ISSUED], &[VERSION, ISSUED, 0]]
-            .into_iter()
-            .chain([&good[..good.len() - 1], &longer, &newer])
-        {
+        for (good, record) in samples() {
+            let newer = [&[VERSION + 1], &good[1..]].concat();
+            assert!(Record::decode(&newer).is_err(), "{record:?}");
+            for end in 0..good.len() {
+                let shorter = &good[..end];
+                let is_shorter_body = matches!(Record::decode(shorter), Ok(Record::Done(Done { reply: Some(_), .. })));
+                assert!(Record::decode(shorter).is_err() || is_shorter_body, "{shorter:?}");
+            }
+            let longer = [good.as_slice(), &[0]].concat();
+            let has_body = matches!(&record, Record::Done(done) if done.reply.is_some());
+            assert_eq!(Record::decode(&longer).is_ok(), has_body, "{record:?}");
+        }
+        for other in [&b""[..], b"i", &[VERSION], &[VERSION, b'z']] {
             assert!(Record::decode(other).is_err(), "{other:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_stumble(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            if let Ok(Record::Attempted(attempted)) = Record::decode(&bytes) {
-                prop_assert_eq!(attempted.encode(), bytes);
-            }
+        fn no_bytes_make_it_stumble(
+            kind in prop::sample::select(vec![ISSUED, ATTEMPTED, CLAIMED, DONE, b'z']),
+            rest in proptest::collection::vec(any::<u8>(), 0..120),
+        ) {
+            let bytes = [&[VERSION, kind], rest.as_slice()].concat();
+            let again = match Record::decode(&bytes) {
+                Ok(Record::Issued) => Record::ISSUED.to_vec(),
+                Ok(Record::Attempted(attempted)) => attempted.encode(),
+                Ok(Record::Claimed(claimed)) => claimed.encode(),
+                Ok(Record::Done(done)) => done.encode(),
+                Err(UnknownRecord) => return Ok(()),
+            };
+            prop_assert_eq!(again, bytes);
         }
     }
 }

@@ -61,6 +61,8 @@ impl Refusal {
     pub fn after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Self {
         match (policy, error, intent.attempt) {
             (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
+            // The claim that may be there is taken back, or lapses with its lease.
+            (Policy::Key(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
             // An attempt that was accepted after all is accepted again: the same is to be asked again.
             (Policy::Token { .. }, StoreError::Unknown(_), Some(_)) => Self::new(Code::StoreUnavailable),
             (Policy::Token { .. }, StoreError::Unknown(_), None) => Self::new(Code::RedeemUnknown),

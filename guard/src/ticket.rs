@@ -58,7 +58,6 @@ impl Ticket {
 
     /// The ticket of a key: of who asks, for what, and the key, each behind its length, so that no caller can meet
     /// another's record by moving characters from one to the next.
-    #[allow(dead_code, reason = "used by the key policy")]
     pub(crate) fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
         let mut digest = Sha256::new();
         for field in [subject.to_bytes().as_slice(), action.as_bytes(), key.as_bytes()] {

@@ -164,7 +164,7 @@ async fn a_handler_that_blocks_its_thread_does_not_stop_the_store() {
         let token = shop.guard.issue(MINUTE, Binding::none()).await.expect("the store answers");
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
         let Ok(Verdict::Run(pass)) = shop.guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
-        pass.complete().await.unwrap();
+        pass.complete(None).await.unwrap();
     }
     assert!(blocked.join_all().await.iter().all(|answer| answer.status == 200));
 }
@@ -223,7 +223,7 @@ async fn a_newcomer_accepts(redis: &RedisServer, issued_by: &Guard) -> bool {
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
     let newcomer = Guard::new(Redis::open(&redis.url()).unwrap());
     let Ok(Verdict::Run(pass)) = newcomer.check(&Policy::token(), &intent).await else { return false };
-    pass.complete().await.is_ok()
+    pass.complete(None).await.is_ok()
 }
 
 fn secrets(redis: &RedisServer) -> usize {

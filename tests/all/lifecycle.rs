@@ -195,7 +195,7 @@ async fn a_guard_that_was_drained_lets_nothing_begin_and_uses_nothing_up() {
     let Ok(Verdict::Run(second)) = guard.check(&policy, &intent(&other)).await else { panic!("it is not lost") };
     let draining = guard.clone();
     let drained = tokio::spawn(async move { draining.drain().await });
-    first.complete().await.unwrap();
+    first.complete(None).await.unwrap();
     tokio::task::yield_now().await;
     assert!(!drained.is_finished());
     second.release().await.unwrap();

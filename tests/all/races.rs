@@ -88,7 +88,7 @@ async fn the_memory_store_accepts_each_token_once_without_a_server_between() {
                 start.wait().await;
                 match guard.check(&Policy::token(), &intent).await.unwrap() {
                     Verdict::Run(pass) => {
-                        pass.complete().await.unwrap();
+                        pass.complete(None).await.unwrap();
                         true
                     }
                     _ => false,

@@ -75,7 +75,7 @@ async fn each_step_is_one_command_and_a_bad_token_none() {
     assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Issued);
     assert_eq!(count("GET"), 1);
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a good token") };
-    pass.complete().await.unwrap();
+    pass.complete(None).await.unwrap();
     assert_eq!((sent().len() - before, count("GETDEL")), (2, 1), "a look and a redeem: {:?}", sent());
 
     assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Absent);

@@ -10,6 +10,7 @@ use onceward_api::{Outcome, Problem, Retry, header};
 use crate::guard::Guard;
 use crate::policy::Effect;
 use crate::refusal::Refusal;
+use crate::reply::Reply;
 
 /// Lets a handler say of its own answer whether it took effect, where the status does not tell.
 ///
@@ -32,6 +33,23 @@ impl<B> MarkEffect for HttpResponse<B> {
         self.extensions_mut().insert(effect);
         self
     }
+}
+
+/// The first answer again.
+pub(super) fn replay(reply: &Reply) -> HttpResponse {
+    let status = StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = HttpResponse::build(status);
+    for (name, value) in reply.headers() {
+        answer.append_header((name, &value[..]));
+    }
+    let mut answer = answer.body(reply.body().clone());
+    let headers = answer.headers_mut();
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    headers.insert(HeaderName::from_static(header::IDEMPOTENT_REPLAYED), HeaderValue::from_static("true"));
+    mark(headers, Outcome::Replayed);
+    answer
 }
 
 /// Answers a refusal: a problem for programs, a short page for people.

@@ -13,7 +13,9 @@ use onceward_api::Code;
 
 use super::carrier::Carried;
 use super::form::{Form, Scan, broken};
+use crate::fingerprint::Fingerprint;
 use crate::intent::{Intent, Subject};
+use crate::key::Key;
 use crate::refusal::Refusal;
 
 /// A body up to this size is read to its end before a refusal, so that the connection can be used again.
@@ -25,14 +27,20 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Asked {
     action: String,
     subject: Subject<'static>,
-    token: Option<String>,
+    presented: Presented,
+}
+
+/// What it presents to be let in.
+enum Presented {
+    Token(Option<String>),
+    Key { key: Key, fingerprint: Option<Fingerprint>, only_looks: bool },
 }
 
 impl Asked {
-    /// Reads it. The body is looked into only if it is a form, and handed on as it came.
+    /// Reads what is asked with a token. The body is looked into only if it is a form, and handed on as it came.
     pub(super) async fn read(
         request: &mut ServiceRequest,
-        action: Option<&str>,
+        action: String,
         subject: Subject<'static>,
         body_limit: usize,
     ) -> Result<Self, Refusal> {
@@ -43,18 +51,36 @@ impl Asked {
         if let Some(form) = Form::of(request.headers(), mime.as_ref()) {
             read_form(request, form?, &mut carried, body_limit).await?;
         }
-        let action = match action {
-            Some(action) => action.to_owned(),
-            None => action_of(request.method().as_str(), request.uri().path()),
-        };
-        Ok(Self { action, subject, token: carried.into_token() })
+        Ok(Self { action, subject, presented: Presented::Token(carried.into_token()) })
+    }
+
+    /// What is asked under a key.
+    pub(super) fn under_key(
+        action: String,
+        subject: Subject<'static>,
+        key: Key,
+        fingerprint: Option<Fingerprint>,
+        only_looks: bool,
+    ) -> Self {
+        Self { action, subject, presented: Presented::Key { key, fingerprint, only_looks } }
+    }
+
+    pub(super) fn action(&self) -> &str {
+        &self.action
+    }
+
+    /// Whether nothing is to run.
+    pub(super) fn only_looks(&self) -> bool {
+        matches!(self.presented, Presented::Key { only_looks: true, .. })
     }
 
     pub(super) fn intent(&self) -> Intent<'_> {
         let intent = Intent::new(&self.action, self.subject.clone());
-        match &self.token {
-            Some(token) => intent.credential(token),
-            None => intent,
+        match &self.presented {
+            Presented::Token(Some(token)) => intent.credential(token),
+            Presented::Token(None) => intent,
+            Presented::Key { key, fingerprint: Some(fingerprint), .. } => intent.key(key).fingerprint(*fingerprint),
+            Presented::Key { key, fingerprint: None, .. } => intent.key(key),
         }
     }
 }
@@ -98,7 +124,7 @@ async fn read_form(
 }
 
 /// A payload that begins with what was read of it.
-fn chain(read: Bytes, rest: Payload) -> Payload {
+pub(super) fn chain(read: Bytes, rest: Payload) -> Payload {
     let read = stream::iter((!read.is_empty()).then_some(Ok::<_, PayloadError>(read)));
     Payload::Stream { payload: Box::pin(read.chain(rest)) }
 }

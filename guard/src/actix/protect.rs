@@ -1,4 +1,3 @@
-use std::cell::Cell;
 use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
@@ -8,35 +7,45 @@ use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
 use actix_web::http::Method;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_web::{Error, HttpResponse};
+use actix_web::{Error, HttpMessage as _};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::{Code, Outcome, header};
+use tracing::Instrument as _;
 
-use super::answer::{Audience, mark, refuse};
+use super::answer::{Audience, mark, refuse, replay};
+use super::answered::Answered;
 use super::asked::{Asked, drain};
 use super::detached::{Detached, Panicked};
+use super::key_from::KeyFrom;
+use super::reading::Reading;
 use super::subject::SubjectFrom;
+use crate::fingerprint::Fields;
 use crate::guard::{Guard, Verdict};
 use crate::pass::{Pass, Settled};
-use crate::policy::{Effect, Policy};
+use crate::policy::{Effect, KeyRules, Policy};
 use crate::refusal::Refusal;
+use crate::reply::Reply;
+use crate::store::StoreError;
 use crate::token::Token;
 
-type Judge = Arc<dyn Fn(&ResponseHead) -> Option<Effect> + Send + Sync>;
+type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
 
 /// Middleware that lets each submission run once.
 ///
 /// ```
 /// use actix_web::{HttpResponse, web};
-/// use onceward::Guard;
-/// use onceward::actix::{Protect, SubjectFrom};
+/// use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 /// use onceward::store::Memory;
+/// use onceward::{Guard, KeyRules};
 ///
 /// let guard = Guard::new(Memory::new());
 /// let orders = web::resource("/orders")
 ///     .wrap(Protect::token(&guard, SubjectFrom::anonymous()).bound().next_token())
 ///     .route(web::post().to(HttpResponse::Created));
-/// # let _ = orders;
+/// let payments = web::resource("/payments/{order}")
+///     .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold()).from(KeyFrom::path("order")))
+///     .route(web::post().to(HttpResponse::Created));
+/// # let _ = (orders, payments);
 /// ```
 ///
 /// GET, HEAD and OPTIONS pass untouched. Wrap a route once: a second guard inside would find the token used. A handler that has begun runs to its end in a task of its own, whatever its
@@ -49,23 +58,37 @@ struct Rules {
     guard: Guard,
     policy: Policy,
     subject: SubjectFrom,
-    action: Option<Arc<str>>,
+    reading: Reading,
     judge: Option<Judge>,
+    /// How much of an answer's body is looked into.
+    answer_limit: usize,
+    kept_headers: Vec<HeaderName>,
     next_token: bool,
-    body_limit: usize,
 }
 
 impl Protect {
     /// Asks for a one-time token, from whoever `subject` finds.
     pub fn token(guard: &Guard, subject: SubjectFrom) -> Self {
+        Self::new(guard, subject, Policy::token(), 0)
+    }
+
+    /// Asks for a key, `Idempotency-Key` unless [`from`](Self::from) says otherwise. The first answer under it is kept and
+    /// given again; a second request with other content is refused.
+    pub fn key(guard: &Guard, subject: SubjectFrom, rules: KeyRules) -> Self {
+        let answer_limit = rules.reply_limit;
+        Self::new(guard, subject, Policy::key(rules), answer_limit)
+    }
+
+    fn new(guard: &Guard, subject: SubjectFrom, policy: Policy, answer_limit: usize) -> Self {
         Self(Rules {
             guard: guard.clone(),
-            policy: Policy::token(),
+            policy,
             subject,
-            action: None,
+            reading: Reading::default(),
             judge: None,
+            answer_limit,
+            kept_headers: Vec::new(),
             next_token: false,
-            body_limit: 256 * 1024,
         })
     }
 
@@ -80,7 +103,42 @@ impl Protect {
     /// path, such as `NormalizePath`, belongs inside, or the action has to be named.
     #[must_use]
     pub fn action(mut self, action: impl Into<Arc<str>>) -> Self {
-        self.0.action = Some(action.into());
+        self.0.reading.action = Some(action.into());
+        self
+    }
+
+    /// Where the key stands.
+    #[must_use]
+    pub fn from(mut self, key: KeyFrom) -> Self {
+        self.0.reading.key = key;
+        self
+    }
+
+    /// Lets a request without a key run, unprotected. Otherwise it is refused.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.0.reading.is_optional = true;
+        self
+    }
+
+    /// Which fields of the body a request under a key is told by from another: all of them.
+    #[must_use]
+    pub fn fingerprint(mut self, fields: Fields) -> Self {
+        self.0.reading.fields = fields;
+        self
+    }
+
+    /// Lets a body that is larger than the limit through without comparing it. Otherwise it is refused.
+    #[must_use]
+    pub fn skip_large_bodies(mut self) -> Self {
+        self.0.reading.skips_large = true;
+        self
+    }
+
+    /// Keeps this header of an answer too, beside those that describe its body. `Set-Cookie` and its like are never kept.
+    #[must_use]
+    pub fn keep_header(mut self, name: HeaderName) -> Self {
+        self.0.kept_headers.push(name);
         self
     }
 
@@ -88,7 +146,19 @@ impl Protect {
     /// says of its own answer with [`MarkEffect`](super::MarkEffect) goes first.
     #[must_use]
     pub fn judge(mut self, judge: impl Fn(&ResponseHead) -> Option<Effect> + Send + Sync + 'static) -> Self {
-        self.0.judge = Some(Arc::new(judge));
+        self.0.judge = Some(Arc::new(move |head, _| judge(head)));
+        self
+    }
+
+    /// The same for answers that say in their body how it went: a 200 that tells of a failure. A body of more than 1 MiB, or
+    /// that is streamed, is not looked into, and its status decides.
+    #[must_use]
+    pub fn judge_body(
+        mut self,
+        judge: impl Fn(&ResponseHead, &[u8]) -> Option<Effect> + Send + Sync + 'static,
+    ) -> Self {
+        self.0.answer_limit = self.0.answer_limit.max(1024 * 1024);
+        self.0.judge = Some(Arc::new(move |head, body| judge(head, body?)));
         self
     }
 
@@ -99,10 +169,10 @@ impl Protect {
         self
     }
 
-    /// How much of a form is read in search of its token: 256 KiB.
+    /// How much of a body is read, in search of a form's token or to compare what comes under a key: 256 KiB.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
-        self.0.body_limit = bytes;
+        self.0.reading.limit = bytes;
         self
     }
 }
@@ -112,7 +182,7 @@ impl fmt::Debug for Protect {
         f.debug_struct("Protect")
             .field("policy", &self.0.policy)
             .field("subject", &self.0.subject)
-            .field("action", &self.0.action)
+            .field("reading", &self.0.reading)
             .finish_non_exhaustive()
     }
 }
@@ -175,96 +245,122 @@ async fn run<S, B>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+    B: MessageBody + 'static,
 {
-    let (asked, pass) = match enter(&rules, &mut request).await {
-        Ok(entered) => entered,
-        Err(refusal) => {
-            drain(&mut request).await;
-            let answer = refuse(request.request(), &rules.guard, &refusal);
-            return Ok(request.into_response(answer).map_into_right_body());
+    let answer = match enter(&rules, &mut request).await {
+        Ok(Entered::Run(asked, pass)) => {
+            let answer = handle(&*service, request, &asked, &pass).await;
+            return settle(&rules, &asked, pass, answer).await;
         }
+        Ok(Entered::Unprotected) => {
+            let answer = Answered::new(service.call(request).await);
+            return answer.send(|headers| mark(headers, Outcome::Unprotected), rules.guard.is_draining());
+        }
+        Ok(Entered::Replay(reply)) => replay(&reply),
+        Err(refusal) => refuse(request.request(), &rules.guard, &refusal),
     };
-    let answer = service.call(request).await;
-    settle(&rules, &asked, pass, answer).await
+    drain(&mut request).await;
+    Ok(request.into_response(answer).map_into_right_body())
+}
+
+/// What is to be done with a request.
+enum Entered {
+    Run(Asked, Pass),
+    Replay(Reply),
+    /// It has no key, and need not have one.
+    Unprotected,
 }
 
 /// Asks the guard. The error is what the client is told instead.
-async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<(Asked, Pass), Refusal> {
+async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, Refusal> {
     let subject = rules.subject.resolve(request.request())?;
-    let asked = Asked::read(request, rules.action.as_deref(), subject, rules.body_limit).await?;
-    let checked = {
-        let intent = asked.intent();
-        let verdict = rules.guard.check(&rules.policy, &intent).await;
-        verdict.map_err(|error| {
-            tracing::warn!(%error, "a submission could not be checked and was not run");
-            Refusal::after(&error, &rules.policy, &intent)
-        })?
+    let Some(asked) = rules.reading.read(request, &rules.policy, subject).await? else {
+        return Ok(Entered::Unprotected);
     };
-    match checked {
-        Verdict::Run(pass) => Ok((asked, pass)),
+    let failed = |error| {
+        tracing::warn!(%error, "a submission could not be checked and was not run");
+        Refusal::after(&error, &rules.policy, &asked.intent())
+    };
+    if asked.only_looks() {
+        let seen = rules.guard.look(&rules.policy, &asked.intent()).await.map_err(failed)?;
+        return seen.into_reply().map(Entered::Replay);
+    }
+    match rules.guard.check(&rules.policy, &asked.intent()).await.map_err(failed)? {
+        Verdict::Run(pass) => Ok(Entered::Run(asked, pass)),
+        Verdict::Replay(reply) => Ok(Entered::Replay(reply)),
         Verdict::Refuse(refusal) => Err(refusal),
     }
 }
 
+/// Calls the handler. A run that has a name gives it to the handler, and to every line that is logged meanwhile.
+async fn handle<S, B>(
+    service: &S,
+    request: ServiceRequest,
+    asked: &Asked,
+    pass: &Pass,
+) -> Result<ServiceResponse<B>, Error>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+{
+    let Some(run) = pass.run_id() else { return service.call(request).await };
+    request.extensions_mut().insert(run);
+    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = asked.action());
+    service.call(request).instrument(span).await
+}
+
 /// Settles the pass by the answer, before the answer is sent.
-async fn settle<B>(
+async fn settle<B: MessageBody + 'static>(
     rules: &Rules,
     asked: &Asked,
     pass: Pass,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    // An error may have its answer in it and give it out once, so what is judged here is what is sent.
-    let (effect, said) = match &answer {
-        Ok(answer) => (rules.effect(answer.response()), None),
-        Err(error) => {
-            let said = error.error_response();
-            (rules.effect(&said), Some(said))
-        }
+    let answer = match rules.answer_limit {
+        0 => Answered::new(answer),
+        limit => Answered::read(answer, limit).await,
     };
+    let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
     let successor = pass.binding(&asked.intent());
-    let settled = pass.settle(effect).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "a token could not be put back and stays used");
-        Settled::Spent
-    });
+    let settled = pass.settle(effect, reply).await;
+    let outcome = outcome(&rules.policy, effect, &settled);
     let next = match settled {
-        Settled::Spent if rules.next_token => {
+        Ok(Settled::Final) if rules.next_token => {
             let issued = rules.guard.issue(rules.guard.token_ttl(), successor).await;
             issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
         }
         _ => None,
     };
-    let is_last = rules.guard.is_draining();
-    match answer {
-        Ok(mut answer) => {
-            sign_off(answer.headers_mut(), next.as_ref());
-            if is_last {
-                answer.response_mut().head_mut().set_connection_type(actix_http::ConnectionType::Close);
-            }
-            Ok(answer.map_into_left_body())
+    answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.guard.is_draining())
+}
+
+/// What became of a run. What happened and is not on record keeps no duplicate from running, and its answer says so.
+fn outcome(policy: &Policy, effect: Effect, settled: &Result<Settled, StoreError>) -> Outcome {
+    match (policy, settled) {
+        (_, Err(error)) => {
+            tracing::warn!(%error, ?effect, "how a run ended could not be written down");
+            let is_lost = effect == Effect::Happened && matches!(policy, Policy::Key(_));
+            if is_lost { Outcome::Unprotected } else { Outcome::Executed }
         }
-        Err(mut error) => {
-            let said = Cell::new(said);
-            error.add_response_mapper(move |answer| {
-                let mut answer = said.take().unwrap_or(answer);
-                sign_off(answer.headers_mut(), next.as_ref());
-                answer
-            });
-            Err(error)
-        }
+        (_, Ok(Settled::Lost)) => Outcome::Unprotected,
+        (_, Ok(Settled::Final | Settled::Back)) => Outcome::Executed,
     }
 }
 
 impl Rules {
-    /// What the answer says about the effect: the handler's own word, then the route's, then the status.
-    fn effect<B>(&self, answer: &HttpResponse<B>) -> Effect {
-        let said = answer.extensions().get::<Effect>().copied();
-        said.or_else(|| self.judge.as_ref()?(answer.head()))
-            .unwrap_or_else(|| self.policy.effect(answer.status().as_u16()))
+    /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
+    /// was entered, then the status.
+    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>) -> Effect {
+        let body = answer.body().map(|body| &body[..]);
+        let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
+        said.unwrap_or_else(|| match answer.is_before_the_handler() {
+            true => Effect::DidNotHappen,
+            false => self.policy.effect(answer.status().as_u16()),
+        })
     }
 }
 
-fn sign_off(headers: &mut HeaderMap, next: Option<&Token>) {
-    mark(headers, Outcome::Executed);
+fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
+    mark(headers, outcome);
     if let Some(Ok(value)) = next.map(|token| HeaderValue::from_str(token.as_str())) {
         headers.insert(HeaderName::from_static(header::NEXT_TOKEN), value);
     }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Clock;
+use crate::ticket::{Kind, Ticket};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -150,10 +151,12 @@ fn a_content_type_may_be_written_in_several_ways() {
 fn the_store_sees_what_only_the_key_can_tell() {
     let (one, other) = (Fingerprint::of_bytes(b"1"), Fingerprint::of_bytes(b"2"));
     let (k, l) = (Key::new("k").unwrap(), Key::new("l").unwrap());
-    assert_eq!(one.keyed(&k), Fingerprint::of_bytes(b"1").keyed(&k));
-    assert_ne!(one.keyed(&k), one.keyed(&l));
-    assert_ne!(one.keyed(&k), other.keyed(&k));
-    assert_ne!(one.keyed(&k), one.as_bytes()[..16]);
+    let (here, there) = (Ticket::of(Kind::Key, b"here"), Ticket::of(Kind::Key, b"there"));
+    assert_eq!(one.keyed(&k, &here), Fingerprint::of_bytes(b"1").keyed(&k, &here));
+    assert_ne!(one.keyed(&k, &here), one.keyed(&l, &here));
+    assert_ne!(one.keyed(&k, &here), one.keyed(&k, &there), "nor can two callers who sent the same be told");
+    assert_ne!(one.keyed(&k, &here), other.keyed(&k, &here));
+    assert_ne!(one.keyed(&k, &here), one.0[..16]);
 }
 
 #[test]

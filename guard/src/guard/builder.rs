@@ -12,6 +12,7 @@ use crate::drain::Drain;
 use crate::secret::Secret;
 use crate::sharing::{Sharing, keep_sharing};
 use crate::store::Store;
+use crate::upkeep::Upkeep;
 
 /// Settings of a [`Guard`].
 #[must_use = "a guard is made by `build`"]
@@ -102,9 +103,15 @@ impl GuardBuilder {
         let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
         let (alive, gone) = watch::channel(());
         if sharing.is_shared() {
-            background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&self.store), self.share_every, gone));
+            background::spawn(keep_sharing(
+                Arc::clone(&sharing),
+                Arc::clone(&self.store),
+                self.share_every,
+                gone.clone(),
+            ));
         }
         Guard(Arc::new(Inner {
+            upkeep: Upkeep::begin(self.clock.clone(), gone),
             store: self.store,
             sharing,
             clock: self.clock,

@@ -140,7 +140,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
     match verdict {
         Verdict::Run(pass) => {
             // Whether it happens is the backend's to say, with a release if it does not.
-            pass.complete().await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
+            pass.complete(None).await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
             let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned() };
             let mut answer = HttpResponse::Ok();
             answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));

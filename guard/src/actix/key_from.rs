@@ -1,0 +1,175 @@
+//! Where a key stands in a request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::HeaderName;
+use onceward_api::{Code, header};
+use serde_json::Value;
+
+use super::whole::Whole;
+use crate::key::{BadKey, Key};
+use crate::refusal::Refusal;
+
+type Choose = Arc<dyn Fn(&HttpRequest) -> Option<Result<Key, BadKey>> + Send + Sync>;
+
+/// Where the key of a submission stands: in a header, or in what the submission itself is about.
+///
+/// ```
+/// use onceward::actix::KeyFrom;
+///
+/// // The caller's own id for the operation.
+/// let header = KeyFrom::header("Idempotency-Key");
+/// // Two messages with the same source and sequence number are one.
+/// let message = KeyFrom::parts([KeyFrom::body("/source"), KeyFrom::body("/seq")]);
+/// // An order is paid once: `/orders/{order}/pay`.
+/// let order = KeyFrom::path("order");
+/// # let _ = (header, message, order);
+/// ```
+#[derive(Clone)]
+pub struct KeyFrom(Source);
+
+#[derive(Clone)]
+enum Source {
+    Header(HeaderName),
+    Path(String),
+    Query(String),
+    Body(String),
+    Chosen(Choose),
+    Parts(Vec<KeyFrom>),
+}
+
+impl KeyFrom {
+    /// A header: `Idempotency-Key`, unless the callers know it by another name.
+    ///
+    /// # Panics
+    /// If this cannot be the name of a header.
+    pub fn header(name: &str) -> Self {
+        let name = HeaderName::try_from(name.to_ascii_lowercase());
+        Self(Source::Header(name.unwrap_or_else(|_| panic!("this cannot be the name of a header"))))
+    }
+
+    /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`.
+    pub fn path(name: impl Into<String>) -> Self {
+        Self(Source::Path(name.into()))
+    }
+
+    /// A parameter of the query.
+    pub fn query(name: impl Into<String>) -> Self {
+        Self(Source::Query(name.into()))
+    }
+
+    /// A field of the body, named by a JSON pointer; in a form it is `/` and the name of the field. It has to be a text or
+    /// a whole number.
+    pub fn body(pointer: impl Into<String>) -> Self {
+        Self(Source::Body(pointer.into()))
+    }
+
+    /// What the application makes of the request; `None` if there is no key in it.
+    pub fn chosen(choose: impl Fn(&HttpRequest) -> Option<Result<Key, BadKey>> + Send + Sync + 'static) -> Self {
+        Self(Source::Chosen(Arc::new(choose)))
+    }
+
+    /// All of these together. If one is missing, there is no key.
+    pub fn parts(parts: impl IntoIterator<Item = KeyFrom>) -> Self {
+        Self(Source::Parts(parts.into_iter().collect()))
+    }
+
+    /// Whether the body has to be read for it.
+    pub(super) fn needs_body(&self) -> bool {
+        match &self.0 {
+            Source::Body(_) => true,
+            Source::Parts(parts) => parts.iter().any(Self::needs_body),
+            _ => false,
+        }
+    }
+
+    /// The key of this request, if there is one.
+    pub(super) fn find(&self, request: &HttpRequest, whole: &Whole) -> Result<Option<Key>, Refusal> {
+        match &self.0 {
+            Source::Header(name) => from_header(request, name),
+            Source::Chosen(choose) => choose(request).transpose().map_err(|bad| malformed(&bad)),
+            Source::Parts(parts) => {
+                let texts =
+                    parts.iter().map(|part| part.text(request, whole)).collect::<Result<Option<Vec<_>>, _>>()?;
+                texts.map(Key::of_parts).transpose().map_err(|bad| malformed(&bad))
+            }
+            _ => self.text(request, whole)?.map(Key::new).transpose().map_err(|bad| malformed(&bad)),
+        }
+    }
+
+    /// What stands there, if anything does.
+    fn text(&self, request: &HttpRequest, whole: &Whole) -> Result<Option<String>, Refusal> {
+        Ok(match &self.0 {
+            Source::Path(name) => request.match_info().get(name).map(str::to_owned),
+            Source::Query(name) => one_of(form_urlencoded::parse(request.query_string().as_bytes()), name)?,
+            Source::Body(pointer) => from_body(whole, pointer)?,
+            Source::Header(_) | Source::Chosen(_) | Source::Parts(_) => {
+                self.find(request, whole)?.map(|key| key.as_str().to_owned())
+            }
+        })
+    }
+}
+
+impl Default for KeyFrom {
+    fn default() -> Self {
+        Self(Source::Header(HeaderName::from_static(header::IDEMPOTENCY_KEY)))
+    }
+}
+
+impl fmt::Debug for KeyFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::Header(name) => write!(f, "header {name}"),
+            Source::Path(name) => write!(f, "path {name}"),
+            Source::Query(name) => write!(f, "query {name}"),
+            Source::Body(pointer) => write!(f, "body {pointer}"),
+            Source::Chosen(_) => f.write_str("chosen"),
+            Source::Parts(parts) => f.debug_list().entries(parts).finish(),
+        }
+    }
+}
+
+fn from_header(request: &HttpRequest, name: &HeaderName) -> Result<Option<Key>, Refusal> {
+    let mut values = request.headers().get_all(name);
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => Key::from_header(value.as_bytes()).map(Some).map_err(|bad| malformed(&bad)),
+        (Some(_), Some(_)) => Err(Refusal::new(Code::KeyMalformed).detail("The key was sent twice. Send it once.")),
+    }
+}
+
+/// The one value of this name. Two of them would be two keys.
+fn one_of<'a, I>(pairs: I, name: &str) -> Result<Option<String>, Refusal>
+where
+    I: Iterator<Item = (std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)>,
+{
+    let mut values = pairs.filter(|(found, _)| found == name).map(|(_, value)| value.into_owned());
+    match (values.next(), values.next()) {
+        (Some(_), Some(_)) => {
+            Err(Refusal::new(Code::KeyMalformed).detail(format!("`{name}`, which is the key, was sent twice.")))
+        }
+        (value, _) => Ok(value.filter(|value| !value.is_empty())),
+    }
+}
+
+fn from_body(whole: &Whole, pointer: &str) -> Result<Option<String>, Refusal> {
+    let body = whole.body();
+    if whole.is_form() {
+        return one_of(form_urlencoded::parse(body), pointer.trim_start_matches('/'));
+    }
+    let Ok(json) = serde_json::from_slice::<Value>(body) else { return Ok(None) };
+    match json.pointer(pointer) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+        // A fraction, or more digits than a machine's number has, would not stay what it is.
+        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(Some(number.to_string())),
+        Some(_) => Err(Refusal::new(Code::KeyMalformed)
+            .detail(format!("`{pointer}`, which is the key, has to be a text or a whole number."))),
+    }
+}
+
+fn malformed(bad: &BadKey) -> Refusal {
+    Refusal::new(Code::KeyMalformed).detail(format!("{bad}."))
+}

@@ -1,0 +1,78 @@
+//! A body read as a whole, and given back as it was.
+
+use actix_web::HttpMessage as _;
+use actix_web::dev::{Payload, ServiceRequest};
+use actix_web::http::header::CONTENT_TYPE;
+use actix_web::web::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use onceward_api::Code;
+
+use super::asked::chain;
+use super::form::broken;
+use crate::fingerprint::{Content, Fields, Fingerprint};
+use crate::refusal::Refusal;
+
+/// What was read of a body.
+pub(super) struct Whole {
+    body: Bytes,
+    content_type: Option<String>,
+    is_whole: bool,
+}
+
+impl Whole {
+    /// Reads a body up to a limit, and puts it back for the handler.
+    pub(super) async fn read(request: &mut ServiceRequest, limit: usize) -> Result<Self, Refusal> {
+        let mut payload = request.take_payload();
+        let mut read = BytesMut::new();
+        let mut is_whole = false;
+        while read.len() <= limit && !is_whole {
+            match payload.next().await.transpose() {
+                Ok(Some(chunk)) => read.extend_from_slice(&chunk),
+                Ok(None) => is_whole = true,
+                Err(_) => return Err(broken("it broke off")),
+            }
+        }
+        let body = read.freeze();
+        request.set_payload(if is_whole { Payload::from(body.clone()) } else { chain(body.clone(), payload) });
+        let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok(Self { body, content_type, is_whole })
+    }
+
+    /// Nothing was read.
+    pub(super) fn unread() -> Self {
+        Self { body: Bytes::new(), content_type: None, is_whole: false }
+    }
+
+    /// Whether the end was found.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Whether it is a form of pairs.
+    pub(super) fn is_form(&self) -> bool {
+        let essence = self.content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    }
+
+    /// What the request says.
+    pub(super) fn fingerprint(&self, request: &ServiceRequest, fields: &Fields) -> Fingerprint {
+        Content {
+            method: request.method().as_str(),
+            path: request.uri().path(),
+            query: request.query_string(),
+            content_type: self.content_type.as_deref(),
+            body: &self.body,
+        }
+        .fingerprint(fields)
+    }
+}
+
+/// Why a body that is too large is refused.
+pub(super) fn too_large(limit: usize) -> Refusal {
+    Refusal::new(Code::BodyTooLarge)
+        .detail(format!("A submission under a key may have {limit} bytes here, so that it can be compared."))
+}

@@ -1,0 +1,363 @@
+//! A claim: the right to run under a key, which the store keeps as long as the run lasts.
+
+mod own;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use onceward_api::Code;
+use tokio::sync::{Mutex, MutexGuard};
+
+use self::own::{Met, Own, SURPRISES, restless};
+use crate::clock::Clock;
+use crate::drain::Running;
+use crate::event::{self, Event};
+use crate::guard::Verdict;
+use crate::pass::Settled;
+use crate::policy::{Effect, KeyRules};
+use crate::record::{Claimed, Done, Record, UnknownRecord};
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+use crate::run_id::RunId;
+use crate::store::{Store, StoreError};
+use crate::ticket::Ticket;
+use crate::upkeep::{Place, Upkeep};
+
+/// The shortest wait that a duplicate of a run in progress is told, in milliseconds.
+const SHORTEST_WAIT: u64 = 1_000;
+
+/// The right to run under a key.
+pub(crate) struct Claim {
+    terms: Terms,
+    record: Claimed,
+    begun: u64,
+    /// Once this is set, no renewal is sent.
+    is_settling: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What a claim is made of.
+pub(crate) struct Terms {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) rules: KeyRules,
+    pub(crate) action: String,
+    pub(crate) ticket: Ticket,
+    pub(crate) fingerprint: Option<[u8; 16]>,
+}
+
+struct State {
+    own: Own,
+    stage: Stage,
+    /// Where it waits for its next step.
+    place: Option<Place>,
+    /// Whoever drains waits for what is left to write.
+    running: Option<Running>,
+}
+
+/// What is left to do.
+enum Stage {
+    /// The work is being done: the claim is renewed.
+    Running,
+    /// It happened: this is to be written.
+    Completing(Vec<u8>),
+    /// It did not happen: the claim is to be removed.
+    Releasing,
+    /// Nobody knows whether the claim was written. It is removed; not finding it proves nothing for a while.
+    TakingBack {
+        answered_at: Option<u64>,
+    },
+    Over,
+}
+
+impl Claim {
+    pub(crate) fn new(terms: Terms) -> Self {
+        let record = Claimed {
+            run: RunId::new(),
+            fingerprint: terms.fingerprint,
+            started_at: terms.clock.wall(),
+            lease: terms.rules.lease.as_millis() as u64,
+            held: None,
+        };
+        let own = Own::new(Arc::clone(&terms.store), terms.ticket, record.run);
+        let state = Mutex::new(State { own, stage: Stage::Running, place: None, running: None });
+        Self { begun: terms.clock.steady(), terms, record, is_settling: AtomicBool::new(false), state }
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.record.run
+    }
+
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.terms.ticket
+    }
+
+    /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
+    pub(crate) async fn enter(self: &Arc<Self>) -> Result<Option<Verdict>, StoreError> {
+        let mut state = self.state.lock().await;
+        let mut may_be_there = false;
+        match self.make(&mut state.own, &mut may_be_there).await {
+            Ok(None) => {
+                self.step_after(&mut state, self.terms.rules.lease / 3);
+                self.log(Event::Claimed);
+                Ok(None)
+            }
+            Ok(Some(found)) => self.duplicate_of(found).map(Some),
+            Err(error) => {
+                if may_be_there || matches!(error, StoreError::Unknown(_)) {
+                    self.is_settling.store(true, Ordering::SeqCst);
+                    state.stage = Stage::TakingBack { answered_at: None };
+                    self.step_after(&mut state, self.pace());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
+    /// for long.
+    async fn make(&self, own: &mut Own, may_be_there: &mut bool) -> Result<Option<Record>, StoreError> {
+        for _ in 0..SURPRISES {
+            if let Some(found) = own.insert(self.record.encode(), self.terms.rules.lease).await? {
+                return Ok(Some(found));
+            }
+            if !self.terms.rules.hold {
+                return Ok(None);
+            }
+            *may_be_there = true;
+            match own.write(self.renewed(), self.terms.rules.retain).await? {
+                Met::Own => return Ok(None),
+                Met::Other(found) => return Ok(Some(found)),
+                Met::Nothing => {}
+            }
+        }
+        Err(restless())
+    }
+
+    /// One step of what goes on beside the handler.
+    pub(crate) async fn step(self: &Arc<Self>) {
+        let mut state = self.state.lock().await;
+        state.place = None;
+        let again = match &state.stage {
+            // Whoever settles goes on from here.
+            Stage::Running if self.is_settling() => None,
+            Stage::Running => self.keep(&mut state.own).await,
+            Stage::Over => None,
+            Stage::Completing(_) | Stage::Releasing | Stage::TakingBack { .. } => {
+                let failed = self.advance(&mut state).await.is_err();
+                (failed || !matches!(state.stage, Stage::Over)).then(|| self.pace())
+            }
+        };
+        match again {
+            Some(after) if self.age() < self.patience(&state.stage) => self.step_after(&mut state, after),
+            _ => state.running = None,
+        }
+    }
+
+    fn step_after(self: &Arc<Self>, state: &mut State, after: Duration) {
+        state.place = Some(self.terms.upkeep.add(Arc::clone(self), after));
+    }
+
+    /// Says how it ended. If that cannot be written, trying goes on in the background.
+    pub(crate) async fn settle(
+        self: &Arc<Self>,
+        effect: Effect,
+        reply: Option<Reply>,
+        running: Running,
+    ) -> Result<Settled, StoreError> {
+        let mut state = self.begin_settling().await;
+        state.stage = match effect {
+            Effect::Happened => Stage::Completing(self.done(reply)),
+            Effect::DidNotHappen => Stage::Releasing,
+            Effect::Unknown => return self.leave(&mut state).await,
+        };
+        state.running = Some(running);
+        let settled = self.advance(&mut state).await;
+        if settled.is_err() {
+            self.step_after(&mut state, self.pace());
+        }
+        settled
+    }
+
+    /// Gives up without a word: the lease ends it.
+    pub(crate) fn abandon(&self) {
+        self.is_settling.store(true, Ordering::SeqCst);
+        // A step that is under way finds out by itself.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.stage = Stage::Over;
+            state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
+        }
+    }
+
+    /// Waits for a renewal that is under way, and lets no other begin.
+    async fn begin_settling(&self) -> MutexGuard<'_, State> {
+        self.is_settling.store(true, Ordering::SeqCst);
+        let mut state = self.state.lock().await;
+        state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
+        state
+    }
+
+    /// Leaves the claim where it is. One that is held says from now on that its outcome is unknown.
+    async fn leave(&self, state: &mut State) -> Result<Settled, StoreError> {
+        state.stage = Stage::Over;
+        self.log(Event::Unknown);
+        if self.terms.rules.hold {
+            let ended = self.record.hold(0, self.deadline()).encode();
+            state.own.write(ended, self.terms.rules.retain).await?;
+        }
+        Ok(Settled::Final)
+    }
+
+    /// One try at what is left to do.
+    async fn advance(&self, state: &mut State) -> Result<Settled, StoreError> {
+        let own = &mut state.own;
+        let settled = match &mut state.stage {
+            Stage::Completing(record) => self.complete(own, record).await?,
+            // Whatever else is there, nothing of ours is.
+            Stage::Releasing => own.erase().await.map(|_| Settled::Back)?,
+            Stage::TakingBack { answered_at } => {
+                let met = own.erase().await?;
+                if self.may_still_come(&met, answered_at) {
+                    return Ok(Settled::Back);
+                }
+                Settled::Back
+            }
+            Stage::Running | Stage::Over => return Ok(Settled::Final),
+        };
+        self.log(match settled {
+            Settled::Final => Event::Completed,
+            Settled::Back => Event::Released,
+            Settled::Lost => Event::Lost,
+        });
+        state.stage = Stage::Over;
+        state.running = None;
+        Ok(settled)
+    }
+
+    async fn complete(&self, own: &mut Own, record: &[u8]) -> Result<Settled, StoreError> {
+        let retain = self.terms.rules.retain;
+        for _ in 0..SURPRISES {
+            match own.write(record.to_vec(), retain).await? {
+                Met::Own => return Ok(Settled::Final),
+                Met::Other(found) if own.is_of_this_run(&found) => return Ok(Settled::Final),
+                Met::Other(_) => return Ok(Settled::Lost),
+                // It has lapsed, and nobody came.
+                Met::Nothing => {}
+            }
+            match own.insert_again(record.to_vec(), retain).await? {
+                None if own.holds(record) => return Ok(Settled::Final),
+                // A late renewal was there first.
+                None => {}
+                Some(_) => return Ok(Settled::Lost),
+            }
+        }
+        Err(restless())
+    }
+
+    /// Whether a claim that is being taken back may be written yet: until a lease after the store first answered.
+    fn may_still_come(&self, met: &Met, answered_at: &mut Option<u64>) -> bool {
+        let now = self.terms.clock.steady();
+        let first = *answered_at.get_or_insert(now);
+        matches!(met, Met::Nothing) && now < first.saturating_add(self.record.lease)
+    }
+
+    /// Renews, and says when to do so again; `None` if there is nothing left to renew.
+    async fn keep(&self, own: &mut Own) -> Option<Duration> {
+        let kept = self.renew(own).await;
+        match &kept {
+            Ok(Some(_)) => {}
+            Ok(None) => self.log(Event::Lost),
+            Err(error) => {
+                tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "a claim could not be renewed");
+            }
+        }
+        kept.unwrap_or_else(|_| Some(self.pace()))
+    }
+
+    async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
+        let KeyRules { lease, retain, hold, .. } = self.terms.rules;
+        let (record, life) = if hold { (self.renewed(), retain) } else { (self.record.encode(), lease) };
+        match own.write(record, life).await? {
+            Met::Own => Ok(Some(lease / 3)),
+            Met::Other(_) => Ok(None),
+            Met::Nothing => Ok(match own.insert_again(self.record.encode(), lease).await? {
+                // Held again with the next renewal, which is due at once.
+                None => Some(if hold { Duration::ZERO } else { lease / 3 }),
+                Some(_) => None,
+            }),
+        }
+    }
+
+    /// What is said to a request that has met somebody else's record. Other content is told before anything else.
+    fn duplicate_of(&self, found: Record) -> Result<Verdict, StoreError> {
+        let (owner, said) = match &found {
+            Record::Claimed(claimed) => (claimed.run, claimed.fingerprint),
+            Record::Done(done) => (done.run, done.fingerprint),
+            Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
+        };
+        let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
+        let refusal = match found {
+            _ if is_other => Code::KeyReused.into(),
+            Record::Done(Done { reply: Some(reply), .. }) => return Ok(Verdict::Replay(reply)),
+            Record::Claimed(claimed) => unfinished(&claimed, self.terms.clock.wall()),
+            _ => Code::ReplyNotKept.into(),
+        };
+        event::refused(&self.terms.action, &self.terms.ticket, &refusal, owner);
+        Ok(Verdict::Refuse(refusal))
+    }
+
+    fn done(&self, reply: Option<Reply>) -> Vec<u8> {
+        let reply = reply.filter(|reply| reply.size() <= self.terms.rules.reply_limit && reply.fits());
+        Done { run: self.run(), fingerprint: self.record.fingerprint, deadline: self.deadline(), reply }.encode()
+    }
+
+    /// The claim as one that is held, and alive at this moment.
+    fn renewed(&self) -> Vec<u8> {
+        self.record.hold(self.terms.clock.wall(), self.deadline()).encode()
+    }
+
+    fn deadline(&self) -> u64 {
+        self.terms.clock.wall().saturating_add(self.terms.rules.retain.as_millis() as u64)
+    }
+
+    fn is_settling(&self) -> bool {
+        self.is_settling.load(Ordering::SeqCst)
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_millis(self.terms.clock.steady().saturating_sub(self.begun))
+    }
+
+    /// How long trying goes on.
+    fn patience(&self, stage: &Stage) -> Duration {
+        let KeyRules { lease, ceiling, retain, hold, .. } = self.terms.rules;
+        match stage {
+            Stage::Running => ceiling,
+            // A claim that is not held goes away by itself.
+            Stage::Releasing if !hold => ceiling + lease,
+            _ => ceiling + retain,
+        }
+    }
+
+    /// How long to wait before what failed is tried again.
+    fn pace(&self) -> Duration {
+        (self.terms.rules.lease / 10).clamp(Duration::from_millis(10), Duration::from_millis(500))
+    }
+
+    fn log(&self, event: Event) {
+        event.log(&self.terms.action, &self.terms.ticket, self.run());
+    }
+}
+
+/// What is said of a claim that is there. Whoever asks for a run that has lasted for a while is told to wait for as long
+/// again, up to a lease: a quick run is asked for soon, and a slow one not all the time.
+fn unfinished(claimed: &Claimed, now: u64) -> Refusal {
+    if !claimed.is_running(now) {
+        return Code::OutcomeUnknown.into();
+    }
+    let so_far = now.saturating_sub(claimed.started_at);
+    let wait = so_far.clamp(SHORTEST_WAIT, claimed.lease.max(SHORTEST_WAIT));
+    Refusal::new(Code::InProgress).wait(Duration::from_millis(wait))
+}

@@ -1,0 +1,128 @@
+//! The own record in the store. Every write after the first compares what it finds, and knows its own by the run id: an
+//! answer that was lost, or a command that came twice, is never mistaken for somebody else's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::record::Record;
+use crate::run_id::RunId;
+use crate::store::{Compared, Store, StoreError};
+use crate::ticket::Ticket;
+
+/// How often a write is repeated at once because the own record has other bytes than it was known to have.
+pub(super) const SURPRISES: usize = 4;
+
+/// The record of one run.
+pub(super) struct Own {
+    store: Arc<dyn Store>,
+    ticket: Ticket,
+    run: RunId,
+    /// What the store holds of us, as far as is known.
+    held: Vec<u8>,
+}
+
+/// What a write has met.
+pub(super) enum Met {
+    /// Our own: it is done.
+    Own,
+    Nothing,
+    /// Somebody else's record, or a reply where there should be a claim.
+    Other(Record),
+}
+
+impl Own {
+    pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, run: RunId) -> Self {
+        Self { store, ticket, run, held: Vec::new() }
+    }
+
+    pub(super) fn holds(&self, record: &[u8]) -> bool {
+        self.held == record
+    }
+
+    pub(super) fn is_of_this_run(&self, record: &Record) -> bool {
+        match record {
+            Record::Claimed(claimed) => claimed.run == self.run,
+            Record::Done(done) => done.run == self.run,
+            Record::Issued | Record::Attempted(_) => false,
+        }
+    }
+
+    /// Inserts where nothing is; gives what is there, unless that is our own.
+    pub(super) async fn insert(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
+        // Known from the beginning, for whoever takes it back if the answer is lost.
+        self.held = record;
+        let found = self.store.insert(&self.ticket, &self.held, life).await?;
+        self.recognise(found.as_deref())
+    }
+
+    /// The same for what was there before, which is never refused for want of room.
+    pub(super) async fn insert_again(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
+        let found = self.store.put_back(&self.ticket, &record, life).await?;
+        if found.is_none() {
+            self.held = record;
+        }
+        self.recognise(found.as_deref())
+    }
+
+    fn recognise(&mut self, found: Option<&[u8]>) -> Result<Option<Record>, StoreError> {
+        let Some(found) = found else { return Ok(None) };
+        let record = Record::decode(found).map_err(StoreError::not_executed)?;
+        if !self.is_of_this_run(&record) {
+            return Ok(Some(record));
+        }
+        self.held = found.to_vec();
+        Ok(None)
+    }
+
+    /// Writes over it, whatever it has become.
+    pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<Met, StoreError> {
+        for _ in 0..SURPRISES {
+            let found = match self.store.swap(&self.ticket, &self.held, &value, life).await? {
+                Compared::Done => {
+                    self.held = value;
+                    return Ok(Met::Own);
+                }
+                Compared::Gone => return Ok(Met::Nothing),
+                Compared::Found(found) => found,
+            };
+            if found == value {
+                self.held = value;
+                return Ok(Met::Own);
+            }
+            if let Some(other) = self.other(&found)? {
+                return Ok(Met::Other(other));
+            }
+        }
+        Err(restless())
+    }
+
+    /// Removes it, whatever it has become.
+    pub(super) async fn erase(&mut self) -> Result<Met, StoreError> {
+        for _ in 0..SURPRISES {
+            match self.store.remove(&self.ticket, &self.held).await? {
+                Compared::Done => return Ok(Met::Own),
+                Compared::Gone => return Ok(Met::Nothing),
+                Compared::Found(found) => {
+                    if let Some(other) = self.other(&found)? {
+                        return Ok(Met::Other(other));
+                    }
+                }
+            }
+        }
+        Err(restless())
+    }
+
+    /// What was found, unless it is a claim of our own, which is known from now on.
+    fn other(&mut self, found: &[u8]) -> Result<Option<Record>, StoreError> {
+        let record = Record::decode(found).map_err(StoreError::not_executed)?;
+        if matches!(&record, Record::Claimed(claimed) if claimed.run == self.run) {
+            self.held = found.to_vec();
+            return Ok(None);
+        }
+        Ok(Some(record))
+    }
+}
+
+pub(super) fn restless() -> StoreError {
+    StoreError::not_executed("the own record changes again and again")
+}

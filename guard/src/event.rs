@@ -1,0 +1,37 @@
+//! One line in the log for each step of a run, for whoever has to find out later what happened.
+
+use crate::refusal::Refusal;
+use crate::run_id::RunId;
+use crate::ticket::Ticket;
+
+/// What happened to a claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event {
+    Claimed,
+    Completed,
+    Released,
+    Unknown,
+    Lost,
+}
+
+impl Event {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Completed => "completed",
+            Self::Released => "released",
+            Self::Unknown => "unknown",
+            Self::Lost => "lost",
+        }
+    }
+
+    pub(crate) fn log(self, action: &str, ticket: &Ticket, run: RunId) {
+        tracing::info!(target: "onceward::event", event = self.as_str(), action, ?ticket, %run);
+    }
+}
+
+/// A submission that did not run.
+pub(crate) fn refused(action: &str, ticket: &Ticket, refusal: &Refusal, owner: RunId) {
+    let code = refusal.code().as_str();
+    tracing::info!(target: "onceward::event", event = "refused", action, ?ticket, run = %owner, code);
+}

@@ -1,0 +1,64 @@
+use super::fields::{Reader, write_optional};
+use super::{CLAIMED, VERSION};
+use crate::run_id::RunId;
+
+/// A run that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    /// Whose it is.
+    pub(crate) run: RunId,
+    /// What the request said, as far as the store may know; none if it was not looked at.
+    pub(crate) fingerprint: Option<[u8; 16]>,
+    /// When it began, in milliseconds since 1970.
+    pub(crate) started_at: u64,
+    /// How long it lives without being renewed, in milliseconds.
+    pub(crate) lease: u64,
+    /// A claim that outlives its lease, so that nobody runs in its place before it is settled.
+    pub(crate) held: Option<Held>,
+}
+
+/// What a claim says that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// When its owner was last known to live; zero once the owner has said that nobody can tell how it ended.
+    pub(crate) renewed_at: u64,
+    /// Until when the record lives.
+    pub(crate) deadline: u64,
+}
+
+impl Claimed {
+    /// The same claim, held.
+    pub(crate) fn hold(&self, renewed_at: u64, deadline: u64) -> Self {
+        Self { held: Some(Held { renewed_at, deadline }), ..self.clone() }
+    }
+
+    /// Whether its owner may still be at work. A claim that is not held goes away by itself.
+    pub(crate) fn is_running(&self, now: u64) -> bool {
+        self.held.is_none_or(|held| now < held.renewed_at.saturating_add(self.lease))
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(80);
+        bytes.extend_from_slice(&[VERSION, CLAIMED]);
+        bytes.extend_from_slice(self.run.as_bytes());
+        write_optional(&mut bytes, self.fingerprint.as_ref().map(|fingerprint| &fingerprint[..]));
+        bytes.extend_from_slice(&self.started_at.to_be_bytes());
+        bytes.extend_from_slice(&self.lease.to_be_bytes());
+        bytes.push(u8::from(self.held.is_some()));
+        if let Some(held) = self.held {
+            bytes.extend_from_slice(&held.renewed_at.to_be_bytes());
+            bytes.extend_from_slice(&held.deadline.to_be_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            run: RunId::from_bytes(from.array()?),
+            fingerprint: from.optional(Reader::array)?,
+            started_at: from.number()?,
+            lease: from.number()?,
+            held: from.optional(|from| Some(Held { renewed_at: from.number()?, deadline: from.number()? }))?,
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Fields of a record, one after the other.
+
+/// Reads fields. Whatever is missing is `None`.
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(super) fn small(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Whether something follows. There is one way to write each, so that equal records are equal bytes.
+    pub(super) fn flag(&mut self) -> Option<bool> {
+        match self.array()? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+
+    /// What follows, if it is there.
+    pub(super) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if self.flag()? { read(self).map(Some) } else { Some(None) }
+    }
+
+    /// Bytes behind their length.
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::from(self.small()?);
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Everything that is left.
+    pub(super) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Writes what may be missing.
+pub(super) fn write_optional(to: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    to.push(u8::from(bytes.is_some()));
+    to.extend_from_slice(bytes.unwrap_or_default());
+}

@@ -1,0 +1,36 @@
+//! The name of one run.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// The name of one run: what a record recognises its owner by, and what ties the lines of a log together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunId(Uuid);
+
+impl RunId {
+    /// A name that no other run has.
+    pub(crate) fn new() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
