@@ -232,6 +232,11 @@ impl Guard {
         &*self.0.store
     }
 
+    #[cfg(test)]
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        &self.0.upkeep
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock
     }

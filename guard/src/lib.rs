@@ -70,6 +70,8 @@ mod record;
 mod refusal;
 mod reply;
 mod run_id;
+#[cfg(test)]
+mod schedules;
 mod secret;
 mod settlement;
 mod sharing;

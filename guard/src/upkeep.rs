@@ -83,6 +83,17 @@ impl Upkeep {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes one out, whenever it is due.
+    #[cfg(test)]
+    pub(crate) fn take(&self, choose: impl FnOnce(usize) -> usize) -> Option<Arc<Claim>> {
+        let mut queue = self.queue();
+        let place = match queue.claims.len() {
+            0 => return None,
+            count => *queue.claims.keys().nth(choose(count))?,
+        };
+        queue.claims.remove(&place)
+    }
 }
 
 async fn keep_up(upkeep: Upkeep, mut gone: watch::Receiver<()>) {

@@ -1,0 +1,203 @@
+//! A store that fails in every way a store can, by the dice.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::store::{Bytes, Compared, Memory, Store, StoreError, async_trait};
+use crate::ticket::Ticket;
+
+/// A store in memory, behind a network that cannot be trusted.
+pub(super) struct FaultStore {
+    memory: Memory,
+    dice: Mutex<fastrand::Rng>,
+    /// Of a hundred commands, how many meet with something.
+    faults: Mutex<u8>,
+    duplicates: bool,
+    /// What has been sent and has not arrived yet.
+    late: Mutex<Vec<Command>>,
+    flaw: Option<Flaw>,
+}
+
+/// A rule that this store breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// `insert` says that nothing was there although something was.
+    InsertLooksFirst,
+    /// `swap` writes over whatever is there.
+    SwapDoesNotCompare,
+    /// What is swapped to be held lives for a lease only.
+    HoldLapses,
+    /// `remove` says that it is done, and does nothing.
+    RemoveForgets,
+    /// An answer that was lost is told as somebody else's claim.
+    UnknownIsDuplicate,
+    /// `swap` says that it is done, and does nothing.
+    SwapForgetsReply,
+}
+
+#[derive(Debug, Clone)]
+enum Command {
+    Insert(Ticket, Vec<u8>, Duration),
+    Swap(Ticket, Vec<u8>, Vec<u8>, Duration),
+    Remove(Ticket, Vec<u8>),
+    Look(Ticket),
+}
+
+enum Answer {
+    Found(Option<Bytes>),
+    Compared(Compared),
+}
+
+/// What becomes of one command.
+enum Fate {
+    Fine,
+    Refused,
+    LostOnTheWay,
+    AnswerLost,
+    /// It arrives later, when nobody waits for it any more.
+    Late,
+    /// It is done, and arrives once more later.
+    Twice,
+}
+
+impl FaultStore {
+    pub(super) fn new(memory: Memory, seed: u64, faults: u8, duplicates: bool, flaw: Option<Flaw>) -> Self {
+        let dice = Mutex::new(fastrand::Rng::with_seed(seed));
+        Self { memory, dice, faults: Mutex::new(faults), duplicates, late: Mutex::default(), flaw }
+    }
+
+    /// From now on everything arrives.
+    pub(super) fn heal(&self) {
+        *self.faults.lock().unwrap() = 0;
+    }
+
+    /// Lets one of those arrive that are still under way, and says whether there was one.
+    pub(super) fn deliver(&self) -> bool {
+        let late = {
+            let mut late = self.late.lock().unwrap();
+            let count = late.len();
+            if count == 0 {
+                return false;
+            }
+            late.swap_remove(self.dice.lock().unwrap().usize(..count))
+        };
+        let mut done = Box::pin(self.execute(late));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(done.as_mut().poll(&mut context).is_ready(), "a memory does not wait");
+        true
+    }
+
+    async fn send(&self, command: Command) -> Result<Answer, StoreError> {
+        self.wait_a_little().await;
+        let answer = match self.fate() {
+            Fate::Fine => Ok(self.execute(command).await),
+            Fate::Refused => Err(StoreError::not_executed("refused")),
+            Fate::LostOnTheWay => Err(StoreError::unknown("lost on the way")),
+            Fate::AnswerLost => {
+                self.execute(command.clone()).await;
+                Err(StoreError::unknown("the answer was lost"))
+            }
+            Fate::Late => {
+                self.late.lock().unwrap().push(command.clone());
+                Err(StoreError::unknown("it is late"))
+            }
+            Fate::Twice => {
+                self.late.lock().unwrap().push(command.clone());
+                Ok(self.execute(command.clone()).await)
+            }
+        };
+        self.wait_a_little().await;
+        answer
+    }
+
+    fn fate(&self) -> Fate {
+        let mut dice = self.dice.lock().unwrap();
+        if dice.u8(..100) >= *self.faults.lock().unwrap() {
+            return Fate::Fine;
+        }
+        match dice.u8(..5) {
+            0 => Fate::Refused,
+            1 => Fate::LostOnTheWay,
+            2 => Fate::AnswerLost,
+            3 => Fate::Late,
+            _ if self.duplicates => Fate::Twice,
+            _ => Fate::AnswerLost,
+        }
+    }
+
+    /// Others may come in between, now and then.
+    async fn wait_a_little(&self) {
+        let times = self.dice.lock().unwrap().u8(..3);
+        super::pause(times).await;
+    }
+
+    async fn execute(&self, command: Command) -> Answer {
+        let memory = &self.memory;
+        let fine = "a memory with room does not fail";
+        match (command, self.flaw) {
+            (Command::Insert(ticket, value, life), Some(Flaw::InsertLooksFirst)) => {
+                memory.take(&ticket).await.expect(fine);
+                Answer::Found(memory.insert(&ticket, &value, life).await.expect(fine))
+            }
+            (Command::Insert(ticket, value, life), _) => {
+                Answer::Found(memory.insert(&ticket, &value, life).await.expect(fine))
+            }
+            (Command::Swap(ticket, _, value, life), Some(Flaw::SwapDoesNotCompare)) => {
+                memory.take(&ticket).await.expect(fine);
+                memory.insert(&ticket, &value, life).await.expect(fine);
+                Answer::Compared(Compared::Done)
+            }
+            (Command::Swap(..), Some(Flaw::SwapForgetsReply)) => Answer::Compared(Compared::Done),
+            (Command::Swap(ticket, held, value, _), Some(Flaw::HoldLapses)) => {
+                Answer::Compared(memory.swap(&ticket, &held, &value, super::world::LEASE).await.expect(fine))
+            }
+            (Command::Swap(ticket, held, value, life), _) => {
+                Answer::Compared(memory.swap(&ticket, &held, &value, life).await.expect(fine))
+            }
+            (Command::Remove(..), Some(Flaw::RemoveForgets)) => Answer::Compared(Compared::Done),
+            (Command::Remove(ticket, held), _) => Answer::Compared(memory.remove(&ticket, &held).await.expect(fine)),
+            (Command::Look(ticket), _) => Answer::Found(memory.look(&ticket).await.expect(fine)),
+        }
+    }
+
+    async fn found(&self, command: Command) -> Result<Option<Bytes>, StoreError> {
+        match self.send(command).await {
+            Ok(Answer::Found(found)) => Ok(found),
+            Ok(Answer::Compared(_)) => unreachable!("it was asked what is there"),
+            Err(StoreError::Unknown(_)) if self.flaw == Some(Flaw::UnknownIsDuplicate) => {
+                Ok(Some(super::world::somebody_elses_claim().into()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn compared(&self, command: Command) -> Result<Compared, StoreError> {
+        match self.send(command).await? {
+            Answer::Compared(compared) => Ok(compared),
+            Answer::Found(_) => unreachable!("it was asked to compare"),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FaultStore {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.found(Command::Insert(*ticket, value.to_vec(), ttl)).await
+    }
+
+    async fn take(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        unreachable!("a key is never taken")
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        self.compared(Command::Swap(*ticket, held.to_vec(), value.to_vec(), ttl)).await
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        self.compared(Command::Remove(*ticket, held.to_vec())).await
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.found(Command::Look(*ticket)).await
+    }
+}
