@@ -82,9 +82,11 @@ impl History {
     }
 
     /// What must not be told at this moment.
-    pub(super) fn check_refusal(&self, code: Code, is_held: bool) -> Result<(), String> {
+    ///
+    /// Where a command may arrive twice, a claim may come back for a lease whose owner has been refused since.
+    pub(super) fn check_refusal(&self, code: Code, is_held: bool, has_duplicates: bool) -> Result<(), String> {
         match code {
-            Code::InProgress | Code::OutcomeUnknown if self.has_cause(is_held) => Ok(()),
+            Code::InProgress | Code::OutcomeUnknown if has_duplicates || self.has_cause(is_held) => Ok(()),
             Code::InProgress | Code::OutcomeUnknown => Err(format!("{code} was told without a cause")),
             other => Err(format!("{other} was told")),
         }

@@ -222,6 +222,7 @@ impl World {
             guard: guard.clone(),
             policy: self.policy.clone(),
             is_held: self.is_held,
+            has_duplicates: self.has_duplicates,
             dice: self.dice.fork(),
             history: Rc::clone(&self.history),
             wrong: Rc::clone(&self.wrong),
@@ -234,6 +235,7 @@ struct Caller {
     guard: Guard,
     policy: Policy,
     is_held: bool,
+    has_duplicates: bool,
     dice: fastrand::Rng,
     history: Rc<RefCell<History>>,
     wrong: Rc<RefCell<Option<String>>>,
@@ -251,7 +253,8 @@ impl Caller {
                     return self.tell(Told::Replayed(run));
                 }
                 Ok(Verdict::Refuse(refusal)) => {
-                    let checked = self.history.borrow().check_refusal(refusal.code(), self.is_held);
+                    let checked =
+                        self.history.borrow().check_refusal(refusal.code(), self.is_held, self.has_duplicates);
                     if let Err(reason) = checked {
                         *self.wrong.borrow_mut() = Some(reason);
                     }
