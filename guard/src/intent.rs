@@ -118,6 +118,11 @@ impl<'a> Binding<'a> {
         Self::default()
     }
 
+    /// Good for this action if there is one, and for this caller, as somebody has asked for it.
+    pub fn to(action: Option<&'a str>, subject: Subject<'a>) -> Self {
+        Self { action, ..Self::default() }.subject(subject)
+    }
+
     /// Good for this action only.
     #[must_use]
     pub fn action(mut self, action: &'a str) -> Self {
@@ -130,5 +135,18 @@ impl<'a> Binding<'a> {
     pub fn subject(mut self, subject: Subject<'a>) -> Self {
         self.subject = (!subject.is_anonymous()).then_some(subject);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_names_what_it_is_told_and_nobody_is_nothing() {
+        let bound = Binding::to(Some("POST /orders"), Subject::named("alice"));
+        assert_eq!((bound.action, bound.subject), (Some("POST /orders"), Some(Subject::named("alice"))));
+        let free = Binding::to(None, Subject::anonymous());
+        assert_eq!((free.action, free.subject), (None, None));
     }
 }

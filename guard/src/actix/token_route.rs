@@ -6,7 +6,7 @@ use super::answer::refuse;
 use super::json::{issued, read_json};
 use super::subject::SubjectFrom;
 use crate::guard::Guard;
-use crate::intent::{Binding, Subject};
+use crate::intent::Binding;
 use crate::refusal::Refusal;
 
 /// `POST /token`, for an application's own pages: answers with a fresh token.
@@ -45,17 +45,9 @@ async fn issue(
             .detail("`subject`: whom a token is for is decided by this application, not by the request."));
     }
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;
-    let token = guard.issue(ttl, binding(asked.action.as_deref(), subject)).await.map_err(|error| {
+    let token = guard.issue(ttl, Binding::to(asked.action.as_deref(), subject)).await.map_err(|error| {
         tracing::warn!(%error, "no token could be issued");
         Refusal::new(Code::StoreUnavailable)
     })?;
     Ok(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(issued(&token, ttl)))
-}
-
-fn binding<'a>(action: Option<&'a str>, subject: Subject<'a>) -> Binding<'a> {
-    let binding = Binding::none().subject(subject);
-    match action {
-        Some(action) => binding.action(action),
-        None => binding,
-    }
 }

@@ -193,12 +193,7 @@ impl Desk {
     }
 
     async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Refusal> {
-        let binding = Binding::none().subject(subject(named));
-        let binding = match action {
-            Some(action) => binding.action(action),
-            None => binding,
-        };
-        let token = self.guard().issue(ttl, binding).await.map_err(|error| {
+        let token = self.guard().issue(ttl, Binding::to(action, subject(named))).await.map_err(|error| {
             tracing::warn!(%error, "no token could be issued");
             Refusal::new(Code::StoreUnavailable)
         })?;
