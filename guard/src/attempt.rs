@@ -3,6 +3,7 @@
 //! A gateway or a backend may ask twice for one request, because it lost the answer or because it is built that way. With
 //! a name for the try, the second question finds its own mark on the token and gets the first answer again.
 
+use std::fmt;
 use std::time::Duration;
 
 use onceward_api::Code;
@@ -15,6 +16,8 @@ use crate::store::{Bytes, Compared, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 
+/// The most characters of an attempt.
+const LONGEST: usize = 255;
 /// How long the same attempt is accepted again, and may release the token.
 const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
 /// How often a mark that is not there is looked for again, and how long after each time.
@@ -22,11 +25,43 @@ const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
 /// Whoever asks without an attempt takes the mark in hand for a moment and puts it back. In that moment it is not gone.
 const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
 
+/// The name of one try, which fits into a log and into a header. Whoever knows it may release what it has redeemed, so
+/// it does not show itself.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Attempt(String);
+
+impl Attempt {
+    /// A try of this name.
+    ///
+    /// # Errors
+    /// Unless it is 1 to 255 visible ASCII characters.
+    pub fn new(text: impl Into<String>) -> Result<Self, BadAttempt> {
+        let text = text.into();
+        let is_name = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_name { Ok(Self(text)) } else { Err(BadAttempt) }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attempt(…)")
+    }
+}
+
+/// What is wrong with an attempt. It says what is allowed, and never what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an attempt has 1 to {LONGEST} visible ASCII characters")]
+pub struct BadAttempt;
+
 impl Guard {
     /// Marks the token as used by this attempt; `None` if it is, now or from before.
-    pub(crate) async fn mark(&self, token: &Imprint, attempt: &str) -> Result<Option<Refusal>, StoreError> {
+    pub(crate) async fn mark(&self, token: &Imprint, attempt: &Attempt) -> Result<Option<Refusal>, StoreError> {
         let mark = Attempted {
-            attempt: digest(attempt),
+            attempt: digest(attempt.as_str()),
             deadline: self.clock().wall() + ACCEPTED_AGAIN.as_millis() as u64,
             expires_at: token.expires_at,
         };
@@ -43,10 +78,10 @@ impl Guard {
     }
 
     /// Whether this attempt has used the token, as far as is still known.
-    pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &Attempt) -> Result<bool, StoreError> {
         let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(false) };
         let record = Record::decode(&bytes).map_err(StoreError::not_executed)?;
-        Ok(matches!(record, Record::Attempted(found) if found.attempt == digest(attempt)))
+        Ok(matches!(record, Record::Attempted(found) if found.attempt == digest(attempt.as_str())))
     }
 
     /// What is there, also if somebody has it in hand at this moment.
@@ -65,11 +100,11 @@ impl Guard {
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
-    pub async fn release(&self, token: &str, attempt: &str) -> Result<Released, StoreError> {
+    pub async fn release(&self, token: &str, attempt: &Attempt) -> Result<Released, StoreError> {
         match Imprint::open(token) {
             // Whom it is bound to is not known here, so the signature cannot be checked: knowing the attempt is what
             // allows it, and a token that was altered is still not good afterwards.
-            Some((imprint, _)) => self.unmark(&Ticket::of_token(imprint.id), attempt).await,
+            Some((imprint, _)) => self.unmark(&Ticket::of_token(imprint.id), attempt.as_str()).await,
             None => Ok(Released::Refused(Code::TokenMalformed.into())),
         }
     }
@@ -110,9 +145,14 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
+    fn named(name: &str) -> Attempt {
+        Attempt::new(name).unwrap()
+    }
+
     async fn ask(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<(), Code> {
+        let attempt = attempt.map(named);
         let mut intent = Intent::new("a", Subject::anonymous()).credential(token);
-        if let Some(attempt) = attempt {
+        if let Some(attempt) = &attempt {
             intent = intent.attempt(attempt);
         }
         match guard.check(&Policy::token(), &intent).await.unwrap() {
@@ -130,6 +170,16 @@ mod tests {
     }
 
     const USED: Result<(), Code> = Err(Code::TokenUsed);
+
+    #[test]
+    fn an_attempt_is_one_to_255_visible_ascii_characters_and_does_not_show_itself() {
+        for good in ["4711", "!", "~", "a/b?c#d", &"a".repeat(255)] {
+            assert_eq!(format!("{:?}", Attempt::new(good)), "Ok(Attempt(…))", "{good}");
+        }
+        for bad in ["", " ", "a b", "a\nb", "a\n", "\u{7f}", "é", "a\u{0}", &"a".repeat(256)] {
+            assert_eq!(Attempt::new(bad), Err(BadAttempt), "{bad:?}");
+        }
+    }
 
     #[tokio::test]
     async fn the_same_attempt_is_accepted_again_and_no_other_is() {
@@ -175,14 +225,14 @@ mod tests {
         let token = token(&guard).await;
         let lost = Released::Refused(Code::ClaimLost.into());
         assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
-        assert_eq!(guard.release(&token, "two").await.unwrap(), lost);
-        assert_eq!(guard.release(&token, "one").await.unwrap(), Released::Back);
-        assert_eq!(guard.release(&token, "one").await.unwrap(), Released::Back);
+        assert_eq!(guard.release(&token, &named("two")).await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), Released::Back);
+        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), Released::Back);
         assert_eq!(ask(&guard, &token, Some("two")).await, Ok(()), "it works again");
-        assert_eq!(guard.release(&token, "one").await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), lost);
         clock.advance(Duration::from_secs(60));
-        assert_eq!(guard.release(&token, "two").await.unwrap(), lost, "its minute is over");
-        let malformed = guard.release("x", "two").await.unwrap();
+        assert_eq!(guard.release(&token, &named("two")).await.unwrap(), lost, "its minute is over");
+        let malformed = guard.release("x", &named("two")).await.unwrap();
         assert_eq!(malformed, Released::Refused(Code::TokenMalformed.into()));
     }
 
@@ -193,8 +243,8 @@ mod tests {
         assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
         clock.advance(TTL - Duration::from_millis(999));
         let lost = Released::Refused(Code::ClaimLost.into());
-        assert_eq!(guard.release(&token, "one").await.unwrap(), lost);
-        assert_eq!(guard.release(&token, "one").await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), lost);
         assert_eq!(ask(&guard, &token, None).await, USED);
     }
 
@@ -202,7 +252,8 @@ mod tests {
     async fn a_pass_of_an_attempt_gives_the_token_back() {
         let (guard, _clock) = testing::guard();
         let token = token(&guard).await;
-        let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt("one");
+        let one = named("one");
+        let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt(&one);
         let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
         pass.release().await.unwrap();
         assert_eq!(ask(&guard, &token, None).await, Ok(()));

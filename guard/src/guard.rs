@@ -286,12 +286,12 @@ impl Guard {
         match (self.in_time(&token), intent.attempt) {
             (Ok(()), None) => self.redeem(token, running).await,
             (Ok(()), Some(attempt)) => match self.mark(&token, attempt).await? {
-                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
+                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt.as_str(), running))),
                 Some(refusal) => Ok(Verdict::Refuse(refusal)),
             },
             // A late question of a try that was accepted in time is still that try.
             (Err(_), Some(attempt)) if self.is_marked(&token, attempt).await? => {
-                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
+                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt.as_str(), running)))
             }
             (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::attempt::Attempt;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 
@@ -13,7 +14,7 @@ pub struct Intent<'a> {
     pub(crate) action: &'a str,
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
-    pub(crate) attempt: Option<&'a str>,
+    pub(crate) attempt: Option<&'a Attempt>,
     pub(crate) key: Option<&'a Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
 }
@@ -49,7 +50,7 @@ impl<'a> Intent<'a> {
     /// Names this try. Asked twice under one name, a token is accepted twice, for a minute; so believe a name only
     /// from a caller that you trust, such as your own gateway.
     #[must_use]
-    pub fn attempt(mut self, attempt: &'a str) -> Self {
+    pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
         self.attempt = Some(attempt);
         self
     }

@@ -86,6 +86,7 @@ pub mod actix;
 
 pub use onceward_api as api;
 
+pub use crate::attempt::{Attempt, BadAttempt};
 pub use crate::clock::{Clock, ManualClock};
 pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};

@@ -132,11 +132,11 @@ fn header(kind: Type, text: &str) -> Header {
 
 #[cfg(test)]
 mod tests {
+    use onceward::Attempt;
     use regex_lite::Regex;
     use serde_json::Value;
 
     use super::*;
-    use crate::routes::token::named_attempt;
 
     /// What the specification says of a field of a body.
     fn field(body: &str, name: &str) -> Value {
@@ -167,9 +167,9 @@ mod tests {
             let (field, pattern) = (field(body, "attempt"), pattern(body, "attempt"));
             assert_eq!((&field["minLength"], &field["maxLength"]), (&1.into(), &255.into()), "{field}");
             for text in ["4711", "!", "~", "a/b?c#d", "", " ", "a b", "a\nb", "a\n", "\u{7f}", "é", "a\u{0}"] {
-                assert_eq!(pattern.is_match(text), named_attempt(text).is_ok(), "{text:?}");
+                assert_eq!(pattern.is_match(text), Attempt::new(text).is_ok(), "{text:?}");
             }
         }
-        assert!(named_attempt(&"a".repeat(255)).is_ok() && named_attempt(&"a".repeat(256)).is_err());
+        assert!(Attempt::new("a".repeat(255)).is_ok() && Attempt::new("a".repeat(256)).is_err());
     }
 }

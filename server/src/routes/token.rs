@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Binding, Guard, Intent, Policy, Refusal, Released, Subject, Verdict};
+use onceward::{Attempt, Binding, Guard, Intent, Policy, Refusal, Released, Subject, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
     TokensRequest, header,
@@ -123,14 +123,14 @@ pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, desk: web::
 async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     desk.access().require_backend(request)?;
     let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
-    let attempt = asked.attempt.as_deref().map(named_attempt).transpose()?;
+    let attempt = asked.attempt.map(attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
         return Err(bad("`bound` needs the `action` that the token has to be bound to.".into()).into());
     }
     let policy = if asked.bound { Policy::token().bound() } else { Policy::token() };
     let action = asked.action.as_deref().unwrap_or_default();
     let mut intent = Intent::new(action, subject(asked.subject.as_deref())).credential(&asked.token);
-    if let Some(attempt) = attempt {
+    if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
     let verdict = desk.guard().check(&policy, &intent).await.map_err(|error| {
@@ -175,7 +175,7 @@ pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web:
 async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     desk.access().require_backend(request)?;
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
-    let released = desk.guard().release(&asked.token, named_attempt(&asked.attempt)?).await.map_err(|error| {
+    let released = desk.guard().release(&asked.token, &attempt(asked.attempt)?).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
         Refusal::new(Code::StoreUnavailable)
     })?;
@@ -205,10 +205,9 @@ fn subject(named: Option<&str>) -> Subject<'_> {
     named.map_or_else(Subject::anonymous, Subject::named)
 }
 
-/// An attempt has a name that fits into a log and a header.
-pub(crate) fn named_attempt(attempt: &str) -> Result<&str, Refusal> {
-    let is_name = (1..=255).contains(&attempt.len()) && attempt.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_name { Ok(attempt) } else { Err(bad("`attempt` has to be 1 to 255 visible ASCII characters.".into())) }
+/// The attempt that a body names.
+fn attempt(named: String) -> Result<Attempt, Refusal> {
+    Attempt::new(named).map_err(|error| bad(format!("`attempt`: {error}.")))
 }
 
 fn bad(detail: String) -> Refusal {
