@@ -14,6 +14,7 @@ use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
+use crate::banner;
 use crate::config::{Config, StoreAt};
 use crate::desk::Desk;
 use crate::mishap;
@@ -104,36 +105,11 @@ impl Application {
                 }))
         });
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
-        let (ended, ()) =
-            tokio::join!(onceward::actix::serve_on(listener, server, &guard), async { announce(address, &config) });
+        let (ended, ()) = tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
+            banner::announce(address, &config)
+        });
         ended
     }
-}
-
-/// Says where it is, for whoever reads it.
-fn announce(address: SocketAddr, config: &Config) {
-    let store = config.store.to_string();
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-    if !telemetry::is_human(config.log) {
-        tracing::info!(%address, store, version = env!("CARGO_PKG_VERSION"), "listening");
-        return;
-    }
-    let note = match config.store {
-        StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
-        StoreAt::Redis(_) => "shared by all processes that use it",
-    };
-    let key = if config.api_key.is_some() {
-        "needed to redeem and release"
-    } else {
-        "none: whoever can reach this port can redeem"
-    };
-    println!(
-        "\n  Onceward {} is running\n\n    start    http://{address}/\n    docs     http://{address}/docs/\n    \
-         store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n",
-        env!("CARGO_PKG_VERSION")
-    );
 }
 
 /// How the documentation is shown: without the badge that another host would make, and so learn of this one.

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod app;
+mod banner;
 pub mod config;
 pub mod desk;
 pub mod generated;
