@@ -5,9 +5,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::Data;
-use actix_web::{App, HttpServer};
+use actix_web::{App, Error, HttpServer};
 use onceward::store::{BadAddress, Memory, Redis, StoreError};
 use onceward::{Guard, GuardBuilder};
 use utoipa_actix_web::AppExt as _;
@@ -15,7 +17,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
 use crate::banner;
-use crate::config::{Config, StoreAt};
+use crate::config::{Config, ConfigError, StoreAt};
 use crate::desk::Desk;
 use crate::mishap;
 use crate::origins::{self, Origins};
@@ -88,28 +90,51 @@ impl Application {
         let Self { listener, address, desk, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let server = HttpServer::new(move || {
-            let origins = Arc::clone(&origins);
-            let watched = Arc::clone(&origins);
-            let (app, _) = App::new().into_utoipa_app().configure(specified).split_for_parts();
-            app.app_data(desk.clone())
-                .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
-                .configure(others)
-                .wrap(from_fn(mishap::contain))
-                .wrap(Condition::new(!origins.is_empty(), origins.cors()))
-                .wrap(from_fn(origins::explain))
-                .wrap(from_fn(telemetry::observe))
-                .wrap(from_fn(move |request, next: actix_web::middleware::Next<_>| {
-                    watched.watch(actix_web::dev::ServiceRequest::request(&request));
-                    next.call(request)
-                }))
-        });
+        let server = HttpServer::new(move || app(desk.clone(), Arc::clone(&origins)));
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let (ended, ()) = tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
             banner::announce(address, &config)
         });
         ended
     }
+}
+
+/// Gets ready to run: from here on a panic is reported without what it says; then the settings are read, and the log begins.
+///
+/// # Errors
+/// If there are no settings to start with.
+pub fn prepare(load: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Config, ConfigError> {
+    mishap::hook();
+    let config = load()?;
+    telemetry::begin(config.log, config.log_level);
+    Ok(config)
+}
+
+/// What each worker runs: every route, behind every layer. What is added to it stands behind them too.
+pub fn app(
+    desk: Data<Desk>,
+    origins: Arc<Origins>,
+) -> App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<impl MessageBody>,
+        Error = Error,
+        InitError = (),
+    >,
+> {
+    let (app, _) = App::new().into_utoipa_app().configure(specified).split_for_parts();
+    let cors = Condition::new(!origins.is_empty(), origins.cors());
+    // The last is the outermost.
+    app.app_data(desk)
+        .app_data(Data::from(origins))
+        .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
+        .configure(others)
+        .wrap(from_fn(mishap::contain))
+        .wrap(cors)
+        .wrap(from_fn(origins::explain))
+        .wrap(from_fn(origins::watch))
+        .wrap(from_fn(telemetry::observe))
 }
 
 /// How the documentation is shown: without the badge that another host would make, and so learn of this one.

@@ -2,14 +2,12 @@
 
 use std::process::ExitCode;
 
-use onceward_server::app::Application;
+use onceward_server::app::{Application, prepare};
 use onceward_server::config::{Config, ConfigError};
-use onceward_server::{mishap, telemetry};
 
 #[actix_web::main]
 async fn main() -> ExitCode {
-    mishap::hook();
-    let config = match Config::load() {
+    let config = match prepare(Config::load) {
         Ok(config) => config,
         Err(ConfigError::Usage(usage)) => {
             // Help goes to the output and is no failure; what cannot be read goes to the error output.
@@ -18,7 +16,6 @@ async fn main() -> ExitCode {
         }
         Err(error) => return fail(2, &error),
     };
-    telemetry::begin(config.log, config.log_level);
     let application = match Application::build(config).await {
         Ok(application) => application,
         Err(error) => return fail(1, &error),

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use actix_cors::{Cors, CorsError};
+use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
-use actix_web::{Error, HttpRequest};
 use onceward::Refusal;
 use onceward::actix::refuse;
 use onceward_api::{Code, header};
@@ -51,10 +51,8 @@ impl Origins {
     }
 
     /// Logs an origin that is not allowed, once, with the line that would allow it.
-    pub fn watch(&self, request: &HttpRequest) {
-        let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()) else { return };
-        let is_own = origin.split_once("://").is_some_and(|(_, host)| host == request.connection_info().host());
-        if is_own || !is_origin(origin) || self.allowed.iter().any(|allowed| allowed == origin) {
+    fn note(&self, origin: &str) {
+        if !is_origin(origin) || self.allowed.iter().any(|allowed| allowed == origin) {
             return;
         }
         let Ok(mut refused) = self.refused.lock() else { return };
@@ -65,6 +63,20 @@ impl Origins {
             );
         }
     }
+}
+
+/// Has a page of an origin that is not allowed logged. A page of our own needs no leave.
+pub async fn watch<B: MessageBody>(
+    origins: Data<Origins>,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    if let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok())
+        && origin.split_once("://").is_none_or(|(_, host)| host != request.connection_info().host())
+    {
+        origins.note(origin);
+    }
+    next.call(request).await
 }
 
 /// Answers a refused preflight as a problem that says what is allowed.
