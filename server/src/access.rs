@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::HttpRequest;
-use actix_web::http::header::AUTHORIZATION;
+use actix_web::http::header::{AUTHORIZATION, HOST};
 use ipnet::IpNet;
 use onceward::Refusal;
 use onceward_api::Code;
@@ -63,13 +63,21 @@ impl Access {
 
     /// The address of the client, which a proxy is asked for only if it is trusted.
     pub fn client(&self, request: &HttpRequest) -> IpAddr {
-        let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical());
+        let peer = peer(request);
         let Some(field) = Field::of(request.headers()) else { return peer };
         if !self.is_trusted(&peer) {
             self.warn_once(&peer, field);
             return peer;
         }
         self.behind(peer, field.hops(request.headers()))
+    }
+
+    /// The host that the client has asked for, which a proxy is asked for only if it is trusted.
+    pub fn host(&self, request: &HttpRequest) -> String {
+        if self.is_trusted(&peer(request)) {
+            return request.connection_info().host().to_owned();
+        }
+        request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned()
     }
 
     /// The nearest of those it speaks for that is not one of our own proxies: what stands before it anybody can make up.
@@ -98,6 +106,11 @@ impl Access {
             );
         }
     }
+}
+
+/// The address at the other end of the connection.
+fn peer(request: &HttpRequest) -> IpAddr {
+    request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical())
 }
 
 #[cfg(test)]
@@ -148,5 +161,19 @@ mod tests {
         assert_eq!(client("10.0.0.1", "for=6.6.6.6, for=\"[2001:db8::1]:80\", for=10.0.0.2"), "2001:db8::1");
         assert_eq!(client("10.0.0.1", "for=1.2.3.4, for=_hidden"), "10.0.0.1");
         assert_eq!(client("9.9.9.9", "for=1.2.3.4"), "9.9.9.9");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_asked_for_the_host() {
+        let access = access("10.0.0.0/8");
+        for (name, line) in [("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")] {
+            let host = |peer: &str| {
+                let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
+                let request = request.insert_header(("host", "shop.example:8080")).insert_header((name, line));
+                access.host(&request.to_http_request())
+            };
+            assert_eq!((host("9.9.9.9").as_str(), host("10.0.0.1").as_str()), ("shop.example:8080", "evil.example"));
+        }
+        assert_eq!(access.host(&TestRequest::default().to_http_request()), "");
     }
 }

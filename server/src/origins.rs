@@ -68,11 +68,12 @@ impl Origins {
 /// Has a page of an origin that is not allowed logged. A page of our own needs no leave.
 pub async fn watch<B: MessageBody>(
     origins: Data<Origins>,
+    desk: Data<Desk>,
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     if let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok())
-        && origin.split_once("://").is_none_or(|(_, host)| host != request.connection_info().host())
+        && origin.split_once("://").is_none_or(|(_, host)| host != desk.access().host(request.request()))
     {
         origins.note(origin);
     }

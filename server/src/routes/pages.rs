@@ -27,8 +27,9 @@ curl -s HOST/token/redeem KEY \
 
 #[get("/")]
 pub(crate) async fn start(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
-    let host = request.connection_info().host().to_owned();
-    let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
+    let host = desk.access().host(&request);
+    let is_plain =
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
     let key = if desk.access().has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
     page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
 }
