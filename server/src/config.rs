@@ -193,7 +193,7 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
     Ok(Config {
         listen: given.value("listen", value::address)?,
         store: given.secret("store", store)?.unwrap_or(StoreAt::Memory),
-        prefix: given.value("prefix", |text| Ok(text.to_owned()))?,
+        prefix: given.value("prefix", value::prefix)?,
         secret: given.secret("secret", secret)?,
         secret_previous: given.secret("secret_previous", secret)?,
         token_ttl: given.value("token_ttl", value::token_ttl)?,

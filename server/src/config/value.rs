@@ -79,6 +79,16 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).filter(|size| *size > 0).ok_or_else(wrong)
 }
 
+/// What names and patterns of keys can hold without a quote or an escape.
+pub(super) fn prefix(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
+    if (1..=64).contains(&text.len()) && text.bytes().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("`{text}` is not 1 to 64 letters, digits, `.`, `:`, `_` and `-`, as in `onceward`"))
+    }
+}
+
 pub(super) fn level(text: &str) -> Result<LevelFilter, String> {
     match text {
         "error" => Ok(LevelFilter::ERROR),
@@ -147,6 +157,7 @@ mod tests {
         assert_eq!(origins("https://a.example, http://localhost:3000").unwrap().len(), 2);
         assert_eq!(origins("https://Shop.Example:443,http://a:80").unwrap(), ["https://shop.example", "http://a"]);
         assert_eq!(networks("10.0.0.0/8,::1, 127.0.0.1").unwrap().len(), 3);
+        assert_eq!(prefix("shop:prod-2.a_b").unwrap(), "shop:prod-2.a_b");
         assert_eq!(origins("").unwrap(), Vec::<String>::new());
         assert_eq!((level("error"), level("trace")), (Ok(LevelFilter::ERROR), Ok(LevelFilter::TRACE)));
     }
@@ -167,6 +178,7 @@ mod tests {
         refused(networks, &["x", "10.0.0.0/33", "10.0.0"]);
         refused(boolean, &["", "maybe"]);
         refused(count, &["", "0", "-1", "1.5"]);
+        refused(prefix, &["", "a b", "a*", "{a}", "ä", &"a".repeat(65)]);
         refused(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }
 }
