@@ -143,16 +143,20 @@ async fn a_refused_origin_is_logged_once_with_the_line_that_would_allow_it() {
     for own in [SHOP, &service.url] {
         send(from(own, issue(&service))).await;
     }
+    // Saying that a page is our own does not make it so.
+    let claimed = issue(&service).header("x-forwarded-host", "own.example").header("forwarded", "host=own.example");
+    assert_unreadable(&send(from("https://own.example", claimed)).await);
     // No line could allow these.
     for strange in ["null", "capacitor://localhost"] {
         assert_unreadable(&send(from(strange, issue(&service))).await);
     }
-    let log = log_after(&service, 6 + 6 + 2 + 2).await;
+    let log = log_after(&service, 6 + 6 + 2 + 1 + 2).await;
+    assert_eq!(lines(&log, "pages of https://own.example ").len(), 1);
     assert!(lines(&log, "pages of null ").is_empty() && lines(&log, "capacitor").is_empty());
     let warned = lines(&log, OTHER);
     assert_eq!(warned.len(), 1, "{warned:#?}");
     let line: serde_json::Value = serde_json::from_str(warned[0]).unwrap();
-    assert_eq!(line["level"], "WARN");
+    assert!(line["level"] == "WARN" && line["span"]["id"].is_string(), "{line}");
     let message = line["message"].as_str().unwrap();
     let (_, setting) = message.split_once("set ").unwrap();
     for origin in near {

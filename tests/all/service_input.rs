@@ -333,6 +333,23 @@ async fn every_problem_leads_to_a_page_that_explains_it() {
     assert_eq!(send(person).await.headers["content-type"], "text/html; charset=utf-8");
 }
 
+#[tokio::test]
+async fn the_start_page_names_the_host_that_was_asked_for_and_no_other() {
+    let service = OncewardServer::start(&["--trusted-proxies", "127.0.0.1"]);
+    let stranger = OncewardServer::start(&[]);
+    let page = async |service: &OncewardServer, name: &str, value: &str| {
+        let answer = send(http().get(format!("{}/", service.url)).header(name, value)).await;
+        String::from_utf8(answer.body.to_vec()).unwrap()
+    };
+    let own = stranger.url.trim_start_matches("http://");
+    for (name, value) in [("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")] {
+        let shown = page(&stranger, name, value).await;
+        assert!(shown.contains(&format!("{own}/token")) && !shown.contains("evil"), "{name}: {shown}");
+        assert!(page(&service, name, value).await.contains("evil.example/token"), "{name}: it is trusted here");
+    }
+    assert!(page(&service, "x-forwarded-host", "<script>").await.contains("localhost:8080/token"));
+}
+
 /// What stands behind `src="` and `href="` in a page.
 fn references(html: &str) -> Vec<String> {
     let behind = |mark: &str| {
