@@ -15,6 +15,7 @@ mod service_operation;
 mod service_secrets;
 mod service_settings;
 mod service_specification;
+mod service_start;
 mod service_stop;
 mod settling;
 mod stores;
