@@ -22,7 +22,7 @@ use crate::desk::Desk;
 use crate::mishap;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
-use crate::routes::{others, specified};
+use crate::routes::{self, others, specified};
 use crate::specification::specification;
 use crate::telemetry;
 
@@ -130,6 +130,7 @@ pub fn app(
         .app_data(Data::from(origins))
         .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
         .configure(others)
+        .wrap(from_fn(routes::explain))
         .wrap(from_fn(mishap::contain))
         .wrap(cors)
         .wrap(from_fn(origins::explain))

@@ -4,10 +4,14 @@ pub mod health;
 pub mod pages;
 pub mod token;
 
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue};
-use actix_web::{HttpRequest, web};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpRequest, HttpResponse, web};
 use onceward::Refusal;
-use onceward_api::Code;
+use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
 use crate::desk::Desk;
@@ -43,8 +47,26 @@ pub fn others(config: &mut web::ServiceConfig) {
         .service(
             web::resource(["/healthz", "/readyz", "/", "/openapi.json", "/docs", "/problems/{code}"]).to(only("GET")),
         )
-        .default_service(web::to(|request: HttpRequest, desk: web::Data<Desk>| async move {
-            let refusal = Refusal::new(Code::NotFound).detail("There is nothing at this address.");
-            desk.answer(&request, Err(refusal.into()))
-        }));
+        .default_service(web::to(
+            |request: HttpRequest, desk: web::Data<Desk>| async move { nothing(&request, &desk) },
+        ));
+}
+
+/// Answers as a problem what others answer with nothing but a 404, as the documentation does.
+pub async fn explain<B: MessageBody>(
+    desk: web::Data<Desk>,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let answer = next.call(request).await?;
+    if answer.status() != StatusCode::NOT_FOUND || answer.headers().contains_key(header::OUTCOME) {
+        return Ok(answer.map_into_left_body());
+    }
+    let problem = nothing(answer.request(), &desk);
+    Ok(answer.into_response(problem).map_into_right_body())
+}
+
+fn nothing(request: &HttpRequest, desk: &Desk) -> HttpResponse {
+    let refusal = Refusal::new(Code::NotFound).detail("There is nothing at this address.");
+    desk.answer(request, Err(refusal.into()))
 }

@@ -323,7 +323,16 @@ async fn every_problem_leads_to_a_page_that_explains_it() {
         assert!(text.contains(code.title()) && text.contains(code.as_str()), "{code}: {text}");
         assert!(text.contains(&code.status().to_string()), "{code}: {text}");
     }
-    for path in ["/nowhere", "/token/", "/token/nowhere", "/problems/", "/problems/nowhere", "/.env", "/%2e%2e/x"] {
+    for path in [
+        "/nowhere",
+        "/token/",
+        "/token/nowhere",
+        "/problems/",
+        "/problems/nowhere",
+        "/docs/nowhere",
+        "/.env",
+        "/%2e%2e/x",
+    ] {
         let answer = get(&service, path).await;
         let problem = answer.problem();
         assert_eq!((answer.status, problem.code), (404, Code::NotFound), "{path}: {answer:?}");
