@@ -41,8 +41,12 @@ impl Attempt {
         if is_name { Ok(Self(text)) } else { Err(BadAttempt) }
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    /// What the store is told of it: the name is the caller's.
+    fn digest(&self) -> [u8; 16] {
+        let digest: [u8; 32] = Sha256::digest(self.0.as_bytes()).into();
+        let mut short = [0; 16];
+        short.copy_from_slice(&digest[..16]);
+        short
     }
 }
 
@@ -61,7 +65,7 @@ impl Guard {
     /// Marks the token as used by this attempt; `None` if it is, now or from before.
     pub(crate) async fn mark(&self, token: &Imprint, attempt: &Attempt) -> Result<Option<Refusal>, StoreError> {
         let mark = Attempted {
-            attempt: digest(attempt.as_str()),
+            attempt: attempt.digest(),
             deadline: self.clock().wall() + ACCEPTED_AGAIN.as_millis() as u64,
             expires_at: token.expires_at,
         };
@@ -81,7 +85,7 @@ impl Guard {
     pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &Attempt) -> Result<bool, StoreError> {
         let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(false) };
         let record = Record::decode(&bytes).map_err(StoreError::not_executed)?;
-        Ok(matches!(record, Record::Attempted(found) if found.attempt == digest(attempt.as_str())))
+        Ok(matches!(record, Record::Attempted(found) if found.attempt == attempt.digest()))
     }
 
     /// What is there, also if somebody has it in hand at this moment.
@@ -104,17 +108,17 @@ impl Guard {
         match Imprint::open(token) {
             // Whom it is bound to is not known here, so the signature cannot be checked: knowing the attempt is what
             // allows it, and a token that was altered is still not good afterwards.
-            Some((imprint, _)) => self.unmark(&Ticket::of_token(imprint.id), attempt.as_str()).await,
+            Some((imprint, _)) => self.unmark(&Ticket::of_token(imprint.id), attempt).await,
             None => Ok(Released::Refused(Code::TokenMalformed.into())),
         }
     }
 
-    pub(crate) async fn unmark(&self, ticket: &Ticket, attempt: &str) -> Result<Released, StoreError> {
+    pub(crate) async fn unmark(&self, ticket: &Ticket, attempt: &Attempt) -> Result<Released, StoreError> {
         let lost = || Ok(Released::Refused(Code::ClaimLost.into()));
         let Some(held) = self.look_again(ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Issued => return Ok(Released::Back),
-            Record::Attempted(found) if found.attempt == digest(attempt) => self.worth_putting_back(found.expires_at),
+            Record::Attempted(found) if found.attempt == attempt.digest() => self.worth_putting_back(found.expires_at),
             _ => return lost(),
         };
         // A token that is as good as expired cannot be given back any more.
@@ -125,14 +129,6 @@ impl Guard {
             Compared::Found(_) | Compared::Gone => lost(),
         }
     }
-}
-
-/// An attempt's name is the caller's, so the store is not told it.
-fn digest(attempt: &str) -> [u8; 16] {
-    let digest: [u8; 32] = Sha256::digest(attempt.as_bytes()).into();
-    let mut short = [0; 16];
-    short.copy_from_slice(&digest[..16]);
-    short
 }
 
 #[cfg(test)]

@@ -195,7 +195,7 @@ impl Guard {
     pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Refusal> {
         match asked {
             None => Ok(self.0.token_ttl),
-            Some(ttl) if (Duration::from_secs(1)..=longest).contains(&ttl) => Ok(ttl),
+            Some(ttl) if (*Self::TOKEN_TTL.start()..=longest).contains(&ttl) => Ok(ttl),
             Some(_) => {
                 let longest = onceward_api::duration::text(longest);
                 Err(Refusal::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
@@ -286,12 +286,12 @@ impl Guard {
         match (self.in_time(&token), intent.attempt) {
             (Ok(()), None) => self.redeem(token, running).await,
             (Ok(()), Some(attempt)) => match self.mark(&token, attempt).await? {
-                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt.as_str(), running))),
+                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
                 Some(refusal) => Ok(Verdict::Refuse(refusal)),
             },
             // A late question of a try that was accepted in time is still that try.
             (Err(_), Some(attempt)) if self.is_marked(&token, attempt).await? => {
-                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt.as_str(), running)))
+                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
             }
             (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::attempt::Attempt;
 use crate::claim::Claim;
 use crate::drain::Running;
 use crate::guard::{Guard, Released};
@@ -42,8 +43,8 @@ pub struct Pass {
 enum Basis {
     /// A token, which is not in the store any more.
     Token(Imprint),
-    /// A token that is marked with the digest of an attempt.
-    Attempt(Imprint, String),
+    /// A token that an attempt has marked.
+    Attempt(Imprint, Attempt),
     /// A key.
     Claim(Arc<Claim>),
 }
@@ -53,8 +54,8 @@ impl Pass {
         Self { guard, basis: Basis::Token(token), running: Some(running) }
     }
 
-    pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &str, running: Running) -> Self {
-        Self { guard, basis: Basis::Attempt(token, attempt.to_owned()), running: Some(running) }
+    pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &Attempt, running: Running) -> Self {
+        Self { guard, basis: Basis::Attempt(token, attempt.clone()), running: Some(running) }
     }
 
     pub(crate) fn of_claim(guard: Guard, claim: Arc<Claim>, running: Running) -> Self {
