@@ -24,18 +24,23 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// What the requests carry. All of them carry a token, and no two the same for a while, so that the generator has the same work in every case.
+/// What the requests carry: a token, and a key that is the beginning of it. All carry both, and no two the same for a
+/// while, so that the generator and who parses it have the same work in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {
     /// Issued by the guard; each is sent once.
     Good,
+    /// Signed with another secret; each is sent once, so that every key is new.
+    New,
     /// Signed with another secret; sent again and again.
     Forged,
+    /// The same, and so few that the warm-up has sent every key. Their generator has a little less to do.
+    Few,
 }
 
 impl Case {
     /// Every case. The first is what the others are compared with.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self {
             name: "bare",
             path: "/orders",
@@ -89,6 +94,33 @@ impl Case {
             status: 403,
             commands: 0,
             target: Some(0.85),
+        },
+        Self {
+            name: "key, memory",
+            path: "/keyed",
+            store: Store::Memory,
+            tokens: Tokens::New,
+            status: 201,
+            commands: 0,
+            target: Some(0.80),
+        },
+        Self {
+            name: "key, Redis",
+            path: "/keyed",
+            store: Store::Redis,
+            tokens: Tokens::New,
+            status: 201,
+            commands: 2,
+            target: Some(0.45),
+        },
+        Self {
+            name: "replay, Redis",
+            path: "/keyed",
+            store: Store::Redis,
+            tokens: Tokens::Few,
+            status: 201,
+            commands: 1,
+            target: None,
         },
     ];
 

@@ -1,4 +1,5 @@
--- The load of one run, for wrk: every request carries a token, and every answer is looked at.
+-- The load of one run, for wrk: every request carries a token and a key, whether they are asked for or not, and every
+-- answer is looked at. The key is the beginning of the token, which has its id in it, and is as long as a UUID.
 --
 -- Arguments: the folder of the token files, one per thread and named by its number; where to begin and how many to use,
 -- in tokens; "once" or "again", for what to do after the last one; the status that every answer must have; the body.
@@ -10,7 +11,9 @@ function setup(thread)
   table.insert(threads, thread)
 end
 
-local head, tail, tokens, width, count, again, expected
+local KEY = 36
+
+local head, middle, tail, tokens, width, count, again, expected
 local sent = 0
 
 -- Read by `done`, which runs in a state of its own: so these are global.
@@ -29,7 +32,8 @@ function init(args)
   again = args[4] == "again"
   expected = tonumber(args[5])
   head = "POST " .. wrk.path .. " HTTP/1.1\r\nHost: " .. wrk.host .. ":" .. wrk.port
-    .. "\r\nAccept: application/json\r\nOnceward-Token: "
+    .. "\r\nAccept: application/json\r\nIdempotency-Key: "
+  middle = "\r\nOnceward-Token: "
   tail = "\r\nContent-Type: application/json\r\nContent-Length: " .. #args[6] .. "\r\n\r\n" .. args[6]
 end
 
@@ -43,7 +47,8 @@ function request()
   end
   local first = sent * width + 1
   sent = sent + 1
-  return head .. string.sub(tokens, first, first + width - 2) .. tail
+  local key = string.sub(tokens, first, first + KEY - 1)
+  return head .. key .. middle .. string.sub(tokens, first, first + width - 2) .. tail
 end
 
 function response(status)

@@ -77,11 +77,11 @@ impl Generator {
     }
 }
 
-/// A good token may be sent once only.
+/// A good token may be sent once only, and a key that was sent is not new.
 fn after_the_last(tokens: Tokens) -> &'static str {
     match tokens {
-        Tokens::Good => "once",
-        Tokens::Forged => "again",
+        Tokens::Good | Tokens::New => "once",
+        Tokens::Forged | Tokens::Few => "again",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::case::Case;
+use crate::case::{Case, Tokens};
 use crate::load::{CONNECTIONS, Generator, Load, Share, THREADS};
 use crate::redis_server::RedisServer;
 use crate::server::Server;
@@ -15,6 +15,8 @@ const WARM_UP: u64 = 1;
 const MARGIN: f64 = 2.0;
 /// How many requests a second the first run is prepared for: it is the bare one, which may send a token again.
 const FIRST: f64 = 50_000.0;
+/// How many a few are, for each thread: the warm-up comes round to them again, but not while the first is still running.
+const FEW: usize = 2_000;
 
 /// What a run has measured.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +92,7 @@ pub(crate) struct Track<'a> {
 impl Track<'_> {
     /// Warms a case up and measures it.
     pub(crate) fn run(&mut self, case: &Case) -> Result<Run, Failure> {
-        let (warm_up, measured) = self.shares();
+        let (warm_up, measured) = shares(case, self.fastest, self.seconds);
         self.redis.forget()?;
         let server = Server::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
         self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
@@ -104,15 +106,20 @@ impl Track<'_> {
         self.fastest = self.fastest.max(run.throughput());
         Ok(run)
     }
+}
 
-    /// Which tokens the warm-up and the measured load may use. There are as many in every case, good or forged: the
-    /// generator is quicker with a few that it has sent before.
-    fn shares(&self) -> (Share, Share) {
-        let rate = self.fastest.max(FIRST) * MARGIN / THREADS as f64;
-        let enough_for = |seconds: u64| (rate * seconds as f64).ceil() as usize;
-        let warm_up = Share { first: 0, count: enough_for(WARM_UP) };
-        (warm_up, Share { first: warm_up.count, count: enough_for(self.seconds) })
+/// Which tokens the warm-up and the measured load may use, if the fastest run so far had this many requests a second.
+/// There are as many in every case, good or forged, since the generator is quicker with a few that it has sent before;
+/// but a replay needs those.
+fn shares(case: &Case, fastest: f64, seconds: u64) -> (Share, Share) {
+    if case.tokens == Tokens::Few {
+        let few = Share { first: 0, count: FEW };
+        return (few, few);
     }
+    let rate = fastest.max(FIRST) * MARGIN / THREADS as f64;
+    let enough_for = |seconds: u64| (rate * seconds as f64).ceil() as usize;
+    let warm_up = Share { first: 0, count: enough_for(WARM_UP) };
+    (warm_up, Share { first: warm_up.count, count: enough_for(seconds) })
 }
 
 #[cfg(test)]
@@ -132,5 +139,22 @@ mod tests {
         assert!(has_its_commands("token, Redis", 500, 500) && has_its_commands("token, Redis", 500, 628));
         assert!(!has_its_commands("token, Redis", 500, 499) && !has_its_commands("token, Redis", 500, 629));
         assert!(has_its_commands("forged, Redis", 500, 0) && !has_its_commands("forged, Redis", 500, 1));
+    }
+
+    #[test]
+    fn a_first_run_under_a_key_costs_two_commands_and_a_replay_costs_one() {
+        assert!(has_its_commands("key, Redis", 500, 1000) && has_its_commands("key, Redis", 500, 1256));
+        assert!(!has_its_commands("key, Redis", 500, 999) && !has_its_commands("key, Redis", 500, 1257));
+        assert!(has_its_commands("replay, Redis", 500, 500) && !has_its_commands("replay, Redis", 500, 629));
+    }
+
+    #[test]
+    fn a_replay_is_measured_with_the_keys_of_its_warm_up_and_a_first_run_with_others() {
+        let used = |name| {
+            let (warm_up, measured) = shares(Case::named(name).unwrap(), 60_000.0, 2);
+            [warm_up.first..warm_up.first + warm_up.count, measured.first..measured.first + measured.count]
+        };
+        assert_eq!(used("replay, Redis"), [0..FEW, 0..FEW]);
+        assert_eq!(used("key, Redis"), [0..60_000, 60_000..180_000]);
     }
 }

@@ -1,4 +1,5 @@
-//! The server under load: one order route, bare or behind the guard, and the route that issues tokens.
+//! The server under load: one order route, bare or behind the guard, by token and by key, and the route that issues
+//! tokens.
 //!
 //! It runs in a process of its own, so that it shares nothing with whoever measures it.
 
@@ -9,9 +10,9 @@ use std::time::Duration;
 
 use actix_web::web::{self, Bytes, ServiceConfig};
 use actix_web::{App, HttpResponse, HttpServer, rt};
-use onceward::Guard;
 use onceward::actix::{Protect, SubjectFrom, token_route};
 use onceward::store::{Memory, Redis};
+use onceward::{Guard, KeyRules};
 
 use crate::Failure;
 use crate::case::{Case, Store, Tokens};
@@ -28,7 +29,7 @@ pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) 
         let issuer = match case.tokens {
             Tokens::Good => guard.clone().ok_or("without a guard there are no good tokens")?,
             // Another guard has another secret.
-            Tokens::Forged => Guard::new(memory()),
+            Tokens::New | Tokens::Forged | Tokens::Few => Guard::new(memory()),
         };
         stock::fill(&issuer, tokens, per_thread).await?;
 
@@ -52,21 +53,22 @@ fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
     })
 }
 
-/// Room for the tokens of the longest run.
+/// Room for the tokens of the longest run, or for its replies.
 fn memory() -> Memory {
     Memory::new().limit(4 * Memory::DEFAULT_LIMIT)
 }
 
 fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {
-    let order = || web::resource("/orders").route(web::post().to(order));
+    let order = |path| web::resource(path).route(web::post().to(order));
     move |config| match &guard {
         None => {
-            config.service(order());
+            config.service(order("/orders"));
         }
         Some(guard) => {
             let anonymous = SubjectFrom::anonymous;
             config.service(token_route(guard, anonymous()));
-            config.service(order().wrap(Protect::token(guard, anonymous())));
+            config.service(order("/orders").wrap(Protect::token(guard, anonymous())));
+            config.service(order("/keyed").wrap(Protect::key(guard, anonymous(), KeyRules::new())));
         }
     }
 }
