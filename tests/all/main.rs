@@ -4,6 +4,8 @@
 mod bad_input;
 mod binding;
 mod faults;
+mod keys;
+mod keys_content;
 mod lifecycle;
 mod museum;
 mod races;

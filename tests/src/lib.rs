@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod flawed;
+pub mod keyed;
 pub mod ledger;
 pub mod peer;
 pub mod proxy;

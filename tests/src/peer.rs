@@ -39,7 +39,26 @@ impl Peer {
 
     /// Asks it to end.
     pub fn terminate(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the peer can be signalled");
+        self.signal(Signal::TERM);
+    }
+
+    /// Kills it, as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("the peer can be killed");
+    }
+
+    /// Stops it from running, with its connections open.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it run again.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the peer can be signalled");
     }
 
     /// Its exit code, once it has ended.

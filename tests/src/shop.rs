@@ -14,6 +14,7 @@ use onceward::Guard;
 use onceward::actix::{MarkEffect as _, Presented, Protect, SubjectFrom, token_route};
 use onceward::store::Store;
 
+use crate::keyed;
 use crate::ledger::Ledger;
 
 /// Names the order for the ledger.
@@ -99,6 +100,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
             |path: &str, protect: Protect| web::resource(path.to_owned()).wrap(protect).route(web::route().to(order));
         config
             .app_data(web::Data::new(ledger.clone()))
+            .configure(keyed::routes(&guard))
             .service(token_route(&guard, anyone()))
             .service(web::scope("/my").service(token_route(&guard, user())))
             .service(protect("/orders", Protect::token(&guard, anyone())))
@@ -159,7 +161,8 @@ pub async fn order(request: HttpRequest, ledger: web::Data<Ledger>, body: web::B
     }
 }
 
-async fn panics(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
+/// Writes the order down and panics.
+pub async fn panics(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record(header(&request, ORDER).unwrap_or("order"));
     panic!("a handler that panics, as this test wants")
 }
@@ -179,8 +182,9 @@ async fn echo(body: web::Payload) -> HttpResponse {
     HttpResponse::Ok().streaming(body)
 }
 
+/// Blocks its thread.
 #[expect(clippy::disallowed_methods, reason = "a handler that blocks its thread is what is tested")]
-async fn block(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
+pub async fn block(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record("blocking");
     std::thread::sleep(Duration::from_millis(number(&request, TAKES).unwrap_or(0)));
     ledger.record("unblocked");
