@@ -5,7 +5,8 @@ use std::cell::Cell;
 use actix_web::body::{BodySize, BodyStream, BoxBody, EitherBody, MessageBody, to_bytes};
 use actix_web::dev::{ResponseHead, ServiceResponse};
 use actix_web::error::{
-    ContentTypeError, JsonPayloadError, PathError, PayloadError, QueryPayloadError, ReadlinesError, UrlencodedError,
+    ContentTypeError, InternalError, JsonPayloadError, ParseError, PathError, PayloadError, QueryPayloadError,
+    ReadlinesError, UrlencodedError,
 };
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
@@ -170,6 +171,9 @@ fn is_of_an_extractor(error: &Error) -> bool {
         || error.as_error::<UrlencodedError>().is_some()
         || error.as_error::<QueryPayloadError>().is_some()
         || error.as_error::<PathError>().is_some()
+        // What `Path` gives unless the application has an error of its own for it.
+        || error.as_error::<InternalError<serde::de::value::Error>>().is_some()
+        || error.as_error::<ParseError>().is_some()
         || error.as_error::<PayloadError>().is_some()
         || error.as_error::<ReadlinesError>().is_some()
         || error.as_error::<ContentTypeError>().is_some()
