@@ -6,6 +6,7 @@ mod binding;
 mod faults;
 mod keys;
 mod keys_content;
+mod keys_settling;
 mod lifecycle;
 mod museum;
 mod races;
