@@ -62,24 +62,25 @@ impl Reading {
         action: String,
         subject: Subject<'static>,
     ) -> Result<Option<Asked>, Refusal> {
+        let only_looks = request.headers().get(header::LOOK).is_some_and(|value| value == "true");
         // A key that is missing or malformed is told before the body is read, if it can be.
         let needs_body = self.key.needs_body();
         let early = if needs_body { None } else { self.key.find(request.request(), &Whole::unread())? };
         if early.is_none() && !needs_body {
-            return self.without_key();
+            return self.without_key(only_looks);
         }
-        let only_looks = request.headers().get(header::LOOK).is_some_and(|value| value == "true");
         let whole = Whole::read(request, self.limit).await?;
         if !whole.is_whole() && (needs_body || !(self.skips_large || only_looks)) {
             return Err(too_large(self.limit));
         }
         let key = if needs_body { self.key.find(request.request(), &whole)? } else { early };
-        let Some(key) = key else { return self.without_key() };
+        let Some(key) = key else { return self.without_key(only_looks) };
         let fingerprint = whole.is_whole().then(|| whole.fingerprint(request, &self.fields));
         Ok(Some(Asked::under_key(action, subject, key, fingerprint, only_looks)))
     }
 
-    fn without_key(&self) -> Result<Option<Asked>, Refusal> {
-        if self.is_optional { Ok(None) } else { Err(Code::KeyMissing.into()) }
+    /// Whoever only looks has nothing run, not even unprotected.
+    fn without_key(&self, only_looks: bool) -> Result<Option<Asked>, Refusal> {
+        if self.is_optional && !only_looks { Ok(None) } else { Err(Code::KeyMissing.into()) }
     }
 }
