@@ -38,6 +38,7 @@ impl Guard {
     ) -> Result<Resolved, StoreError> {
         let Some(key) = intent.key else { return Ok(Resolved::Refused(Code::KeyMissing.into())) };
         let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let reply = reply.filter(|reply| reply.size() <= rules.reply_limit && reply.fits());
         for _ in 0..TRIES {
             let Some(held) = self.store().look(&ticket).await? else { return Ok(absent(effect)) };
             let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {
