@@ -4,6 +4,11 @@ use crate::refusal::Refusal;
 use crate::run_id::RunId;
 use crate::ticket::Ticket;
 
+/// The name of an action for the lines to come, if there will be any.
+pub(crate) fn named(action: &str) -> String {
+    if tracing::enabled!(target: "onceward::event", tracing::Level::INFO) { action.to_owned() } else { String::new() }
+}
+
 /// What happened to a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {

@@ -14,6 +14,7 @@ pub use self::builder::GuardBuilder;
 use crate::claim::{Claim, Terms};
 use crate::clock::Clock;
 use crate::drain::{Drain, Running};
+use crate::event;
 use crate::intent::{Binding, Intent};
 use crate::mint::Mint;
 use crate::pass::Pass;
@@ -146,7 +147,8 @@ impl Guard {
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         match policy {
             Policy::Token { bound } => self.check_token(*bound, intent).await,
-            Policy::Key(rules) => self.check_key(rules, intent).await,
+            // Apart, so that a token does not carry room for a claim with it.
+            Policy::Key(rules) => Box::pin(self.check_key(rules, intent)).await,
         }
     }
 
@@ -274,7 +276,7 @@ impl Guard {
             Some(mint) => mint,
             // What has not even the shape of a token is refused before the store is asked for the secret.
             None => match shape(intent) {
-                Ok(_) => self.mint().await?,
+                Ok(_) => Box::pin(self.mint()).await?,
                 Err(refusal) => return Ok(Verdict::Refuse(refusal)),
             },
         };
@@ -285,12 +287,12 @@ impl Guard {
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
         match (self.in_time(&token), intent.attempt) {
             (Ok(()), None) => self.redeem(token, running).await,
-            (Ok(()), Some(attempt)) => match self.mark(&token, attempt).await? {
+            (Ok(()), Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
                 None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
                 Some(refusal) => Ok(Verdict::Refuse(refusal)),
             },
             // A late question of a try that was accepted in time is still that try.
-            (Err(_), Some(attempt)) if self.is_marked(&token, attempt).await? => {
+            (Err(_), Some(attempt)) if Box::pin(self.is_marked(&token, attempt)).await? => {
                 Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
             }
             (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
@@ -306,7 +308,7 @@ impl Guard {
             clock: self.0.clock.clone(),
             upkeep: self.0.upkeep.clone(),
             rules: rules.clone(),
-            action: intent.action.to_owned(),
+            action: event::named(intent.action),
             ticket,
             fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key, &ticket)),
         }));

@@ -62,7 +62,8 @@ impl Key {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadKey::Invisible);
         }
-        Self::new(text)
+        // Visible ASCII has no control characters, and as many characters as bytes.
+        if (1..=LONGEST).contains(&text.len()) { Ok(Self(text)) } else { Err(BadKey::Length) }
     }
 
     #[cfg(feature = "actix")]

@@ -8,6 +8,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::intent::{Binding, Subject};
+use crate::random;
 use crate::secret::Secret;
 use crate::token::{FLAG_ACTION, FLAG_SUBJECT, Imprint, TAG, Token};
 
@@ -33,7 +34,7 @@ impl Mint {
         let mut flags = 0;
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
         flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
-        let imprint = Imprint { flags, id: Uuid::new_v4(), expires_at, reign };
+        let imprint = Imprint { flags, id: random::id(), expires_at, reign };
         let mac = cover(self.keys[0].1.clone(), &imprint, bound.action, bound.subject.as_ref());
         let mut tag = [0; TAG];
         tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);

@@ -109,13 +109,26 @@ impl Pass {
     ///
     /// # Errors
     /// As [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown) do.
-    pub async fn settle(mut self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
+    pub async fn settle(self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
+        if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::DidNotHappen {
+            return Ok(self.spend());
+        }
+        // Apart, so that a token that is simply spent does not carry room for it.
+        Box::pin(self.write(effect, reply)).await
+    }
+
+    /// The token stays used, which is what the store says already.
+    fn spend(mut self) -> Settled {
+        self.running = None;
+        Settled::Final
+    }
+
+    async fn write(mut self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
         let Some(running) = self.running.take() else { return Ok(Settled::Final) };
-        match (&self.basis, effect) {
-            (Basis::Claim(claim), effect) => claim.settle(effect, reply, running).await,
-            (_, Effect::Happened | Effect::Unknown) => Ok(Settled::Final),
-            (Basis::Token(token), Effect::DidNotHappen) => self.put_back(token).await,
-            (Basis::Attempt(token, attempt), Effect::DidNotHappen) => {
+        match &self.basis {
+            Basis::Claim(claim) => claim.settle(effect, reply, running).await,
+            Basis::Token(token) => self.put_back(token).await,
+            Basis::Attempt(token, attempt) => {
                 let released = self.guard.unmark(&Ticket::of_token(token.id), attempt).await?;
                 Ok(if released == Released::Back { Settled::Back } else { Settled::Final })
             }

@@ -1,5 +1,6 @@
 //! A kept answer: what a duplicate is given instead of a second run.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -37,7 +38,7 @@ const NEVER: [&str; 12] = [
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     status: u16,
-    headers: Vec<(String, Bytes)>,
+    headers: Vec<(Cow<'static, str>, Bytes)>,
     body: Bytes,
 }
 
@@ -47,7 +48,7 @@ impl Reply {
         Self { status, headers: Vec::new(), body: body.into() }
     }
 
-    pub(crate) fn from_record(status: u16, headers: Vec<(String, Bytes)>, body: Bytes) -> Self {
+    pub(crate) fn from_record(status: u16, headers: Vec<(Cow<'static, str>, Bytes)>, body: Bytes) -> Self {
         Self { status, headers, body }
     }
 
@@ -60,7 +61,10 @@ impl Reply {
     /// Adds a header, beside others of the same name. One that is never kept is left out.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<Bytes>) -> Self {
-        let name = name.to_ascii_lowercase();
+        let name = match KEPT.into_iter().find(|kept| kept.eq_ignore_ascii_case(name)) {
+            Some(kept) => Cow::Borrowed(kept),
+            None => Cow::Owned(name.to_ascii_lowercase()),
+        };
         if !is_never_kept(&name) {
             self.headers.push((name, value.into()));
         }
@@ -79,7 +83,7 @@ impl Reply {
 
     /// The headers that were kept, in their order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &Bytes)> {
-        self.headers.iter().map(|(name, value)| (name.as_str(), value))
+        self.headers.iter().map(|(name, value)| (&**name, value))
     }
 
     /// The body.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use crate::random;
+
 /// The name of one run: what a record recognises its owner by, and what ties the lines of a log together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunId(Uuid);
@@ -11,7 +13,7 @@ pub struct RunId(Uuid);
 impl RunId {
     /// A name that no other run has.
     pub(crate) fn new() -> Self {
-        Self(Uuid::new_v4())
+        Self(random::id())
     }
 
     pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {

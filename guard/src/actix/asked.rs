@@ -49,7 +49,7 @@ impl Asked {
         carried.and_query(request.query_string())?;
         let mime = request.mime_type().ok().flatten();
         if let Some(form) = Form::of(request.headers(), mime.as_ref()) {
-            read_form(request, form?, &mut carried, body_limit).await?;
+            Box::pin(read_form(request, form?, &mut carried, body_limit)).await?;
         }
         Ok(Self { action, subject, presented: Presented::Token(carried.into_token()) })
     }

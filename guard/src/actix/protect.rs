@@ -237,7 +237,8 @@ where
     }
 }
 
-/// The whole way of one request, which nobody cancels.
+/// The whole way of one request, which nobody cancels. What few requests need is boxed on its own, here and below: the
+/// allocator is quick with less than a kilobyte, and every request pays for the room.
 async fn run<S, B>(
     rules: Rc<Rules>,
     service: Rc<S>,
@@ -248,9 +249,9 @@ where
     B: MessageBody + 'static,
 {
     let answer = match enter(&rules, &mut request).await {
-        Ok(Entered::Run(asked, pass)) => {
-            let answer = handle(&*service, request, &asked, &pass).await;
-            return settle(&rules, &asked, pass, answer).await;
+        Ok(Entered::Run(admitted)) => {
+            let answer = handle(&*service, request, &admitted).await;
+            return settle(&rules, admitted, answer).await;
         }
         Ok(Entered::Unprotected) => {
             let answer = Answered::new(service.call(request).await);
@@ -259,16 +260,22 @@ where
         Ok(Entered::Replay(reply)) => replay(&reply),
         Err(refusal) => refuse(request.request(), &rules.guard, &refusal),
     };
-    drain(&mut request).await;
+    Box::pin(drain(&mut request)).await;
     Ok(request.into_response(answer).map_into_right_body())
 }
 
 /// What is to be done with a request.
 enum Entered {
-    Run(Asked, Pass),
+    Run(Box<Admitted>),
     Replay(Reply),
     /// It has no key, and need not have one.
     Unprotected,
+}
+
+/// A request that may run.
+struct Admitted {
+    asked: Asked,
+    pass: Pass,
 }
 
 /// Asks the guard. The error is what the client is told instead.
@@ -282,11 +289,11 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, R
         Refusal::after(&error, &rules.policy, &asked.intent())
     };
     if asked.only_looks() {
-        let seen = rules.guard.look(&rules.policy, &asked.intent()).await.map_err(failed)?;
+        let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
     match rules.guard.check(&rules.policy, &asked.intent()).await.map_err(failed)? {
-        Verdict::Run(pass) => Ok(Entered::Run(asked, pass)),
+        Verdict::Run(pass) => Ok(Entered::Run(Box::new(Admitted { asked, pass }))),
         Verdict::Replay(reply) => Ok(Entered::Replay(reply)),
         Verdict::Refuse(refusal) => Err(refusal),
     }
@@ -296,8 +303,7 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, R
 async fn handle<S, B>(
     service: &S,
     request: ServiceRequest,
-    asked: &Asked,
-    pass: &Pass,
+    Admitted { asked, pass }: &Admitted,
 ) -> Result<ServiceResponse<B>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
@@ -305,27 +311,27 @@ where
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
     let span = tracing::info_span!(target: "onceward", "run", run = %run, action = asked.action());
-    service.call(request).instrument(span).await
+    Box::pin(service.call(request).instrument(span)).await
 }
 
 /// Settles the pass by the answer, before the answer is sent.
 async fn settle<B: MessageBody + 'static>(
     rules: &Rules,
-    asked: &Asked,
-    pass: Pass,
+    admitted: Box<Admitted>,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = match rules.answer_limit {
         0 => Answered::new(answer),
-        limit => Answered::read(answer, limit).await,
+        limit => Box::pin(Answered::read(answer, limit)).await,
     };
     let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
+    let Admitted { asked, pass } = *admitted;
     let successor = pass.binding(&asked.intent());
     let settled = pass.settle(effect, reply).await;
     let outcome = outcome(&rules.policy, effect, &settled);
     let next = match settled {
         Ok(Settled::Final) if rules.next_token => {
-            let issued = rules.guard.issue(rules.guard.token_ttl(), successor).await;
+            let issued = Box::pin(rules.guard.issue(rules.guard.token_ttl(), successor)).await;
             issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
         }
         _ => None,

@@ -23,16 +23,16 @@ impl Whole {
     /// Reads a body up to a limit, and puts it back for the handler.
     pub(super) async fn read(request: &mut ServiceRequest, limit: usize) -> Result<Self, Refusal> {
         let mut payload = request.take_payload();
-        let mut read = BytesMut::new();
+        let mut read = Pieces::None;
         let mut is_whole = false;
         while read.len() <= limit && !is_whole {
             match payload.next().await.transpose() {
-                Ok(Some(chunk)) => read.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => read = read.and(chunk),
                 Ok(None) => is_whole = true,
                 Err(_) => return Err(broken("it broke off")),
             }
         }
-        let body = read.freeze();
+        let body = read.together();
         request.set_payload(if is_whole { Payload::from(body.clone()) } else { chain(body.clone(), payload) });
         let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Ok(Self { body, content_type, is_whole })
@@ -68,6 +68,41 @@ impl Whole {
             body: &self.body,
         }
         .fingerprint(fields)
+    }
+}
+
+/// What has been read. Most bodies come in one piece, and then nothing is copied.
+enum Pieces {
+    None,
+    One(Bytes),
+    More(BytesMut),
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(one) => one.len(),
+            Self::More(more) => more.len(),
+        }
+    }
+
+    fn and(self, next: Bytes) -> Self {
+        let mut more = match self {
+            Self::None => return Self::One(next),
+            Self::One(one) => BytesMut::from(&one[..]),
+            Self::More(more) => more,
+        };
+        more.extend_from_slice(&next);
+        Self::More(more)
+    }
+
+    fn together(self) -> Bytes {
+        match self {
+            Self::None => Bytes::new(),
+            Self::One(one) => one,
+            Self::More(more) => more.freeze(),
+        }
     }
 }
 

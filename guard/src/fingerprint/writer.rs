@@ -31,27 +31,54 @@ pub(super) enum Tag {
 
 /// Digests what it is given. Everything of variable length stands behind its length and every choice behind its tag,
 /// so two different contents are never the same bytes.
-pub(super) struct Writer(Sha256);
+pub(super) struct Writer {
+    digest: Sha256,
+    /// Most of it comes in small pieces, which are digested together.
+    pieces: [u8; PIECES],
+    length: usize,
+}
+
+/// Four blocks of the digest.
+const PIECES: usize = 256;
 
 impl Writer {
     pub(super) fn new() -> Self {
-        Self(Sha256::new())
+        Self { digest: Sha256::new(), pieces: [0; PIECES], length: 0 }
     }
 
     pub(super) fn tag(&mut self, tag: Tag) {
-        self.0.update([tag as u8]);
+        self.write(&[tag as u8]);
     }
 
     pub(super) fn count(&mut self, count: usize) {
-        self.0.update((count as u64).to_be_bytes());
+        self.write(&(count as u64).to_be_bytes());
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
-        self.0.update(bytes);
+        self.write(bytes);
     }
 
-    pub(super) fn finish(self) -> Fingerprint {
-        Fingerprint(self.0.finalize().into())
+    pub(super) fn finish(mut self) -> Fingerprint {
+        self.flush();
+        Fingerprint(self.digest.finalize().into())
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if bytes.len() > PIECES - self.length {
+            self.flush();
+        }
+        match self.pieces[self.length..].get_mut(..bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.length += bytes.len();
+            }
+            None => self.digest.update(bytes),
+        }
+    }
+
+    fn flush(&mut self) {
+        self.digest.update(&self.pieces[..self.length]);
+        self.length = 0;
     }
 }

@@ -60,7 +60,7 @@ fn read_reply(from: &mut Reader<'_>) -> Option<Reply> {
     let mut headers = Vec::new();
     for _ in 0..from.small()? {
         let name = std::str::from_utf8(from.bytes()?).ok()?;
-        headers.push((name.to_owned(), Bytes::copy_from_slice(from.bytes()?)));
+        headers.push((name.to_owned().into(), Bytes::copy_from_slice(from.bytes()?)));
     }
     Some(Reply::from_record(status, headers, Bytes::copy_from_slice(from.rest())))
 }

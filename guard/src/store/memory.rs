@@ -1,6 +1,7 @@
 //! The store in this process's memory: nothing to install, and nothing survives a restart.
 
 use std::collections::HashMap;
+use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -87,43 +88,50 @@ impl Memory {
         lock(&self.shards[usize::from(ticket.digest()[0]) % SHARDS])
     }
 
-    fn record(&self, value: &[u8], ttl: Duration) -> Record {
-        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
-        Record { value: value.into(), deadline: self.clock.steady().saturating_add(ttl) }
+    /// Clears away a record, and gives it if its time was not over.
+    fn evacuate(&self, place: OccupiedEntry<'_, Ticket, Record>) -> Option<Record> {
+        let (ticket, record) = place.remove_entry();
+        self.count(ticket.kind()).fetch_sub(cost(&record.value), Ordering::Relaxed);
+        (record.deadline > self.clock.steady()).then_some(record)
     }
 
-    fn is_live(&self, record: &Record) -> bool {
-        record.deadline > self.clock.steady()
-    }
-
-    /// Removes the record of a ticket, and says whether its time was not over.
-    fn evacuate(&self, shard: &mut Shard, ticket: &Ticket) -> Option<Record> {
-        let record = shard.records.remove(ticket)?;
-        self.count(ticket.kind()).fetch_sub(cost(&record), Ordering::Relaxed);
-        self.is_live(&record).then_some(record)
-    }
-
-    /// Gives what is live under a ticket, having cleared away what is not.
-    fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<&'a mut Record> {
-        if shard.records.get(ticket).is_some_and(|record| !self.is_live(record)) {
-            self.evacuate(shard, ticket);
+    /// Gives the place of what is live under a ticket, having cleared away what is not.
+    fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<OccupiedEntry<'a, Ticket, Record>> {
+        let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
+        if place.get().deadline > self.clock.steady() {
+            return Some(place);
         }
-        shard.records.get_mut(ticket)
+        self.evacuate(place);
+        None
     }
 
-    fn write(&self, ticket: &Ticket, record: Record, refuse_if_full: bool) -> Result<Option<Bytes>, StoreError> {
+    fn write(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        refuse_if_full: bool,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let now = self.clock.steady();
         let mut shard = self.shard(ticket);
-        self.sweep_a_slice(&mut shard);
-        if let Some(existing) = self.live(&mut shard, ticket) {
-            return Ok(Some(Bytes::copy_from_slice(&existing.value)));
-        }
-        let used = self.count(ticket.kind());
-        let cost = cost(&record);
-        if used.fetch_add(cost, Ordering::Relaxed) + cost > self.share(ticket.kind()) && refuse_if_full {
+        self.sweep_a_slice(&mut shard, now);
+        let place = shard.records.entry(*ticket);
+        let over = match &place {
+            Entry::Occupied(there) if there.get().deadline > now => {
+                return Ok(Some(Bytes::copy_from_slice(&there.get().value)));
+            }
+            // It makes room for what comes in its place.
+            Entry::Occupied(there) => cost(&there.get().value),
+            Entry::Vacant(_) => 0,
+        };
+        let (used, cost) = (self.count(ticket.kind()), cost(value));
+        let before = used.fetch_add(cost, Ordering::Relaxed);
+        if before + cost - over > self.share(ticket.kind()) && refuse_if_full {
             used.fetch_sub(cost, Ordering::Relaxed);
             return Err(StoreError::not_executed(Full(ticket.kind())));
         }
-        shard.records.insert(*ticket, record);
+        used.fetch_sub(over, Ordering::Relaxed);
+        place.insert_entry(Record { value: value.into(), deadline: deadline(now, ttl) });
         Ok(None)
     }
 
@@ -141,10 +149,10 @@ impl Memory {
     }
 
     /// Sweeps one part as soon as its new records have paid for it, so that what is over never piles up.
-    fn sweep_a_slice(&self, shard: &mut Shard) {
+    fn sweep_a_slice(&self, shard: &mut Shard, now: u64) {
         shard.paid += SWEEP_PER_INSERT;
         if shard.paid >= shard.records.len() {
-            self.sweep(shard);
+            self.sweep(shard, now);
         }
     }
 
@@ -156,18 +164,17 @@ impl Memory {
         let mine = due
             && self.last_full_sweep.compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            self.shards.iter().for_each(|shard| self.sweep(&mut lock(shard)));
+            self.shards.iter().for_each(|shard| self.sweep(&mut lock(shard), now));
         }
         mine
     }
 
-    fn sweep(&self, shard: &mut Shard) {
-        let now = self.clock.steady();
+    fn sweep(&self, shard: &mut Shard, now: u64) {
         shard.paid = 0;
         shard.records.retain(|ticket, record| {
             let keep = record.deadline > now;
             if !keep {
-                self.count(ticket.kind()).fetch_sub(cost(record), Ordering::Relaxed);
+                self.count(ticket.kind()).fetch_sub(cost(&record.value), Ordering::Relaxed);
             }
             keep
         });
@@ -177,48 +184,49 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        match self.write(ticket, self.record(value, ttl), true) {
-            Err(_) if self.sweep_all() => self.write(ticket, self.record(value, ttl), true),
+        match self.write(ticket, value, ttl, true) {
+            Err(_) if self.sweep_all() => self.write(ticket, value, ttl, true),
             other => other,
         }
     }
 
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let taken = self.evacuate(&mut self.shard(ticket), ticket);
-        Ok(taken.map(|record| record.value.into()))
+        let mut shard = self.shard(ticket);
+        let Entry::Occupied(place) = shard.records.entry(*ticket) else { return Ok(None) };
+        Ok(self.evacuate(place).map(|record| record.value.into()))
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
         let mut shard = self.shard(ticket);
-        let Some(there) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
+        let Some(mut place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
+        let there = place.get_mut();
         if *there.value != *held {
             return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
         }
-        let record = self.record(value, ttl);
         let used = self.count(ticket.kind());
-        used.fetch_add(cost(&record), Ordering::Relaxed);
-        used.fetch_sub(cost(there), Ordering::Relaxed);
-        *there = record;
+        used.fetch_add(cost(value), Ordering::Relaxed);
+        used.fetch_sub(cost(&there.value), Ordering::Relaxed);
+        *there = Record { value: value.into(), deadline: deadline(self.clock.steady(), ttl) };
         Ok(Compared::Done)
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
         let mut shard = self.shard(ticket);
-        let Some(there) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
-        if *there.value != *held {
-            return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
+        let Some(place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
+        if *place.get().value != *held {
+            return Ok(Compared::Found(Bytes::copy_from_slice(&place.get().value)));
         }
-        self.evacuate(&mut shard, ticket);
+        self.evacuate(place);
         Ok(Compared::Done)
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         let mut shard = self.shard(ticket);
-        Ok(self.live(&mut shard, ticket).map(|record| Bytes::copy_from_slice(&record.value)))
+        Ok(self.live(&mut shard, ticket).map(|place| Bytes::copy_from_slice(&place.get().value)))
     }
 
     async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.write(ticket, self.record(value, ttl), false)
+        self.write(ticket, value, ttl, false)
     }
 
     fn reign(&self) -> [u8; 8] {
@@ -242,8 +250,13 @@ impl fmt::Debug for Memory {
 #[error("the memory store has no room for another {}: raise its limit or shorten their life", .0.as_str())]
 struct Full(Kind);
 
-fn cost(record: &Record) -> usize {
-    OVERHEAD + record.value.len()
+fn cost(value: &[u8]) -> usize {
+    OVERHEAD + value.len()
+}
+
+/// When a record that is written now is over.
+fn deadline(now: u64, ttl: Duration) -> u64 {
+    now.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
 /// A verb that panicked has changed nothing halfway, so its lock is as good as any.

@@ -135,8 +135,11 @@ impl Redis {
     /// Runs a step by its digest, and by its text where the server has not seen it: that one was not executed.
     async fn compare(&self, step: &Step, ticket: &Ticket, arguments: &[&[u8]]) -> Result<Compared, StoreError> {
         let call = |verb: &str, body: &str| {
-            let mut command = Cmd::new();
-            command.arg(verb).arg(body).arg(1).arg(ticket.name(&self.prefix)).arg(arguments);
+            let name = ticket.name(&self.prefix);
+            let length = arguments.iter().map(|argument| argument.len()).sum::<usize>();
+            let mut command =
+                Cmd::with_capacity(4 + arguments.len(), verb.len() + body.len() + name.len() + length + 1);
+            command.arg(verb).arg(body).arg(1).arg(name).arg(arguments);
             command
         };
         let deadline = self.deadline();
