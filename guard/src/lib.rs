@@ -27,14 +27,16 @@
 //! | policy | enter | it happened | it did not happen | a duplicate gets |
 //! |---|---|---|---|---|
 //! | **Token**: we issued it, one use | `take` finds it *issued* | it stays used | it is put back for the rest of its life | refused: *used* |
+//! | **Key**: the caller made it | `insert` a claim for a lease | `swap` the claim for the reply | `remove` the claim | the first reply, or *in progress*, *reused*, *outcome unknown* |
 //!
 //! What *happened* is read from the answer, unless the route or the handler says otherwise:
 //!
-//! | answer | Token |
-//! |---|---|
-//! | below 400 | it happened |
-//! | any 4xx, and 500, 501, 503 | it did not: the form is corrected, or sent again |
-//! | any other 5xx, a panic, a task that was lost | *unknown*: nothing is given back |
+//! | answer | Token | Key |
+//! |---|---|---|
+//! | below 400 | it happened | it happened |
+//! | 401, 403, 408, 425, 429, 500, 501, 503, and a 4xx made before the handler was entered | it did not | it did not |
+//! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
+//! | any other 5xx, a panic, a task that was lost; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 | *unknown* | *unknown* |
 //!
 //! # One walk
 //!
@@ -42,6 +44,10 @@
 //! forged, expired or misplaced one is refused without a word to the store. What is left is one question, used or not,
 //! and one atomic step that answers it: [`Store::take`](store::Store::take), the delete whose result is the verdict.
 //! The [`Verdict`] is to run, with a [`Pass`], or to refuse. The pass is settled by the answer, before the answer is sent.
+//!
+//! Under a [`Key`] the one step is [`Store::insert`](store::Store::insert), of a claim that lives for a lease and is renewed on a
+//! thread of the guard's own while the pass lives. Settling it swaps the claim for the [`Reply`], which is the verdict on every
+//! later request, or removes it.
 //!
 //! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it.
 //!
