@@ -155,7 +155,12 @@ impl<B: MessageBody + 'static> Answered<B> {
 /// Reads a body and puts it back. One that breaks off does so for the client too.
 async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Option<Bytes>) {
     let (answer, body) = answer.into_parts();
-    match to_bytes(body).await {
+    // Most bodies are there already, and need not be copied.
+    let read = match body.try_into_bytes() {
+        Ok(body) => Ok(body),
+        Err(body) => to_bytes(body).await,
+    };
+    match read {
         Ok(body) => (answer.set_body(BoxBody::new(body.clone())), Some(body)),
         Err(error) => {
             let error: Box<dyn std::error::Error> = error.into();
