@@ -1,6 +1,8 @@
 //! The implementations of others, each with the one flaw that its row of the museum tells of, and otherwise as good as
 //! it can be. What Onceward promises is only worth something if these fail to keep it.
 
+mod keys;
+
 use std::time::Duration;
 
 use actix_web::web::{self, Data, ServiceConfig};
@@ -9,6 +11,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
+pub use self::keys::{KeyFlaw, Naive};
 use crate::ledger::Ledger;
 use crate::shop::{header, order};
 

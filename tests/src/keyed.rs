@@ -13,12 +13,18 @@ use reqwest::RequestBuilder;
 
 use crate::client::{Answer, http, send};
 use crate::ledger::Ledger;
+use crate::peer::Peer;
+use crate::proxy::Proxy;
+use crate::redis_server::RedisServer;
 use crate::shop::{ORDER, Served, USER, block, header, order, panics};
+use crate::wait::until;
 
 /// The header in which a key is sent.
 pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;
 /// How many bytes the answer has.
 pub const SIZE: &str = "x-size";
+/// How many milliseconds the handler takes after its effect.
+pub const THEN: &str = "x-then";
 /// The lease of all keyed routes but the brief ones.
 pub const LEASE: Duration = Duration::from_secs(1);
 /// The lease of the brief ones.
@@ -57,8 +63,10 @@ pub fn bearer_of(request: &HttpRequest) -> Option<&str> {
 /// Orders as told, and answers with a receipt that no other run has.
 pub async fn purchase(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes) -> HttpResponse {
     let size: Option<usize> = header(&request, SIZE).and_then(|size| size.parse().ok());
+    let then: u64 = header(&request, THEN).and_then(|millis| millis.parse().ok()).unwrap_or(0);
     let receipt = uuid::Uuid::new_v4().to_string();
     let mut answer = order(request, ledger, body).await;
+    actix_web::rt::time::sleep(Duration::from_millis(then)).await;
     let location = HeaderValue::from_str(&format!("/receipts/{receipt}")).expect("visible characters");
     answer.headers_mut().insert(HeaderName::from_static("location"), location);
     let body = receipt + &"x".repeat(size.unwrap_or(0));
@@ -92,6 +100,43 @@ pub fn serve_at(ledger: &Ledger, path: &'static str, protect: Protect) -> Served
 /// A submission under a key, not sent yet.
 pub fn under(url: &str, path: &str, key: &str, order: &str) -> RequestBuilder {
     http().post(format!("{url}{path}")).header(KEY, key).header(ORDER, order)
+}
+
+/// Two processes of one kind on one Redis, with a proxy before it.
+pub struct Pair {
+    /// The Redis.
+    pub redis: RedisServer,
+    /// What may lose things between it and the peers.
+    pub proxy: Proxy,
+    /// What their handlers did.
+    pub ledger: Ledger,
+    /// The one that a story begins with, and the other.
+    pub peers: [Peer; 2],
+}
+
+impl Pair {
+    /// Starts them. `program` is the path of the `peer` binary, `kind` is what they are called.
+    pub async fn start(program: &str, kind: &str) -> Self {
+        let (redis, ledger) = (RedisServer::start(), Ledger::new());
+        let proxy = Proxy::before(redis.port()).await;
+        let peers = [(); 2].map(|()| Peer::start(program, kind, &proxy.url(), &ledger));
+        Self { redis, proxy, ledger, peers }
+    }
+
+    /// Where the first is.
+    pub fn one(&self) -> &str {
+        &self.peers[0].url
+    }
+
+    /// Where the second is.
+    pub fn other(&self) -> &str {
+        &self.peers[1].url
+    }
+
+    /// Waits until this many handlers have begun.
+    pub async fn begun(&self, runs: usize) {
+        until("a handler has begun", Duration::from_secs(10), || async { self.ledger.count("begun") == runs }).await;
+    }
 }
 
 /// Submits under a key.

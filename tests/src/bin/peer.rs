@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix_web::{App, HttpServer};
 use onceward::Guard;
 use onceward::store::{Memory, Redis};
-use onceward_tests::flawed::{Flaw, Flawed};
+use onceward_tests::flawed::{Flaw, Flawed, KeyFlaw, Naive};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::routes;
 
@@ -24,6 +24,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     if let Some((_, flaw)) = Flaw::ALL.into_iter().find(|(name, _)| name == kind) {
         let routes = Flawed::open(flaw, store)?.routes(&ledger);
+        let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+        say(&url)?;
+        return Ok(server.run().await?);
+    }
+    if let Some((_, flaw)) = KeyFlaw::ALL.into_iter().find(|(name, _)| name == kind) {
+        let routes = Naive::open(flaw, store)?.routes(&ledger);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
         say(&url)?;
         return Ok(server.run().await?);

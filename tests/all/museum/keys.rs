@@ -1,0 +1,249 @@
+//! Rows about keys, each told of two processes on one Redis.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward_tests::client::{Answer, send};
+use onceward_tests::keyed::{BRIEF, LEASE, Pair, SIZE, THEN, buy, under};
+use onceward_tests::proxy::Fate;
+use onceward_tests::shop::{STATUS, TAKES};
+use onceward_tests::wait::until;
+use reqwest::RequestBuilder;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::{Told, told};
+use crate::PEER;
+
+/// A moment between two tries.
+const MOMENT: Duration = Duration::from_millis(30);
+
+fn begin(request: RequestBuilder) -> JoinHandle<Answer> {
+    tokio::spawn(send(request))
+}
+
+/// Tries again and again, on both, until the first run has ended: nothing else may begin meanwhile.
+async fn one_effect_in_spite_of_retries(pair: &Pair, path: &str, takes: Duration, mark: &str) -> Told {
+    let takes = takes.as_millis() as u64;
+    let first = begin(under(pair.one(), path, "k", "effect").header(TAKES, takes));
+    until("it has begun", Duration::from_secs(10), || async { pair.ledger.count(mark) == 1 }).await;
+    while !first.is_finished() {
+        let again = under(pair.other(), path, "k", "effect").header(TAKES, takes);
+        let answer = tokio::time::timeout(MOMENT * 10, send(again)).await;
+        told(pair.ledger.count(mark) == 1, || "a second run began beside one that was alive".into())?;
+        // An answer that takes long is a run: it is counted when it has begun.
+        if let Ok(answer) = answer {
+            assert!(["in_progress", "replayed"].contains(&answer.outcome.as_str()), "{}", answer.said());
+        }
+        sleep(MOMENT).await;
+    }
+    let first = first.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    let replay = buy(pair.other(), path, "k", "effect").await;
+    assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", &first.body));
+    told(pair.ledger.count(mark) == 1, || "two effects".into())
+}
+
+async fn the_story_of_live_orphan(kind: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    one_effect_in_spite_of_retries(&pair, "/keyed/orders", LEASE * 5 / 2, "begun").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_orphan() {
+    the_story_of_live_orphan("onceward").await.unwrap();
+    the_story_of_live_orphan("live_orphan").await.unwrap_err();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_five_seconds() {
+    let pair = Pair::start(PEER, "onceward").await;
+    one_effect_in_spite_of_retries(&pair, "/keyed/brief", Duration::from_secs(5), "begun").await.unwrap();
+    let pair = Pair::start(PEER, "live_orphan").await;
+    one_effect_in_spite_of_retries(&pair, "/keyed/brief", Duration::from_secs(5), "begun").await.unwrap_err();
+}
+
+/// The handler blocks its thread for three leases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_five_seconds_on_a_blocked_thread() {
+    let pair = Pair::start(PEER, "onceward").await;
+    one_effect_in_spite_of_retries(&pair, "/keyed/block", BRIEF * 3, "blocking").await.unwrap();
+    let pair = Pair::start(PEER, "renewed_inside").await;
+    one_effect_in_spite_of_retries(&pair, "/keyed/block", BRIEF * 3, "blocking").await.unwrap_err();
+}
+
+/// After a crash in the middle of a handler, a retry succeeds within the lease and a second.
+async fn the_story_of_forever_409(kind: &str) -> Told {
+    let mut pair = Pair::start(PEER, kind).await;
+    let lost = under(pair.one(), "/keyed/orders", "k", "effect").header(TAKES, 60_000);
+    let lost = tokio::spawn(async move { lost.send().await });
+    pair.begun(1).await;
+    pair.peers[0].kill();
+    let killed = Instant::now();
+    assert!(lost.await.unwrap().is_err());
+    while killed.elapsed() < LEASE + Duration::from_secs(1) {
+        let answer = buy(pair.other(), "/keyed/orders", "k", "effect").await;
+        if answer.said() == "200 executed" {
+            assert_eq!(pair.ledger.count("effect"), 1);
+            return Ok(());
+        }
+        assert_eq!(answer.said(), "409 in_progress");
+        sleep(MOMENT).await;
+    }
+    Err("it is still told that a dead run is in progress".into())
+}
+
+#[tokio::test]
+async fn forever_409() {
+    the_story_of_forever_409("onceward").await.unwrap();
+    the_story_of_forever_409("forever_409").await.unwrap_err();
+}
+
+/// An owner that was frozen for longer than its lease comes back, and frees what is its successor's by now.
+async fn the_story_of_stolen_claim(kind: &str, status: u16) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let path = "/keyed/orders";
+    let late = begin(under(pair.one(), path, "k", "late").header(TAKES, 300).header(STATUS, status));
+    pair.begun(1).await;
+    pair.peers[0].freeze();
+    let is_free = || async { pair.redis.keys().iter().all(|name| name.contains(":secret:")) };
+    until("the lease is over", Duration::from_secs(10), is_free).await;
+    let successor = begin(under(pair.other(), path, "k", "successor").header(TAKES, 2_000));
+    pair.begun(2).await;
+    pair.peers[0].thaw();
+    let late = late.await.unwrap();
+    assert_eq!(late.status, status);
+    let third = buy(pair.other(), path, "k", "third").await;
+    assert!(!successor.is_finished(), "it was asked in time");
+    told(third.said() == "409 in_progress", || format!("beside the successor: {}", third.said()))?;
+    let successor = successor.await.unwrap();
+    let replay = buy(pair.other(), path, "k", "third").await;
+    assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", &successor.body));
+    assert_eq!((pair.ledger.count("successor"), pair.ledger.count("third")), (1, 0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stolen_claim() {
+    // It frees the key, or completes it: neither is its own any more.
+    the_story_of_stolen_claim("onceward", 503).await.unwrap();
+    the_story_of_stolen_claim("onceward", 200).await.unwrap();
+    the_story_of_stolen_claim("stolen_claim", 503).await.unwrap_err();
+}
+
+/// The client hangs up at any moment around the effect: the record is there, and replays.
+async fn the_story_of_cancelled_record(kind: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let hang_up = async |number: u64| -> Told {
+        let (path, name) = ("/keyed/orders", format!("order-{number}"));
+        let mut client = TcpStream::connect(pair.one().trim_start_matches("http://")).await.unwrap();
+        let head = format!("Idempotency-Key: {name}\r\nX-Order: {name}\r\n{THEN}: 40\r\nContent-Length: 0\r\n");
+        client.write_all(format!("POST {path} HTTP/1.1\r\nHost: shop\r\n{head}\r\n").as_bytes()).await.unwrap();
+        sleep(Duration::from_millis(number * 3)).await;
+        socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        until("a retry is answered", LEASE * 5, || async { buy(pair.other(), path, &name, &name).await.status == 200 })
+            .await;
+        told(pair.ledger.count(&name) == 1, || format!("{} effects of {name}", pair.ledger.count(&name)))
+    };
+    join_all((0..20).map(hang_up)).await.into_iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelled_record() {
+    the_story_of_cancelled_record("onceward").await.unwrap();
+    the_story_of_cancelled_record("cancelled_record").await.unwrap_err();
+}
+
+/// The effect is there, and writing that down fails: the client gets its answer, and a retry adds no effect.
+async fn the_story_of_effect_then_500(kind: &str, path: &str, fate: Fate) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    // The script is known to the server from now on.
+    assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
+    let first = begin(under(pair.one(), path, "k", "effect").header(TAKES, 100));
+    pair.begun(1).await;
+    pair.proxy.next("EVALSHA", fate);
+    let first = first.await.unwrap();
+    assert_eq!(pair.proxy.struck(), 1);
+    told(first.status == 200, || format!("it happened, and the client was told {}", first.status))?;
+    assert_eq!(first.said(), "200 unprotected");
+    until("it is on record", LEASE * 3, || async {
+        let again = buy(pair.other(), path, "k", "effect").await;
+        assert!(["200 replayed", "409 in_progress"].contains(&again.said().as_str()), "{}", again.said());
+        again.body == first.body
+    })
+    .await;
+    told(pair.ledger.count("effect") == 1, || "two effects".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn effect_then_500() {
+    for path in ["/keyed/orders", "/keyed/held"] {
+        for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer] {
+            the_story_of_effect_then_500("onceward", path, fate).await.unwrap();
+        }
+    }
+    the_story_of_effect_then_500("effect_then_500", "/keyed/orders", Fate::LoseRequest).await.unwrap_err();
+}
+
+async fn the_story_of_big_answer(kind: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let size = 50 * 1024 * 1024;
+    let ask = async |url: &str| send(under(url, "/keyed/orders", "k", "effect").header(SIZE, size)).await;
+    let first = ask(pair.one()).await;
+    assert_eq!((first.said().as_str(), first.body.len()), ("200 executed", size + 36));
+    let second = ask(pair.other()).await;
+    told(pair.ledger.count("effect") == 1, || "two effects".into())?;
+    assert_eq!(second.said(), "409 reply_not_kept");
+    Ok(())
+}
+
+#[tokio::test]
+async fn big_answer() {
+    the_story_of_big_answer("onceward").await.unwrap();
+    the_story_of_big_answer("big_answer").await.unwrap_err();
+}
+
+/// The access token was refreshed between two tries: it is the same caller, and nobody else is.
+async fn the_story_of_token_refresh(kind: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let ask = async |url: &str, bearer: &str| {
+        send(under(url, "/keyed/bearer", "k", bearer).header("authorization", format!("Bearer {bearer}"))).await
+    };
+    let first = ask(pair.one(), "alice.1").await;
+    let mallory = ask(pair.other(), "mallory.1").await;
+    assert_eq!((mallory.said().as_str(), mallory.body == first.body), ("200 executed", false));
+    let refreshed = ask(pair.other(), "alice.2").await;
+    told(pair.ledger.runs().len() == 2, || "two effects for one caller".into())?;
+    assert_eq!((refreshed.said().as_str(), refreshed.body), ("200 replayed", first.body));
+    Ok(())
+}
+
+#[tokio::test]
+async fn token_refresh() {
+    the_story_of_token_refresh("onceward").await.unwrap();
+    the_story_of_token_refresh("token_refresh").await.unwrap_err();
+}
+
+/// One key for the payment of two orders.
+async fn the_story_of_other_order(kind: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let pay = async |url: &str, order: u32| {
+        let path = format!("/keyed/orders/{order}/pay");
+        send(under(url, &path, "k", &order.to_string()).body(r#"{"amount":5}"#)).await
+    };
+    let (one, other) = (pay(pair.one(), 1).await, pay(pair.other(), 2).await);
+    told(one.body != other.body, || "the other order's answer".into())?;
+    assert_eq!([one.said(), other.said()], ["200 executed", "200 executed"]);
+    assert_eq!(pair.ledger.runs(), ["1", "2"]);
+    assert_eq!((pay(pair.other(), 1).await.body, pay(pair.one(), 2).await.body), (one.body, other.body));
+    Ok(())
+}
+
+#[tokio::test]
+async fn other_order() {
+    the_story_of_other_order("onceward").await.unwrap();
+    the_story_of_other_order("other_order").await.unwrap_err();
+}
