@@ -184,6 +184,7 @@ impl Claim {
     /// Gives up without a word: the lease ends it.
     pub(crate) fn abandon(&self) {
         self.is_settling.store(true, Ordering::SeqCst);
+        self.log(Event::Unknown);
         // A step that is under way finds out by itself.
         if let Ok(mut state) = self.state.try_lock() {
             state.stage = Stage::Over;
@@ -279,15 +280,17 @@ impl Claim {
     async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
         let KeyRules { lease, retain, hold, .. } = self.terms.rules;
         let (record, life) = if hold { (self.renewed(), retain) } else { (self.record.encode(), lease) };
-        match own.write(record, life).await? {
-            Met::Own => Ok(Some(lease / 3)),
-            Met::Other(_) => Ok(None),
-            Met::Nothing => Ok(match own.insert_again(self.record.encode(), lease).await? {
+        let other = match own.write(record, life).await? {
+            Met::Own => return Ok(Some(lease / 3)),
+            Met::Other(other) => other,
+            Met::Nothing => match own.insert_again(self.record.encode(), lease).await? {
                 // Held again with the next renewal, which is due at once.
-                None => Some(if hold { Duration::ZERO } else { lease / 3 }),
-                Some(_) => None,
-            }),
-        }
+                None => return Ok(Some(if hold { Duration::ZERO } else { lease / 3 })),
+                Some(other) => other,
+            },
+        };
+        // A claim may be one that nobody knows of, written late by a store that was frozen, and taken back in a moment.
+        Ok(matches!(other, Record::Claimed(_)).then(|| self.pace()))
     }
 
     /// What is said to a request that has met somebody else's record. Other content is told before anything else.
