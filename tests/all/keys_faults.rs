@@ -1,0 +1,287 @@
+//! A process that is killed and a Redis that freezes, dies or loses what it says, in the middle of a run under a key.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward_api::header::LOOK;
+use onceward_tests::client::{Answer, send};
+use onceward_tests::keyed::{LEASE, Pair, THEN, buy, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::proxy::Fate;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::TAKES;
+use onceward_tests::wait::until;
+use tokio::time::{Instant, sleep};
+
+use crate::PEER;
+
+const LONG: Duration = Duration::from_secs(10);
+/// A moment between two tries.
+const MOMENT: Duration = Duration::from_millis(30);
+/// What is said of a store that does not answer, with when to come back.
+const UNAVAILABLE: (&str, &str) = ("503 store_unavailable", "1");
+/// How many processes are killed at the same time.
+const ABREAST: usize = 3;
+
+/// How many processes are killed: `make faults` asks for more than `make test` does.
+#[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
+fn crashes() -> usize {
+    std::env::var("FAULTS").map_or(3, |faults| faults.parse().expect("FAULTS is a number"))
+}
+
+/// Two parts of one Redis: what is killed, and what goes on.
+struct Crash {
+    redis: RedisServer,
+    ledger: Ledger,
+    survivor: Peer,
+}
+
+impl Crash {
+    fn new() -> Self {
+        let (redis, ledger) = (RedisServer::start(), Ledger::new());
+        let survivor = Peer::start(PEER, "onceward", &redis.url(), &ledger);
+        Self { redis, ledger, survivor }
+    }
+
+    /// Begins an order on a process that is then killed, at a moment that `wait` waits for.
+    async fn kill_within(&self, path: &str, name: &str, takes: u64, wait: impl AsyncFnOnce()) {
+        let mut victim = Peer::start(PEER, "onceward", &self.redis.url(), &self.ledger);
+        let lost = under(&victim.url, path, name, name).header(TAKES, takes).header(THEN, 20);
+        let lost = tokio::spawn(async move { lost.send().await });
+        wait().await;
+        victim.kill();
+        // It may have been answered before.
+        let _ = lost.await.unwrap();
+    }
+
+    async fn retry(&self, path: &str, name: &str) -> String {
+        buy(&self.survivor.url, path, name, name).await.said()
+    }
+}
+
+/// Runs what a number of crashes ask for, a few at a time.
+async fn for_each_crash<F: Future<Output = ()>>(crash: impl Fn(usize) -> F) {
+    let numbers: Vec<_> = (0..crashes()).collect();
+    for some in numbers.chunks(ABREAST) {
+        join_all(some.iter().map(|number| crash(*number))).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_crash_in_the_middle_of_a_handler_a_retry_runs_within_the_lease_and_a_second() {
+    let bed = Crash::new();
+    for_each_crash(async |number| {
+        let (path, name) = ("/keyed/orders", format!("free-{number}"));
+        let look = async || send(under(&bed.survivor.url, path, &name, "").header(LOOK, "true")).await.outcome;
+        bed.kill_within(path, &name, 60_000, async || {
+            until("it runs", LONG, || async { look().await == "in_progress" }).await;
+        })
+        .await;
+        let killed = Instant::now();
+        while bed.retry(path, &name).await != "200 executed" {
+            assert!(killed.elapsed() < LEASE + Duration::from_secs(1), "{:?}", killed.elapsed());
+            sleep(MOMENT).await;
+        }
+        assert_eq!(bed.ledger.count(&name), 1);
+        assert_eq!(bed.retry(path, &name).await, "200 replayed");
+    })
+    .await;
+    println!("{} processes killed in the middle of a handler: each retry ran within the lease and a second", crashes());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_hold_a_crash_at_any_moment_never_makes_two_effects() {
+    let bed = Crash::new();
+    let path = "/keyed/held";
+    let told = std::sync::Mutex::new(Vec::new());
+    for_each_crash(async |number| {
+        let name = format!("held-{number}");
+        // Before it is claimed, before its effect, after it, after its completion: whatever comes first.
+        let moment = Duration::from_millis(fastrand::u64(0..60));
+        bed.kill_within(path, &name, fastrand::u64(0..30), async || sleep(moment).await).await;
+        let killed = Instant::now();
+        let said = loop {
+            match bed.retry(path, &name).await.as_str() {
+                "409 in_progress" => {}
+                said => break said.to_owned(),
+            }
+            assert!(killed.elapsed() < LEASE * 3, "a dead run is in progress for {:?}", killed.elapsed());
+            sleep(MOMENT).await;
+        };
+        assert!(["200 executed", "200 replayed", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
+        assert!(bed.ledger.count(&name) <= 1, "{name}: two effects, told {said}");
+        told.lock().unwrap().push((name, said));
+    })
+    .await;
+    sleep(LEASE + MOMENT).await;
+    let told = told.into_inner().unwrap();
+    for (name, said) in &told {
+        let again = bed.retry(path, name).await;
+        let expected = if said == "409 outcome_unknown" { said.as_str() } else { "200 replayed" };
+        assert_eq!((again.as_str(), bed.ledger.count(name) <= 1), (expected, true), "{name}");
+    }
+    let unknown = told.iter().filter(|(_, said)| said == "409 outcome_unknown").count();
+    println!("{} processes killed at any moment under hold: no second effect, {unknown} unknown outcomes", told.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_hold_a_crash_after_the_effect_is_told_as_unknown() {
+    let bed = Crash::new();
+    for_each_crash(async |number| {
+        let (path, name) = ("/keyed/held", format!("done-{number}"));
+        let mut victim = Peer::start(PEER, "onceward", &bed.redis.url(), &bed.ledger);
+        let lost = under(&victim.url, path, &name, &name).header(THEN, 60_000);
+        let lost = tokio::spawn(async move { lost.send().await });
+        until("the effect is there", LONG, || async { bed.ledger.count(&name) == 1 }).await;
+        victim.kill();
+        assert!(lost.await.unwrap().is_err());
+        let is_unknown = || async {
+            let said = bed.retry(path, &name).await;
+            assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
+            said == "409 outcome_unknown"
+        };
+        until("nobody can tell", LEASE + Duration::from_secs(1), is_unknown).await;
+        sleep(LEASE + MOMENT).await;
+        assert!(is_unknown().await);
+        assert_eq!(bed.ledger.count(&name), 1);
+    })
+    .await;
+}
+
+/// Who tries again while a Redis is frozen.
+#[derive(Clone, Copy, PartialEq)]
+enum Retries {
+    Nobody,
+    /// Once, and then not before it was told to.
+    Polite,
+    /// All the time.
+    Storm,
+}
+
+/// A Redis is frozen for longer than the lease while a handler runs.
+async fn frozen(path: &str, retries: Retries) {
+    let pair = Pair::start(PEER, "onceward").await;
+    assert_eq!(buy(pair.other(), path, "warm", "warm").await.status, 200);
+    let first = under(pair.one(), path, "k", "effect").header(TAKES, 4_000);
+    let first = tokio::spawn(send(first));
+    pair.begun(1).await;
+    pair.redis.freeze();
+    let frozen = Instant::now();
+    if retries == Retries::Polite {
+        let answer = buy(pair.other(), path, "k", "effect").await;
+        assert_eq!((answer.said().as_str(), answer.headers["retry-after"].to_str().unwrap()), UNAVAILABLE);
+    }
+    while frozen.elapsed() < LEASE * 3 / 2 {
+        if retries == Retries::Storm {
+            assert_eq!(buy(pair.other(), path, "k", "effect").await.said(), "503 store_unavailable");
+        }
+        sleep(MOMENT).await;
+    }
+    pair.redis.thaw();
+    if retries != Retries::Storm {
+        // As long as whoever was told to wait for a second waits.
+        sleep(Duration::from_secs(1)).await;
+    }
+    while !first.is_finished() {
+        let said = buy(pair.other(), path, "k", "effect").await.said();
+        let is_harmless = said.starts_with("503 ") || said.starts_with("409 ") || said == "200 replayed";
+        assert!(is_harmless, "beside a run that is alive: {said}");
+        sleep(MOMENT).await;
+    }
+    let first: Answer = first.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    let replay = buy(pair.other(), path, "k", "effect").await;
+    assert_eq!((replay.said().as_str(), replay.body), ("200 replayed", first.body));
+    assert_eq!(pair.ledger.count("effect"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_was_frozen_for_longer_than_the_lease_leaves_one_effect() {
+    tokio::join!(frozen("/keyed/orders", Retries::Nobody), frozen("/keyed/held", Retries::Nobody));
+}
+
+/// The retry's own claim is written when the Redis thaws, although nobody waits for it any more: it is taken back, and must not
+/// have cost the run that is alive its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_was_frozen_leaves_one_effect_although_somebody_tried_again_meanwhile() {
+    tokio::join!(frozen("/keyed/orders", Retries::Polite), frozen("/keyed/held", Retries::Polite));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_was_frozen_leaves_one_effect_under_hold_however_often_somebody_tries_again() {
+    frozen("/keyed/held", Retries::Storm).await;
+}
+
+/// It happened, and cannot be written down: the answer is sent, marked, and later it is on record.
+async fn completes_late(path: &str, end: impl AsyncFnOnce(&mut Pair)) {
+    let mut pair = Pair::start(PEER, "onceward").await;
+    assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
+    let first = tokio::spawn(send(under(pair.one(), path, "k", "effect").header(TAKES, 150)));
+    pair.begun(1).await;
+    pair.redis.freeze();
+    let first = tokio::time::timeout(Duration::from_secs(5), first).await.expect("in time").unwrap();
+    assert_eq!(first.said(), "200 unprotected", "{path}");
+    end(&mut pair).await;
+    let look = async || send(under(pair.other(), path, "k", "").header(LOOK, "true")).await;
+    until("it is on record", LEASE * 5, || async { look().await.body == first.body }).await;
+    let replay = buy(pair.other(), path, "k", "effect").await;
+    assert_eq!((replay.said().as_str(), replay.body), ("200 replayed", first.body));
+    assert_eq!(pair.ledger.count("effect"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_written_down_is_on_record_once_the_store_is_back() {
+    for path in ["/keyed/orders", "/keyed/held"] {
+        completes_late(path, async |pair: &mut Pair| pair.redis.thaw()).await;
+        completes_late(path, async |pair: &mut Pair| {
+            sleep(LEASE + MOMENT).await;
+            pair.redis.thaw();
+        })
+        .await;
+        // One that has lost everything is told again.
+        completes_late(path, async |pair: &mut Pair| {
+            pair.redis.kill();
+            pair.redis.restart();
+        })
+        .await;
+    }
+}
+
+/// The same with a retry that nobody waits for any more when it is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_again_meanwhile() {
+    for path in ["/keyed/orders", "/keyed/held"] {
+        completes_late(path, async |pair: &mut Pair| {
+            let retry = buy(pair.other(), path, "k", "effect").await;
+            assert_eq!(retry.said(), "503 store_unavailable");
+            sleep(LEASE + MOMENT).await;
+            pair.redis.thaw();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
+    for (path, command) in [("/keyed/orders", "SET\r\n"), ("/keyed/held", "SET\r\n"), ("/keyed/held", "EVALSHA\r\n")] {
+        for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer] {
+            let pair = Pair::start(PEER, "onceward").await;
+            assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
+            pair.proxy.next(command, fate);
+            let lost = buy(pair.one(), path, "k", "lost").await;
+            let said = (lost.said(), lost.headers["retry-after"].to_str().unwrap());
+            assert_eq!(((said.0.as_str(), said.1), pair.proxy.struck()), (UNAVAILABLE, 1), "{command} {fate:?}");
+            until("a retry runs", LEASE * 3, || async {
+                let said = buy(pair.other(), path, "k", "effect").await.said();
+                assert!(["409 in_progress", "200 executed"].contains(&said.as_str()), "{command} {fate:?}: {said}");
+                said == "200 executed"
+            })
+            .await;
+            // Long enough for whatever is still taken back: it is not the retry's.
+            sleep(LEASE).await;
+            assert_eq!(buy(pair.one(), path, "k", "effect").await.said(), "200 replayed", "{command} {fate:?}");
+            assert_eq!((pair.ledger.count("lost"), pair.ledger.count("effect")), (0, 1));
+        }
+    }
+}
