@@ -175,7 +175,7 @@ impl Claim {
         };
         state.running = Some(running);
         let settled = self.advance(&mut state).await;
-        if settled.is_err() {
+        if !matches!(state.stage, Stage::Over) {
             self.step_after(&mut state, self.pace());
         }
         settled
@@ -215,7 +215,11 @@ impl Claim {
     async fn advance(&self, state: &mut State) -> Result<Settled, StoreError> {
         let own = &mut state.own;
         let settled = match &mut state.stage {
-            Stage::Completing(record) => self.complete(own, record).await?,
+            Stage::Completing(record) => match self.complete(own, record).await? {
+                Some(settled) => settled,
+                // Trying goes on: it may be a claim that nobody knows of, which is taken back in a moment.
+                None => return Ok(Settled::Lost),
+            },
             // Whatever else is there, nothing of ours is.
             Stage::Releasing => own.erase().await.map(|_| Settled::Back)?,
             Stage::TakingBack { answered_at } => {
@@ -237,22 +241,23 @@ impl Claim {
         Ok(settled)
     }
 
-    async fn complete(&self, own: &mut Own, record: &[u8]) -> Result<Settled, StoreError> {
+    /// Writes the reply; `None` if somebody else's claim is there.
+    async fn complete(&self, own: &mut Own, record: &[u8]) -> Result<Option<Settled>, StoreError> {
         let retain = self.terms.rules.retain;
         for _ in 0..SURPRISES {
-            match own.write(record.to_vec(), retain).await? {
-                Met::Own => return Ok(Settled::Final),
-                Met::Other(found) if own.is_of_this_run(&found) => return Ok(Settled::Final),
-                Met::Other(_) => return Ok(Settled::Lost),
+            let other = match own.write(record.to_vec(), retain).await? {
+                Met::Own => return Ok(Some(Settled::Final)),
+                Met::Other(found) if own.is_of_this_run(&found) => return Ok(Some(Settled::Final)),
+                Met::Other(found) => found,
                 // It has lapsed, and nobody came.
-                Met::Nothing => {}
-            }
-            match own.insert_again(record.to_vec(), retain).await? {
-                None if own.holds(record) => return Ok(Settled::Final),
-                // A late renewal was there first.
-                None => {}
-                Some(_) => return Ok(Settled::Lost),
-            }
+                Met::Nothing => match own.insert_again(record.to_vec(), retain).await? {
+                    None if own.holds(record) => return Ok(Some(Settled::Final)),
+                    // A late renewal was there first.
+                    None => continue,
+                    Some(found) => found,
+                },
+            };
+            return Ok((!matches!(other, Record::Claimed(_))).then_some(Settled::Lost));
         }
         Err(restless())
     }
