@@ -127,7 +127,7 @@ impl Claim {
                 return Ok(None);
             }
             *may_be_there = true;
-            match own.write(self.renewed(), self.terms.rules.retain).await? {
+            match own.write(self.renewed(), self.held_life()).await? {
                 Met::Own => return Ok(None),
                 Met::Other(found) => return Ok(Some(found)),
                 Met::Nothing => {}
@@ -283,8 +283,8 @@ impl Claim {
     }
 
     async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
-        let KeyRules { lease, retain, hold, .. } = self.terms.rules;
-        let (record, life) = if hold { (self.renewed(), retain) } else { (self.record.encode(), lease) };
+        let KeyRules { lease, hold, .. } = self.terms.rules;
+        let (record, life) = if hold { (self.renewed(), self.held_life()) } else { (self.record.encode(), lease) };
         let other = match own.write(record, life).await? {
             Met::Own => return Ok(Some(lease / 3)),
             Met::Other(other) => other,
@@ -324,6 +324,11 @@ impl Claim {
     /// The claim as one that is held, and alive at this moment.
     fn renewed(&self) -> Vec<u8> {
         self.record.hold(self.terms.clock.wall(), self.deadline()).encode()
+    }
+
+    /// How long a claim that is held outlives its last renewal: never less than until the next one is due.
+    fn held_life(&self) -> Duration {
+        self.terms.rules.retain.max(self.terms.rules.lease)
     }
 
     fn deadline(&self) -> u64 {
