@@ -205,8 +205,10 @@ impl Claim {
         state.stage = Stage::Over;
         self.log(Event::Unknown);
         if self.terms.rules.hold {
-            let ended = self.record.hold(0, self.deadline()).encode();
-            state.own.write(ended, self.terms.rules.retain).await?;
+            let (ended, retain) = (self.record.hold(0, self.deadline()).encode(), self.terms.rules.retain);
+            if matches!(state.own.write(ended.clone(), retain).await?, Met::Nothing) {
+                state.own.insert_again(ended, retain).await?;
+            }
         }
         Ok(Settled::Final)
     }
