@@ -44,6 +44,10 @@ generate: ## Write openapi/openapi.json and the README's table of settings anew
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
 	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture
 
+.PHONY: faults
+faults: setup ## Kill 50 processes in the middle of a handler, and freeze and cut off Redis (minutes)
+	FAULTS=50 cargo test --release -p onceward-tests --locked -- --nocapture faults:: keys_crashes::
+
 .PHONY: bench
 bench: ## Measure what the guard costs, beside a bare route (under five minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"

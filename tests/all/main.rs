@@ -7,6 +7,7 @@ mod faults;
 mod keys;
 mod keys_commands;
 mod keys_content;
+mod keys_crashes;
 mod keys_faults;
 mod keys_look;
 mod keys_replay;
