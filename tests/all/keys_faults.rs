@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use onceward::actix::{Protect, SubjectFrom};
-use onceward::store::Redis;
+use onceward::store::{Memory, Redis};
 use onceward::{Guard, KeyRules};
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{LEASE, Pair, buy, serve_one, under};
+use onceward_tests::keyed::{BRIEF, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::proxy::Fate;
 use onceward_tests::redis_server::RedisServer;
@@ -106,18 +107,17 @@ async fn completes_late(path: &str, end: impl AsyncFnOnce(&mut Pair)) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_could_not_be_written_down_is_on_record_once_the_store_is_back() {
     for path in ["/keyed/orders", "/keyed/held"] {
-        completes_late(path, async |pair: &mut Pair| pair.redis.thaw()).await;
-        completes_late(path, async |pair: &mut Pair| {
+        let at_once = completes_late(path, async |pair: &mut Pair| pair.redis.thaw());
+        let late = completes_late(path, async |pair: &mut Pair| {
             sleep(LEASE + MOMENT).await;
             pair.redis.thaw();
-        })
-        .await;
+        });
         // One that has lost everything is told again.
-        completes_late(path, async |pair: &mut Pair| {
+        let anew = completes_late(path, async |pair: &mut Pair| {
             pair.redis.kill();
             pair.redis.restart();
-        })
-        .await;
+        });
+        tokio::join!(at_once, late, anew);
     }
 }
 
@@ -137,8 +137,9 @@ async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_aga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
-    for (path, command) in [("/keyed/orders", "SET\r\n"), ("/keyed/held", "SET\r\n"), ("/keyed/held", "EVALSHA\r\n")] {
-        for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer] {
+    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer] {
+        let commands = [("/keyed/orders", "SET\r\n"), ("/keyed/held", "SET\r\n"), ("/keyed/held", "EVALSHA\r\n")];
+        join_all(commands.map(async |(path, command)| {
             let pair = Pair::start(PEER, "onceward").await;
             assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
             pair.proxy.next(command, fate);
@@ -155,7 +156,8 @@ async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
             sleep(LEASE).await;
             assert_eq!(buy(pair.one(), path, "k", "effect").await.said(), "200 replayed", "{command} {fate:?}");
             assert_eq!((pair.ledger.count("lost"), pair.ledger.count("effect")), (0, 1));
-        }
+        }))
+        .await;
     }
 }
 
@@ -190,4 +192,54 @@ async fn under_hold_an_unknown_end_is_on_record_although_the_store_has_lost_the_
     assert_eq!(slow.await.unwrap().said(), "504 executed");
     assert_eq!(buy(&served.url, "/it", "k", "effect").await.said(), "409 outcome_unknown");
     assert_eq!(ledger.count("effect"), 1);
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_there_is_room() {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().lease(LEASE)));
+    let begin = |key: &str, status: u16| {
+        tokio::spawn(send(under(&served.url, "/it", key, key).header(TAKES, 200).header(STATUS, status)))
+    };
+    let (happened, not) = (begin("happened", 200), begin("not", 503));
+    until("both have begun", LONG, || async { ledger.count("begun") == 2 }).await;
+    redis.ask::<()>("CONFIG SET maxmemory 1");
+    assert_eq!(buy(&served.url, "/it", "new", "new").await.said(), "503 store_unavailable");
+    let happened = happened.await.unwrap();
+    assert_eq!(happened.said(), "200 unprotected");
+    assert_eq!(not.await.unwrap().said(), "503 executed");
+    // Longer than the lease.
+    sleep(LEASE + MOMENT).await;
+    redis.ask::<()>("CONFIG SET maxmemory 0");
+    let look = async || send(under(&served.url, "/it", "happened", "").header(LOOK, "true")).await;
+    until("it is on record", LEASE, || async { look().await.body == happened.body }).await;
+    assert_eq!(buy(&served.url, "/it", "happened", "happened").await.said(), "200 replayed");
+    assert_eq!(buy(&served.url, "/it", "not", "not").await.said(), "200 executed");
+    assert_eq!((ledger.count("happened"), ledger.count("not"), ledger.count("new")), (1, 2, 0));
+}
+
+#[tokio::test]
+async fn a_run_that_outlasts_its_ceiling_is_taken_for_lost() {
+    let ledger = Ledger::new();
+    let rules = || KeyRules::new().lease(BRIEF).ceiling(BRIEF);
+    for (rules, expected) in [(rules(), "200 executed"), (rules().hold(), "409 outcome_unknown")] {
+        let guard = Guard::new(Memory::new());
+        let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
+        let slow = tokio::spawn(send(under(&served.url, "/it", "k", "slow").header(TAKES, 2_000)));
+        let begun = ledger.count("begun");
+        until("it has begun", LONG, || async { ledger.count("begun") > begun }).await;
+        until("it is taken for lost", Duration::from_millis(1_900), || async {
+            let said = buy(&served.url, "/it", "k", "other").await.said();
+            assert!(["409 in_progress", expected].contains(&said.as_str()), "{said}");
+            said == expected
+        })
+        .await;
+        let is_held = expected != "200 executed";
+        let late = slow.await.unwrap();
+        assert_eq!(late.said(), if is_held { "200 executed" } else { "200 unprotected" });
+        let replay = buy(&served.url, "/it", "k", "other").await;
+        assert_eq!((replay.said().as_str(), replay.body == late.body), ("200 replayed", is_held));
+    }
+    assert_eq!((ledger.count("slow"), ledger.count("other")), (2, 1));
 }

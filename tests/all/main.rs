@@ -10,6 +10,7 @@ mod keys_content;
 mod keys_crashes;
 mod keys_faults;
 mod keys_look;
+mod keys_races;
 mod keys_replay;
 mod keys_settling;
 mod keys_trace;

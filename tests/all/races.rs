@@ -18,9 +18,9 @@ const RACERS: usize = 32;
 /// How many tokens are raced for at the same time.
 const ABREAST: usize = 4;
 
-/// How many tokens: `make races` asks for many more than `make test` does.
+/// How many tokens, or keys: `make races` asks for many more than `make test` does.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
-fn tokens(usual: usize) -> usize {
+pub(crate) fn tokens(usual: usize) -> usize {
     std::env::var("RACES").map_or(usual, |races| races.parse().expect("RACES is a number"))
 }
 

@@ -181,9 +181,11 @@ async fn the_story_of_effect_then_500(kind: &str, path: &str, fate: Fate) -> Tol
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn effect_then_500() {
     for path in ["/keyed/orders", "/keyed/held"] {
-        for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer] {
-            the_story_of_effect_then_500("onceward", path, fate).await.unwrap();
-        }
+        let fates = [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer];
+        join_all(fates.map(|fate| the_story_of_effect_then_500("onceward", path, fate)))
+            .await
+            .into_iter()
+            .for_each(Result::unwrap);
     }
     the_story_of_effect_then_500("effect_then_500", "/keyed/orders", Fate::LoseRequest).await.unwrap_err();
 }
