@@ -87,13 +87,15 @@ impl<B: MessageBody + 'static> Answered<B> {
         }
     }
 
-    /// Whether it is a refusal that was made before the handler was entered: by an extractor, or because no route matched.
+    /// Whether it is a refusal that was made before the handler was entered: by an extractor, or because no route matched. What
+    /// an application marks counts whatever its status.
     pub(super) fn is_before_the_handler(&self) -> bool {
         let error = match self {
             Self::Answer(answer, _) => answer.response().error(),
             Self::Failed(error, ..) => Some(error),
         };
         match error {
+            Some(error) if error.as_error::<NotEntered>().is_some() => true,
             _ if !self.status().is_client_error() => false,
             Some(error) => is_of_an_extractor(error),
             None => self.is_unrouted(),
@@ -171,8 +173,7 @@ async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>
 }
 
 fn is_of_an_extractor(error: &Error) -> bool {
-    error.as_error::<NotEntered>().is_some()
-        || error.as_error::<JsonPayloadError>().is_some()
+    error.as_error::<JsonPayloadError>().is_some()
         || error.as_error::<UrlencodedError>().is_some()
         || error.as_error::<QueryPayloadError>().is_some()
         || error.as_error::<PathError>().is_some()
