@@ -4,7 +4,7 @@ use std::future::{Ready, ready};
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::error::ErrorBadRequest;
+use actix_web::error::{ErrorBadRequest, ErrorServiceUnavailable};
 use actix_web::http::StatusCode;
 use actix_web::http::header::ContentLength;
 use actix_web::web::{self, Form, Json, Path, Query, ServiceConfig};
@@ -100,8 +100,12 @@ impl FromRequest for Signed {
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let is_signed = request.headers().contains_key("x-signed");
-        ready(if is_signed { Ok(Self) } else { Err(NotEntered::new(ErrorBadRequest("not signed")).into()) })
+        let wrong = |error| Err(NotEntered::new(error).into());
+        ready(match request.headers().get("x-signed").map(|signed| signed.as_bytes()) {
+            Some(b"yes") => Ok(Self),
+            Some(_) => wrong(ErrorServiceUnavailable("nobody can tell at the moment")),
+            None => wrong(ErrorBadRequest("not signed")),
+        })
     }
 }
 
@@ -171,6 +175,7 @@ async fn what_was_refused_before_the_handler_was_entered_may_be_corrected_under_
             ("path", 404, post("/path/x"), post("/path/1")),
             ("header", 400, post("/header").header("x-number", "x"), post("/header").header("x-number", "1")),
             ("own", 400, post("/signed"), post("/signed").header("x-signed", "yes")),
+            ("busy", 503, post("/signed").header("x-signed", "?"), post("/signed").header("x-signed", "yes")),
         ];
         let mut wrong = Vec::new();
         for (what, status, mistaken, corrected) in cases {
