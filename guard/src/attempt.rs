@@ -118,7 +118,9 @@ impl Guard {
         let Some(held) = self.look_again(ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Issued => return Ok(Released::Back),
-            Record::Attempted(found) if found.attempt == attempt.digest() => self.worth_putting_back(found.expires_at),
+            Record::Attempted(found) if found.attempt == attempt.digest() => {
+                Imprint::worth_putting_back(found.expires_at, self.clock())
+            }
             _ => return lost(),
         };
         // A token that is as good as expired cannot be given back any more.

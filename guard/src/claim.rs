@@ -15,15 +15,19 @@ use crate::drain::Running;
 use crate::event::{self, Event};
 use crate::guard::Verdict;
 use crate::pass::Settled;
-use crate::policy::{Effect, KeyRules};
+use crate::policy::{Effect, IntervalRules, KeyRules};
 use crate::record::{Claimed, Done, Record, UnknownRecord};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
+use crate::token::Imprint;
 use crate::upkeep::{Place, Upkeep};
 
+/// How often, and how long after each time, a token that is not there is asked for again: somebody may have its record in hand,
+/// to find that it is not for him.
+const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
 /// The shortest wait that a duplicate of a run in progress is told, in milliseconds.
 const SHORTEST_WAIT: u64 = 1_000;
 
@@ -43,9 +47,18 @@ pub(crate) struct Terms {
     pub(crate) clock: Clock,
     pub(crate) upkeep: Upkeep,
     pub(crate) rules: KeyRules,
+    pub(crate) origin: Origin,
     pub(crate) action: String,
     pub(crate) ticket: Ticket,
     pub(crate) fingerprint: Option<[u8; 16]>,
+}
+
+/// What a claim is on.
+pub(crate) enum Origin {
+    Key,
+    /// A token whose answer is remembered.
+    Token(Imprint),
+    Interval(IntervalRules),
 }
 
 struct State {
@@ -63,7 +76,9 @@ enum Stage {
     Running,
     /// It happened: this is to be written.
     Completing(Vec<u8>),
-    /// It did not happen: the claim is to be removed.
+    /// It happened, and the claim lives longer than it has to.
+    Shortening,
+    /// It did not happen: the claim is to be removed, or the token put back.
     Releasing,
     /// Nobody knows whether the claim was written. It is removed; not finding it proves nothing for a while.
     TakingBack {
@@ -94,17 +109,38 @@ impl Claim {
         &self.terms.ticket
     }
 
+    /// The token it is on, if it is on one.
+    pub(crate) fn token(&self) -> Option<&Imprint> {
+        match &self.terms.origin {
+            Origin::Token(token) => Some(token),
+            Origin::Key | Origin::Interval(_) => None,
+        }
+    }
+
+    /// What is said to somebody who comes when the token is over; `None` if nothing is known of its use.
+    pub(crate) fn late(&self, found: &[u8]) -> Result<Option<Verdict>, StoreError> {
+        match Record::decode(found).map_err(StoreError::not_executed)? {
+            Record::Issued | Record::Attempted(_) => Ok(None),
+            found => self.duplicate_of(found).map(Some),
+        }
+    }
+
     /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
     pub(crate) async fn enter(self: &Arc<Self>) -> Result<Option<Verdict>, StoreError> {
         let mut state = self.state.lock().await;
         let mut may_be_there = false;
-        match self.make(&mut state.own, &mut may_be_there).await {
-            Ok(None) => {
-                self.step_after(&mut state, self.terms.rules.lease / 3);
+        let made = match &self.terms.origin {
+            Origin::Token(_) => self.make_of_token(&mut state.own).await,
+            Origin::Key | Origin::Interval(_) => self.make(&mut state.own, &mut may_be_there).await.map(Made::from),
+        };
+        match made {
+            Ok(Made::Ours) => {
+                self.step_after(&mut state, self.rhythm());
                 self.log(Event::Claimed);
                 Ok(None)
             }
-            Ok(Some(found)) => self.duplicate_of(found).map(Some),
+            Ok(Made::Theirs(found)) => self.duplicate_of(found).map(Some),
+            Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
             Err(error) => {
                 if may_be_there || matches!(error, StoreError::Unknown(_)) {
                     self.is_settling.store(true, Ordering::SeqCst);
@@ -136,6 +172,19 @@ impl Claim {
         Err(restless())
     }
 
+    /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
+    async fn make_of_token(&self, own: &mut Own) -> Result<Made, StoreError> {
+        for _ in 0..IN_HAND.0 {
+            match own.take_over(&Record::ISSUED, self.renewed(), self.held_life()).await? {
+                Met::Own => return Ok(Made::Ours),
+                Met::Other(found) => return Ok(Made::Theirs(found)),
+                // Whoever has it in hand puts it back in a moment.
+                Met::Nothing => tokio::time::sleep(IN_HAND.1).await,
+            }
+        }
+        Ok(Made::Spent)
+    }
+
     /// One step of what goes on beside the handler.
     pub(crate) async fn step(self: &Arc<Self>) {
         let mut state = self.state.lock().await;
@@ -145,7 +194,7 @@ impl Claim {
             Stage::Running if self.is_settling() => None,
             Stage::Running => self.keep(&mut state.own).await,
             Stage::Over => None,
-            Stage::Completing(_) | Stage::Releasing | Stage::TakingBack { .. } => {
+            Stage::Completing(_) | Stage::Shortening | Stage::Releasing | Stage::TakingBack { .. } => {
                 let failed = self.advance(&mut state).await.is_err();
                 (failed || !matches!(state.stage, Stage::Over)).then(|| self.pace())
             }
@@ -168,10 +217,12 @@ impl Claim {
         running: Running,
     ) -> Result<Settled, StoreError> {
         let mut state = self.begin_settling().await;
-        state.stage = match effect {
-            Effect::Happened => Stage::Completing(self.done(reply)),
-            Effect::DidNotHappen => Stage::Releasing,
-            Effect::Unknown => return self.leave(&mut state).await,
+        state.stage = match (&self.terms.origin, effect) {
+            (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
+            (_, Effect::DidNotHappen) => Stage::Releasing,
+            (Origin::Interval(rules), Effect::Happened) if rules.is_shorter_than_its_claim() => Stage::Shortening,
+            (Origin::Interval(_), _) | (_, Effect::Unknown) => return self.leave(&mut state, effect).await,
+            (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
         };
         state.running = Some(running);
         let settled = self.advance(&mut state).await;
@@ -201,9 +252,9 @@ impl Claim {
     }
 
     /// Leaves the claim where it is. One that is held says from now on that its outcome is unknown.
-    async fn leave(&self, state: &mut State) -> Result<Settled, StoreError> {
+    async fn leave(&self, state: &mut State, effect: Effect) -> Result<Settled, StoreError> {
         state.stage = Stage::Over;
-        self.log(Event::Unknown);
+        self.log(if effect == Effect::Happened { Event::Completed } else { Event::Unknown });
         if self.terms.rules.hold {
             let (ended, retain) = (self.record.hold(0, self.deadline()).encode(), self.terms.rules.retain);
             if matches!(state.own.write(ended.clone(), retain).await?, Met::Nothing) {
@@ -222,10 +273,11 @@ impl Claim {
                 // Trying goes on: it may be a claim that nobody knows of, which is taken back in a moment.
                 None => return Ok(Settled::Lost),
             },
+            Stage::Shortening => self.shorten(own).await.map(|()| Settled::Final)?,
             // Whatever else is there, nothing of ours is.
-            Stage::Releasing => own.erase().await.map(|_| Settled::Back)?,
+            Stage::Releasing => self.give_back(own).await.map(|_| Settled::Back)?,
             Stage::TakingBack { answered_at } => {
-                let met = own.erase().await?;
+                let met = self.give_back(own).await?;
                 if self.may_still_come(&met, answered_at) {
                     return Ok(Settled::Back);
                 }
@@ -241,6 +293,24 @@ impl Claim {
         state.stage = Stage::Over;
         state.running = None;
         Ok(settled)
+    }
+
+    /// Removes the claim; a token that is worth it works again.
+    async fn give_back(&self, own: &mut Own) -> Result<Met, StoreError> {
+        let life = self.token().map(|token| Imprint::worth_putting_back(token.expires_at, &self.terms.clock));
+        match life {
+            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await,
+            Some(None) | None => own.erase().await,
+        }
+    }
+
+    /// Has the claim end when the interval does.
+    async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
+        let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
+        match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
+            Some(left) => own.write(self.record.encode(), left).await.map(drop),
+            None => own.erase().await.map(drop),
+        }
     }
 
     /// Writes the reply; `None` if somebody else's claim is there.
@@ -288,11 +358,11 @@ impl Claim {
         let KeyRules { lease, hold, .. } = self.terms.rules;
         let (record, life) = if hold { (self.renewed(), self.held_life()) } else { (self.record.encode(), lease) };
         let other = match own.write(record, life).await? {
-            Met::Own => return Ok(Some(lease / 3)),
+            Met::Own => return Ok(Some(self.rhythm())),
             Met::Other(other) => other,
             Met::Nothing => match own.insert_again(self.record.encode(), lease).await? {
                 // Held again with the next renewal, which is due at once.
-                None => return Ok(Some(if hold { Duration::ZERO } else { lease / 3 })),
+                None => return Ok(Some(if hold { Duration::ZERO } else { self.rhythm() })),
                 Some(other) => other,
             },
         };
@@ -305,13 +375,18 @@ impl Claim {
         let (owner, said) = match &found {
             Record::Claimed(claimed) => (claimed.run, claimed.fingerprint),
             Record::Done(done) => (done.run, done.fingerprint),
+            Record::Attempted(_) if self.token().is_some() => return Ok(Verdict::Refuse(Code::TokenUsed.into())),
             Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
         };
         let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
-        let refusal = match found {
-            _ if is_other => Code::KeyReused.into(),
-            Record::Done(Done { reply: Some(reply), .. }) => return Ok(Verdict::Replay(reply)),
-            Record::Claimed(claimed) => unfinished(&claimed, self.terms.clock.wall()),
+        let refusal = match (found, &self.terms.origin) {
+            (_, Origin::Token(_)) if is_other => {
+                Refusal::new(Code::TokenUsed).detail("This token was sent before with other content. Fetch a new one.")
+            }
+            (_, _) if is_other => Code::KeyReused.into(),
+            (Record::Claimed(claimed), Origin::Interval(rules)) => too_soon(rules, &claimed, self.terms.clock.wall()),
+            (Record::Done(Done { reply: Some(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
+            (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.clock.wall()),
             _ => Code::ReplyNotKept.into(),
         };
         event::refused(&self.terms.action, &self.terms.ticket, &refusal, owner);
@@ -345,13 +420,21 @@ impl Claim {
         Duration::from_millis(self.terms.clock.steady().saturating_sub(self.begun))
     }
 
+    /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed.
+    fn rhythm(&self) -> Duration {
+        match self.terms.origin {
+            Origin::Interval(_) => self.terms.rules.lease * 2 / 3,
+            Origin::Key | Origin::Token(_) => self.terms.rules.lease / 3,
+        }
+    }
+
     /// How long trying goes on.
     fn patience(&self, stage: &Stage) -> Duration {
         let KeyRules { lease, ceiling, retain, hold, .. } = self.terms.rules;
         match stage {
             Stage::Running => ceiling,
             // A claim that is not held goes away by itself.
-            Stage::Releasing if !hold => ceiling + lease,
+            Stage::Releasing | Stage::Shortening if !hold => ceiling + lease,
             _ => ceiling + retain,
         }
     }
@@ -363,6 +446,30 @@ impl Claim {
 
     fn log(&self, event: Event) {
         event.log(&self.terms.action, &self.terms.ticket, self.run());
+    }
+}
+
+/// What has become of making a claim.
+enum Made {
+    Ours,
+    Theirs(Record),
+    /// There is no token any more.
+    Spent,
+}
+
+impl From<Option<Record>> for Made {
+    fn from(found: Option<Record>) -> Self {
+        found.map_or(Self::Ours, Self::Theirs)
+    }
+}
+
+/// What is said of a claim on an interval: to come back when it is over, or a moment later if it still runs then.
+fn too_soon(rules: &IntervalRules, claimed: &Claimed, now: u64) -> Refusal {
+    let over = claimed.started_at.saturating_add(rules.every.as_millis() as u64);
+    let refusal = Refusal::new(Code::TooSoon).wait(Duration::from_millis(over.saturating_sub(now).max(1)));
+    match &rules.message {
+        Some(message) => refusal.detail(message.clone()),
+        None => refusal,
     }
 }
 

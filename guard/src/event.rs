@@ -2,6 +2,8 @@
 
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
+#[cfg(feature = "actix")]
+use crate::store::StoreError;
 use crate::ticket::Ticket;
 
 /// The name of an action for the lines to come, if there will be any.
@@ -33,6 +35,12 @@ impl Event {
     pub(crate) fn log(self, action: &str, ticket: &Ticket, run: RunId) {
         tracing::info!(target: "onceward::event", event = self.as_str(), action, ?ticket, %run);
     }
+}
+
+/// A submission that ran although the store could not be asked.
+#[cfg(feature = "actix")]
+pub(crate) fn let_through(action: &str, error: &StoreError) {
+    tracing::warn!(target: "onceward::event", event = "unprotected", action, %error);
 }
 
 /// A submission that did not run.

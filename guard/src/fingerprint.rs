@@ -20,7 +20,6 @@ use sha2::{Digest as _, Sha256};
 pub use self::fields::{BadPointer, Fields};
 use self::header_value::HeaderValue;
 use self::writer::{Tag, Writer};
-use crate::key::Key;
 use crate::ticket::Ticket;
 
 /// A digest of what a request says.
@@ -33,12 +32,16 @@ impl Fingerprint {
         Self(Sha256::digest(bytes).into())
     }
 
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// What the store gets to see of it. Who reads the store but does not know the key cannot try bodies against it,
     /// although most bodies are easy to guess.
     /// Nor does it show that two callers have sent the same.
-    pub(crate) fn keyed(&self, key: &Key, ticket: &Ticket) -> [u8; 16] {
+    pub(crate) fn keyed(&self, key: &[u8], ticket: &Ticket) -> [u8; 16] {
         // What follows the key has one length, and half of the digest is left out, so nobody can go on from one to another.
-        let digest = Sha256::new().chain_update(key.as_bytes()).chain_update(ticket.digest()).chain_update(self.0);
+        let digest = Sha256::new().chain_update(key).chain_update(ticket.digest()).chain_update(self.0);
         let whole: [u8; 32] = digest.finalize().into();
         let mut half = [0; 16];
         half.copy_from_slice(&whole[..16]);

@@ -11,25 +11,22 @@ use onceward_api::Code;
 use tokio::sync::watch;
 
 pub use self::builder::GuardBuilder;
-use crate::claim::{Claim, Terms};
+use crate::claim::{Claim, Origin, Terms};
 use crate::clock::Clock;
 use crate::drain::{Drain, Running};
 use crate::event;
 use crate::intent::{Binding, Intent};
 use crate::mint::Mint;
 use crate::pass::Pass;
-use crate::policy::{KeyRules, Policy};
+use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
-use crate::token::{Imprint, Token};
+use crate::token::{GRACE, Imprint, Token};
 use crate::upkeep::Upkeep;
-
-/// With less life than this left, in milliseconds, a token is not put back.
-const WORTH_PUTTING_BACK: u64 = 1_000;
 
 /// Decides whether a submission runs. Cheap to clone; all clones are one guard.
 #[derive(Clone)]
@@ -106,9 +103,6 @@ impl Seen {
 }
 
 impl Guard {
-    /// How long a record outlives the token's own expiry, so that clocks that differ a little do no harm.
-    pub(crate) const GRACE: Duration = Duration::from_secs(60);
-
     /// How long a token may live at all.
     pub const TOKEN_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 
@@ -131,7 +125,7 @@ impl Guard {
         let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
         let (id, token) = mint.sign(expires_at, self.0.store.reign(), &bound);
-        let life = ttl.saturating_add(Self::GRACE);
+        let life = ttl.saturating_add(GRACE);
         match self.0.store.insert(&Ticket::of_token(id), &Record::ISSUED, life).await? {
             None => Ok(token),
             Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
@@ -146,9 +140,10 @@ impl Guard {
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         match policy {
-            Policy::Token { bound } => self.check_token(*bound, intent).await,
+            Policy::Token(rules) => self.check_token(rules, intent).await,
             // Apart, so that a token does not carry room for a claim with it.
             Policy::Key(rules) => Box::pin(self.check_key(rules, intent)).await,
+            Policy::Interval(rules) => Box::pin(self.check_interval(rules, intent)).await,
         }
     }
 
@@ -159,10 +154,11 @@ impl Guard {
     /// If the store could not be asked.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
         let ticket = match policy {
-            Policy::Token { .. } => {
+            Policy::Token(_) => {
                 let mint = self.mint().await?;
                 self.present(&mint, policy, intent).map(|token| Ticket::of_token(token.id))
             }
+            Policy::Interval(_) => Err(Code::NotFound.into()),
             Policy::Key(_) => match intent.key {
                 Some(key) => Ok(Ticket::of_key(&intent.subject, intent.action, key)),
                 None => Err(Code::KeyMissing.into()),
@@ -254,12 +250,6 @@ impl Guard {
         self.0.sharing.known().is_some_and(|mint| self.present(&mint, policy, intent).is_ok())
     }
 
-    /// How long a token is put back for, if it has a second or more to live.
-    pub(crate) fn worth_putting_back(&self, expires_at: u64) -> Option<Duration> {
-        let left = expires_at.saturating_sub(self.0.clock.wall());
-        (left >= WORTH_PUTTING_BACK).then(|| Duration::from_millis(left) + Self::GRACE)
-    }
-
     async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
         let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
         Ok(match Record::decode(&bytes).map_err(StoreError::not_executed)? {
@@ -271,7 +261,7 @@ impl Guard {
         })
     }
 
-    async fn check_token(&self, bound: bool, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+    async fn check_token(&self, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let mint = match self.0.sharing.known() {
             Some(mint) => mint,
             // What has not even the shape of a token is refused before the store is asked for the secret.
@@ -280,11 +270,14 @@ impl Guard {
                 Err(refusal) => return Ok(Verdict::Refuse(refusal)),
             },
         };
-        let token = match verify(&mint, bound, intent) {
+        let token = match verify(&mint, rules.bound, intent) {
             Ok(token) => token,
             Err(refusal) => return Ok(Verdict::Refuse(refusal)),
         };
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        if let (Some(remember), None) = (&rules.remember, intent.attempt) {
+            return Box::pin(self.check_remembered(remember, intent, token, running)).await;
+        }
         match (self.in_time(&token), intent.attempt) {
             (Ok(()), None) => self.redeem(token, running).await,
             (Ok(()), Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
@@ -303,15 +296,63 @@ impl Guard {
         let Some(key) = intent.key else { return Ok(Verdict::Refuse(Code::KeyMissing.into())) };
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
         let ticket = Ticket::of_key(&intent.subject, intent.action, key);
-        let claim = Arc::new(Claim::new(Terms {
+        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
+        self.enter(self.claim(rules, intent, ticket, said, Origin::Key), running).await
+    }
+
+    /// A token that is too old is looked up all the same: a late retry still gets its answer.
+    async fn check_remembered(
+        &self,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        token: Imprint,
+        running: Running,
+    ) -> Result<Verdict, StoreError> {
+        let ticket = Ticket::of_token(token.id);
+        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
+        let claim = self.claim(rules, intent, ticket, said, Origin::Token(token));
+        match self.in_time(&token) {
+            Ok(()) => self.enter(claim, running).await,
+            Err(refusal) => match self.0.store.look(&ticket).await? {
+                Some(found) => claim.late(&found).map(|verdict| verdict.unwrap_or(Verdict::Refuse(refusal))),
+                None => Ok(Verdict::Refuse(refusal)),
+            },
+        }
+    }
+
+    async fn check_interval(&self, rules: &IntervalRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let mint = self.mint().await?;
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let what = match (intent.key, &intent.fingerprint) {
+            (Some(name), _) => name.as_bytes(),
+            (None, Some(fingerprint)) => &fingerprint.as_bytes()[..],
+            (None, None) => &[],
+        };
+        let ticket = Ticket::of_interval(mint.interval(intent.action, &intent.subject, what));
+        self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
+    }
+
+    fn claim(
+        &self,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        ticket: Ticket,
+        fingerprint: Option<[u8; 16]>,
+        origin: Origin,
+    ) -> Arc<Claim> {
+        Arc::new(Claim::new(Terms {
             store: Arc::clone(&self.0.store),
             clock: self.0.clock.clone(),
             upkeep: self.0.upkeep.clone(),
             rules: rules.clone(),
+            origin,
             action: event::named(intent.action),
             ticket,
-            fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key, &ticket)),
-        }));
+            fingerprint,
+        }))
+    }
+
+    async fn enter(&self, claim: Arc<Claim>, running: Running) -> Result<Verdict, StoreError> {
         match claim.enter().await? {
             None => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),
             Some(verdict) => Ok(verdict),
@@ -324,8 +365,8 @@ impl Guard {
 
     /// Everything that can be said of a token without the store, in the contract's order.
     fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
-        let Policy::Token { bound } = policy else { return Err(Code::TokenMissing.into()) };
-        let token = verify(mint, *bound, intent)?;
+        let Policy::Token(rules) = policy else { return Err(Code::TokenMissing.into()) };
+        let token = verify(mint, rules.bound, intent)?;
         self.in_time(&token).map(|()| token)
     }
 
@@ -346,20 +387,20 @@ impl Guard {
         let Some(taken) = self.0.store.take(&ticket).await? else {
             return Ok(Verdict::Refuse(Code::TokenUsed.into()));
         };
-        let now = self.0.clock.wall();
-        match Record::decode(&taken) {
-            Ok(Record::Issued) => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
-            // An attempt has used it: its mark goes back for the life that is written in it.
-            Ok(Record::Attempted(mark)) => {
-                let life = Duration::from_millis(mark.deadline.saturating_sub(now));
-                self.0.store.put_back(&ticket, &taken, life).await?;
-                Ok(Verdict::Refuse(Code::TokenUsed.into()))
-            }
-            _ => {
-                let life = Duration::from_millis(token.expires_at.saturating_sub(now)) + Self::GRACE;
-                self.0.store.put_back(&ticket, &taken, life).await?;
-                Err(StoreError::not_executed(UnknownRecord))
-            }
+        let deadline = match Record::decode(&taken) {
+            Ok(Record::Issued) => return Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
+            // Somebody has used it: what is known of that goes back for the life that is written in it.
+            Ok(Record::Attempted(mark)) => Some(mark.deadline),
+            Ok(Record::Claimed(claimed)) => claimed.held.map(|held| held.deadline),
+            Ok(Record::Done(done)) => Some(done.deadline),
+            Err(UnknownRecord) => None,
+        };
+        let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
+        let life = Duration::from_millis(until.saturating_sub(self.0.clock.wall()));
+        self.0.store.put_back(&ticket, &taken, life).await?;
+        match deadline {
+            Some(_) => Ok(Verdict::Refuse(Code::TokenUsed.into())),
+            None => Err(StoreError::not_executed(UnknownRecord)),
         }
     }
 }

@@ -99,7 +99,7 @@ pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
 pub use crate::pass::{Pass, Settled};
-pub use crate::policy::{Effect, KeyRules, Policy};
+pub use crate::policy::{Effect, IntervalRules, KeyRules, NoTime, Policy, TokenRules};
 pub use crate::refusal::Refusal;
 pub use crate::reply::Reply;
 pub use crate::run_id::RunId;

@@ -41,6 +41,16 @@ impl Mint {
         (imprint.id, imprint.seal(tag))
     }
 
+    /// A digest of what is done, by whom and with what, that nobody can make who does not know the secret.
+    pub(crate) fn interval(&self, action: &str, subject: &Subject<'_>, what: &[u8]) -> [u8; 32] {
+        let mut mac = self.keys[0].1.clone();
+        for field in [b"interval", action.as_bytes(), &subject.to_bytes(), what] {
+            mac.update(&(field.len() as u64).to_be_bytes());
+            mac.update(field);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
     /// Reads a token that is presented for an action by a subject. The error is why it is not good here.
     pub(crate) fn verify(&self, text: &str, action: &str, subject: &Subject<'_>) -> Result<Imprint, Code> {
         let (imprint, tag) = Imprint::open(text).ok_or(Code::TokenMalformed)?;

@@ -45,7 +45,7 @@ enum Basis {
     Token(Imprint),
     /// A token that an attempt has marked.
     Attempt(Imprint, Attempt),
-    /// A key.
+    /// A claim: on a key, on a token whose answer is remembered, on an interval.
     Claim(Arc<Claim>),
 }
 
@@ -62,7 +62,7 @@ impl Pass {
         Self { guard, basis: Basis::Claim(claim), running: Some(running) }
     }
 
-    /// The name of this run, if it has a claim on a key.
+    /// The name of this run, if it has a claim.
     pub fn run_id(&self) -> Option<RunId> {
         match &self.basis {
             Basis::Claim(claim) => Some(claim.run()),
@@ -138,7 +138,11 @@ impl Pass {
     /// How the token of this pass was bound, for a successor that is bound alike.
     pub fn binding<'a>(&self, intent: &Intent<'a>) -> Binding<'a> {
         let mut binding = Binding::none();
-        if let Basis::Token(token) | Basis::Attempt(token, _) = &self.basis {
+        let token = match &self.basis {
+            Basis::Token(token) | Basis::Attempt(token, _) => Some(token),
+            Basis::Claim(claim) => claim.token(),
+        };
+        if let Some(token) = token {
             if token.names_action() {
                 binding = binding.action(intent.action);
             }
@@ -150,7 +154,9 @@ impl Pass {
     }
 
     async fn put_back(&self, token: &Imprint) -> Result<Settled, StoreError> {
-        let Some(life) = self.guard.worth_putting_back(token.expires_at) else { return Ok(Settled::Final) };
+        let Some(life) = Imprint::worth_putting_back(token.expires_at, self.guard.clock()) else {
+            return Ok(Settled::Final);
+        };
         // The one write that would not recognise itself if it were sent again, so it is sent once.
         self.guard.store().put_back(&Ticket::of_token(token.id), &Record::ISSUED, life).await?;
         Ok(Settled::Back)

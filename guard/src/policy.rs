@@ -1,5 +1,6 @@
 //! A policy is a row of the table: how a request enters, and what its answer says about the effect.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// How a submission is told from its repetition.
@@ -7,12 +8,11 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Policy {
     /// A token that we issued is good for one use.
-    Token {
-        /// Accept only a token that was issued for this action, and for this caller where there is one.
-        bound: bool,
-    },
+    Token(TokenRules),
     /// A key that the caller made names one submission, and its first answer is given again.
     Key(KeyRules),
+    /// Nobody made anything: the same, from the same caller, is taken once in a while.
+    Interval(IntervalRules),
 }
 
 /// Whether the submission took effect.
@@ -25,6 +25,112 @@ pub enum Effect {
     /// Nobody can tell, so nothing is given back.
     Unknown,
 }
+
+/// What holds for a token.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TokenRules {
+    pub(crate) bound: bool,
+    pub(crate) remember: Option<KeyRules>,
+}
+
+impl TokenRules {
+    /// Good once, on every route it is not bound away from.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Accepts only a token that was issued for this action, and for this caller where there is one.
+    #[must_use]
+    pub fn bound(mut self) -> Self {
+        self.bound = true;
+        self
+    }
+
+    /// Keeps the answer this long, and gives it again to the same submission. A browser shows the answer to the second
+    /// click; so this is what a plain form wants. A run that nobody can tell the end of is never repeated.
+    #[must_use]
+    pub fn remember(self, retain: Duration) -> Self {
+        self.remember_by(KeyRules::new().retain(retain))
+    }
+
+    /// The same, with a lease, a ceiling and a limit of your own. The claim is always held.
+    #[must_use]
+    pub fn remember_by(mut self, rules: KeyRules) -> Self {
+        self.remember = Some(rules.hold());
+        self
+    }
+}
+
+/// What holds for an interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IntervalRules {
+    pub(crate) every: Duration,
+    pub(crate) is_lock: bool,
+    pub(crate) fails_open: bool,
+    pub(crate) message: Option<Cow<'static, str>>,
+}
+
+impl IntervalRules {
+    /// For less than this nothing can be claimed safely: an answer of the store takes its time.
+    const SHORTEST_CLAIM: Duration = Duration::from_millis(300);
+
+    /// The same again only after a second.
+    pub fn new() -> Self {
+        Self { every: Duration::from_secs(1), is_lock: false, fails_open: false, message: None }
+    }
+
+    /// The same again only after this long.
+    ///
+    /// # Errors
+    /// If that is no time at all.
+    pub fn every(mut self, every: Duration) -> Result<Self, NoTime> {
+        self.every = every;
+        if every < Duration::from_millis(1) { Err(NoTime) } else { Ok(self) }
+    }
+
+    /// Makes it a plain lock: refused while the first runs, and free as soon as it has ended, however it did. It is then
+    /// `every` that a lock outlives its owner by, if that has died.
+    #[must_use]
+    pub fn release_always(mut self) -> Self {
+        self.is_lock = true;
+        self
+    }
+
+    /// Lets submissions through, unprotected, when the store cannot be asked.
+    #[must_use]
+    pub fn fail_open(mut self) -> Self {
+        self.fails_open = true;
+        self
+    }
+
+    /// What a duplicate is told.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// The claim behind it.
+    pub(crate) fn claim(&self) -> KeyRules {
+        KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ..KeyRules::new() }
+    }
+
+    /// Whether the claim outlasts the interval, and has to be shortened.
+    pub(crate) fn is_shorter_than_its_claim(&self) -> bool {
+        self.every < Self::SHORTEST_CLAIM
+    }
+}
+
+impl Default for IntervalRules {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An interval of no time at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an interval takes a millisecond at least; to have none, do not protect the route")]
+pub struct NoTime;
 
 /// What holds for a key: how long its claim and its reply live, and what becomes of a run that nobody can tell the end of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +223,7 @@ impl Default for KeyRules {
 impl Policy {
     /// A token that we issued is good for one use, on every route it is not bound away from.
     pub fn token() -> Self {
-        Self::Token { bound: false }
+        Self::Token(TokenRules::new())
     }
 
     /// A key that the caller made names one submission.
@@ -125,23 +231,25 @@ impl Policy {
         Self::Key(rules)
     }
 
-    /// Accepts only tokens that were issued for this action, and for this caller where there is one.
-    #[must_use]
-    pub fn bound(self) -> Self {
-        match self {
-            Self::Token { .. } => Self::Token { bound: true },
-            other => other,
-        }
+    /// The same is taken once in a while.
+    pub fn interval(rules: IntervalRules) -> Self {
+        Self::Interval(rules)
     }
 
     /// What an answer of the handler says about the effect by its status, where nobody says it better.
     pub fn effect(&self, status: u16) -> Effect {
         match (self, status) {
             (Self::Key(rules), status) => rules.effect(status),
-            (Self::Token { .. }, ..400) => Effect::Happened,
-            (Self::Token { .. }, 400..=501 | 503) => Effect::DidNotHappen,
-            (Self::Token { .. }, _) => Effect::Unknown,
+            (_, ..400) => Effect::Happened,
+            (_, 400..=501 | 503) => Effect::DidNotHappen,
+            (_, _) => Effect::Unknown,
         }
+    }
+
+    /// Whether a submission runs when the store cannot be asked.
+    #[cfg(feature = "actix")]
+    pub(crate) fn fails_open(&self) -> bool {
+        matches!(self, Self::Interval(rules) if rules.fails_open)
     }
 }
 
@@ -160,10 +268,19 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_of_no_time_is_none() {
+        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(NoTime));
+        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(NoTime));
+        let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
+        assert_eq!(short.claim().lease, Duration::from_millis(300));
+    }
+
+    #[test]
     fn a_status_says_what_the_table_says() {
         let statuses = [200, 302, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 501, 502, 503, 504, 505, 599];
         let key = |rules| Policy::key(rules);
         assert_eq!(column(&Policy::token(), &statuses), "++-----------?-???");
+        assert_eq!(column(&Policy::interval(IntervalRules::new()), &statuses), "++-----------?-???");
         assert_eq!(column(&key(KeyRules::new()), &statuses), "+++--+-++----?-???");
         assert_eq!(column(&key(KeyRules::new().hold()), &statuses), "+++--+?++--???????");
         assert_eq!(column(&key(KeyRules::new().replay_everything()), &statuses), "+".repeat(statuses.len()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onceward_api::{Code, Problem, Retry};
 
 use crate::intent::Intent;
-use crate::policy::Policy;
+use crate::policy::{Policy, TokenRules};
 use crate::store::StoreError;
 
 /// How long a caller waits before it asks again, where nothing better is known.
@@ -62,10 +62,13 @@ impl Refusal {
         match (policy, error, intent.attempt) {
             (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
             // The claim that may be there is taken back, or lapses with its lease.
-            (Policy::Key(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
+            (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
+            (Policy::Token(TokenRules { remember: Some(_), .. }), StoreError::Unknown(_), _) => {
+                Self::new(Code::StoreUnavailable)
+            }
             // An attempt that was accepted after all is accepted again: the same is to be asked again.
-            (Policy::Token { .. }, StoreError::Unknown(_), Some(_)) => Self::new(Code::StoreUnavailable),
-            (Policy::Token { .. }, StoreError::Unknown(_), None) => Self::new(Code::RedeemUnknown),
+            (Policy::Token(_), StoreError::Unknown(_), Some(_)) => Self::new(Code::StoreUnavailable),
+            (Policy::Token(_), StoreError::Unknown(_), None) => Self::new(Code::RedeemUnknown),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! A token: `ow1_` and the base64url of flags, id, expiry, reign and tag.
 
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
+
+use crate::clock::Clock;
 
 const PREFIX: &str = "ow1_";
 const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
@@ -12,6 +15,11 @@ const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
 const TEXT: usize = (LENGTH * 4).div_ceil(3);
 /// How much of the signature a token carries: 128 bits.
 pub(crate) const TAG: usize = 16;
+
+/// How long a record outlives the token's own expiry, so that clocks that differ a little do no harm.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
+/// With less life than this left, in milliseconds, a token is not put back.
+const WORTH_PUTTING_BACK: u64 = 1_000;
 
 /// The token names an action.
 pub(crate) const FLAG_ACTION: u8 = 0b01;
@@ -59,6 +67,12 @@ impl Imprint {
 
     pub(crate) fn names_subject(&self) -> bool {
         self.flags & FLAG_SUBJECT != 0
+    }
+
+    /// How long it is put back for, if it has a second or more to live.
+    pub(crate) fn worth_putting_back(expires_at: u64, clock: &Clock) -> Option<Duration> {
+        let left = expires_at.saturating_sub(clock.wall());
+        (left >= WORTH_PUTTING_BACK).then(|| Duration::from_millis(left) + GRACE)
     }
 
     pub(crate) fn seal(&self, tag: [u8; TAG]) -> Token {

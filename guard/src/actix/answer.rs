@@ -39,11 +39,14 @@ impl<B> MarkEffect for HttpResponse<B> {
 pub(super) fn replay(reply: &Reply) -> HttpResponse {
     let status = StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = HttpResponse::build(status);
-    for (name, value) in reply.headers() {
-        answer.append_header((name, &value[..]));
-    }
     let mut answer = answer.body(reply.body().clone());
     let headers = answer.headers_mut();
+    for (name, value) in reply.headers() {
+        // A reply that was made by hand may have what no header can have.
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }

@@ -27,23 +27,20 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Asked {
     action: String,
     subject: Subject<'static>,
-    presented: Presented,
-}
-
-/// What it presents to be let in.
-enum Presented {
-    Token(Option<String>),
-    Key { key: Key, fingerprint: Option<Fingerprint>, only_looks: bool },
+    token: Option<String>,
+    key: Option<Key>,
+    fingerprint: Option<Fingerprint>,
+    only_looks: bool,
 }
 
 impl Asked {
-    /// Reads what is asked with a token. The body is looked into only if it is a form, and handed on as it came.
-    pub(super) async fn read(
-        request: &mut ServiceRequest,
-        action: String,
-        subject: Subject<'static>,
-        body_limit: usize,
-    ) -> Result<Self, Refusal> {
+    /// What is asked, and by whom, and whether nothing is to run.
+    pub(super) fn new(action: String, subject: Subject<'static>, only_looks: bool) -> Self {
+        Self { action, subject, token: None, key: None, fingerprint: None, only_looks }
+    }
+
+    /// With the token that the request carries. The body is looked into only if it is a form, and handed on as it came.
+    pub(super) async fn with_token(mut self, request: &mut ServiceRequest, body_limit: usize) -> Result<Self, Refusal> {
         let mut carried = Carried::default();
         carried.and_headers(request.headers())?;
         carried.and_query(request.query_string())?;
@@ -51,18 +48,18 @@ impl Asked {
         if let Some(form) = Form::of(request.headers(), mime.as_ref()) {
             Box::pin(read_form(request, form?, &mut carried, body_limit)).await?;
         }
-        Ok(Self { action, subject, presented: Presented::Token(carried.into_token()) })
+        self.token = carried.into_token();
+        Ok(self)
     }
 
-    /// What is asked under a key.
-    pub(super) fn under_key(
-        action: String,
-        subject: Subject<'static>,
-        key: Key,
-        fingerprint: Option<Fingerprint>,
-        only_looks: bool,
-    ) -> Self {
-        Self { action, subject, presented: Presented::Key { key, fingerprint, only_looks } }
+    pub(super) fn with_key(mut self, key: Key) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    pub(super) fn with_fingerprint(mut self, fingerprint: Option<Fingerprint>) -> Self {
+        self.fingerprint = fingerprint;
+        self
     }
 
     pub(super) fn action(&self) -> &str {
@@ -71,17 +68,21 @@ impl Asked {
 
     /// Whether nothing is to run.
     pub(super) fn only_looks(&self) -> bool {
-        matches!(self.presented, Presented::Key { only_looks: true, .. })
+        self.only_looks
     }
 
     pub(super) fn intent(&self) -> Intent<'_> {
-        let intent = Intent::new(&self.action, self.subject.clone());
-        match &self.presented {
-            Presented::Token(Some(token)) => intent.credential(token),
-            Presented::Token(None) => intent,
-            Presented::Key { key, fingerprint: Some(fingerprint), .. } => intent.key(key).fingerprint(*fingerprint),
-            Presented::Key { key, fingerprint: None, .. } => intent.key(key),
+        let mut intent = Intent::new(&self.action, self.subject.clone());
+        if let Some(token) = &self.token {
+            intent = intent.credential(token);
         }
+        if let Some(key) = &self.key {
+            intent = intent.key(key);
+        }
+        if let Some(fingerprint) = self.fingerprint {
+            intent = intent.fingerprint(fingerprint);
+        }
+        intent
     }
 }
 

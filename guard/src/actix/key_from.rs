@@ -50,7 +50,8 @@ impl KeyFrom {
         Self(Source::Header(name.unwrap_or_else(|_| panic!("this cannot be the name of a header"))))
     }
 
-    /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`.
+    /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`. An action
+    /// that nobody named has the path in it, and is logged; if the key is not for everybody's eyes, name the action.
     pub fn path(name: impl Into<String>) -> Self {
         Self(Source::Path(name.into()))
     }
@@ -73,7 +74,11 @@ impl KeyFrom {
 
     /// All of these together. If one is missing, there is no key.
     pub fn parts(parts: impl IntoIterator<Item = KeyFrom>) -> Self {
-        Self(Source::Parts(parts.into_iter().collect()))
+        let flat = parts.into_iter().flat_map(|part| match part.0 {
+            Source::Parts(parts) => parts,
+            one => vec![Self(one)],
+        });
+        Self(Source::Parts(flat.collect()))
     }
 
     /// Whether the body has to be read for it.

@@ -6,7 +6,7 @@ use super::asked::action_of;
 use super::carrier::Carried;
 use crate::guard::Guard;
 use crate::intent::{Intent, Subject};
-use crate::policy::Policy;
+use crate::policy::{Policy, TokenRules};
 
 type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 
@@ -31,7 +31,7 @@ type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 /// ```
 pub struct Presented {
     guard: Guard,
-    policy: Policy,
+    rules: TokenRules,
     action: Option<String>,
     subject: Resolver,
 }
@@ -39,13 +39,13 @@ pub struct Presented {
 impl Presented {
     /// Matches a token that is good for the action `METHOD /path`.
     pub fn new(guard: &Guard) -> Self {
-        Self { guard: guard.clone(), policy: Policy::token(), action: None, subject: Box::new(|_| None) }
+        Self { guard: guard.clone(), rules: TokenRules::new(), action: None, subject: Box::new(|_| None) }
     }
 
     /// Matches only a token that was issued for this action, and for this caller where there is one.
     #[must_use]
     pub fn bound(mut self) -> Self {
-        self.policy = self.policy.bound();
+        self.rules = self.rules.bound();
         self
     }
 
@@ -74,12 +74,12 @@ impl RouteGuard for Presented {
         let own = || action_of(head.method.as_str(), head.uri.path());
         let action = self.action.clone().unwrap_or_else(own);
         let subject = (self.subject)(context).map_or_else(Subject::anonymous, Subject::named);
-        self.guard.recognises(&self.policy, &Intent::new(&action, subject).credential(&token))
+        self.guard.recognises(&Policy::Token(self.rules.clone()), &Intent::new(&action, subject).credential(&token))
     }
 }
 
 impl fmt::Debug for Presented {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Presented").field("policy", &self.policy).field("action", &self.action).finish_non_exhaustive()
+        f.debug_struct("Presented").field("rules", &self.rules).field("action", &self.action).finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@ use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
@@ -19,10 +20,11 @@ use super::detached::{Detached, Panicked};
 use super::key_from::KeyFrom;
 use super::reading::Reading;
 use super::subject::SubjectFrom;
+use crate::event;
 use crate::fingerprint::Fields;
 use crate::guard::{Guard, Verdict};
 use crate::pass::{Pass, Settled};
-use crate::policy::{Effect, KeyRules, Policy};
+use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::store::StoreError;
@@ -72,6 +74,12 @@ impl Protect {
         Self::new(guard, subject, Policy::token(), 0)
     }
 
+    /// Takes the same from the same caller once in a while. What is the same is told by its content, or by a name of your own
+    /// choosing with [`from`](Self::from).
+    pub fn interval(guard: &Guard, subject: SubjectFrom, rules: IntervalRules) -> Self {
+        Self::new(guard, subject, Policy::interval(rules), 0)
+    }
+
     /// Asks for a key, `Idempotency-Key` unless [`from`](Self::from) says otherwise. The first answer under it is kept and
     /// given again; a second request with other content is refused.
     pub fn key(guard: &Guard, subject: SubjectFrom, rules: KeyRules) -> Self {
@@ -93,9 +101,37 @@ impl Protect {
     }
 
     /// Accepts only tokens that were issued for this action, and for this caller where there is one.
+    ///
+    /// # Panics
+    /// If the route does not ask for a token.
     #[must_use]
-    pub fn bound(mut self) -> Self {
-        self.0.policy = self.0.policy.bound();
+    pub fn bound(self) -> Self {
+        self.token_rules(TokenRules::bound)
+    }
+
+    /// Keeps the answer this long, and gives it again to the same submission: a browser shows the answer to the second click.
+    /// The same token with other content is refused.
+    ///
+    /// # Panics
+    /// If the route does not ask for a token.
+    #[must_use]
+    pub fn remember(self, retain: Duration) -> Self {
+        self.remember_by(KeyRules::new().retain(retain))
+    }
+
+    /// The same, with a lease, a ceiling and a limit of your own.
+    ///
+    /// # Panics
+    /// If the route does not ask for a token.
+    #[must_use]
+    pub fn remember_by(mut self, rules: KeyRules) -> Self {
+        self.0.answer_limit = self.0.answer_limit.max(rules.reply_limit);
+        self.token_rules(|token| token.remember_by(rules))
+    }
+
+    fn token_rules(mut self, change: impl FnOnce(TokenRules) -> TokenRules) -> Self {
+        let Policy::Token(rules) = self.0.policy else { panic!("this is said of a route that asks for a token") };
+        self.0.policy = Policy::Token(change(rules));
         self
     }
 
@@ -107,10 +143,10 @@ impl Protect {
         self
     }
 
-    /// Where the key stands.
+    /// Where the key stands, or the name of an interval.
     #[must_use]
     pub fn from(mut self, key: KeyFrom) -> Self {
-        self.0.reading.key = key;
+        self.0.reading.key = Some(key);
         self
     }
 
@@ -292,7 +328,14 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, R
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
-    match rules.guard.check(&rules.policy, &asked.intent()).await.map_err(failed)? {
+    let checked = rules.guard.check(&rules.policy, &asked.intent()).await;
+    if let Err(error) = &checked
+        && rules.policy.fails_open()
+    {
+        event::let_through(asked.action(), error);
+        return Ok(Entered::Unprotected);
+    }
+    match checked.map_err(failed)? {
         Verdict::Run(pass) => Ok(Entered::Run(Box::new(Admitted { asked, pass }))),
         Verdict::Replay(reply) => Ok(Entered::Replay(reply)),
         Verdict::Refuse(refusal) => Err(refusal),
@@ -344,7 +387,8 @@ fn outcome(policy: &Policy, effect: Effect, settled: &Result<Settled, StoreError
     match (policy, settled) {
         (_, Err(error)) => {
             tracing::warn!(%error, ?effect, "how a run ended could not be written down");
-            let is_lost = effect == Effect::Happened && matches!(policy, Policy::Key(_));
+            let is_plain = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
+            let is_lost = effect == Effect::Happened && !is_plain;
             if is_lost { Outcome::Unprotected } else { Outcome::Executed }
         }
         (_, Ok(Settled::Lost)) => Outcome::Unprotected,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::dev::ServiceRequest;
+use actix_web::http::header::HeaderName;
 use onceward_api::{Code, header};
 
 use super::asked::{Asked, action_of};
@@ -10,14 +11,17 @@ use super::key_from::KeyFrom;
 use super::whole::{Whole, too_large};
 use crate::fingerprint::Fields;
 use crate::intent::Subject;
-use crate::policy::Policy;
+use crate::policy::{Policy, TokenRules};
 use crate::refusal::Refusal;
+
+static LOOK: HeaderName = HeaderName::from_static(header::LOOK);
 
 /// What a route reads.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
     pub(super) action: Option<Arc<str>>,
-    pub(super) key: KeyFrom,
+    /// Where the key stands; a route under a key has a place of its own for it.
+    pub(super) key: Option<KeyFrom>,
     pub(super) is_optional: bool,
     pub(super) fields: Fields,
     pub(super) skips_large: bool,
@@ -29,7 +33,7 @@ impl Default for Reading {
     fn default() -> Self {
         Self {
             action: None,
-            key: KeyFrom::default(),
+            key: None,
             is_optional: false,
             fields: Fields::all(),
             skips_large: false,
@@ -50,23 +54,46 @@ impl Reading {
             Some(action) => action.as_ref().to_owned(),
             None => action_of(request.method().as_str(), request.uri().path()),
         };
+        let asked = Asked::new(action, subject, request.headers().contains_key(&LOOK));
         match policy {
-            Policy::Token { .. } => Asked::read(request, action, subject, self.limit).await.map(Some),
-            // Apart, so that a token does not carry room for it.
-            Policy::Key(_) => Box::pin(self.read_key(request, action, subject)).await,
+            Policy::Token(TokenRules { remember: None, .. }) => asked.with_token(request, self.limit).await.map(Some),
+            // Apart, so that a plain token does not carry room for it.
+            _ => Box::pin(self.read_content(request, policy, asked)).await,
+        }
+    }
+
+    async fn read_content(
+        &self,
+        request: &mut ServiceRequest,
+        policy: &Policy,
+        asked: Asked,
+    ) -> Result<Option<Asked>, Refusal> {
+        match (policy, &self.key) {
+            (Policy::Token(_), _) => {
+                let asked = asked.with_token(request, self.limit).await?;
+                let whole = self.read_whole(request).await?;
+                Ok(Some(asked.with_fingerprint(whole.is_whole().then(|| whole.fingerprint(request, &self.fields)))))
+            }
+            (Policy::Interval(_), None) => {
+                // Of a body that is too large, and let through, the beginning has to do.
+                let whole = self.read_whole(request).await?;
+                Ok(Some(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields)))))
+            }
+            (Policy::Interval(_) | Policy::Key(_), Some(from)) => self.read_key(request, from, asked).await,
+            (Policy::Key(_), None) => self.read_key(request, &KeyFrom::default(), asked).await,
         }
     }
 
     async fn read_key(
         &self,
         request: &mut ServiceRequest,
-        action: String,
-        subject: Subject<'static>,
+        from: &KeyFrom,
+        asked: Asked,
     ) -> Result<Option<Asked>, Refusal> {
-        let only_looks = request.headers().get(header::LOOK).is_some_and(|value| value == "true");
+        let only_looks = asked.only_looks();
         // A key that is missing or malformed is told before the body is read, if it can be.
-        let needs_body = self.key.needs_body();
-        let early = if needs_body { None } else { self.key.find(request.request(), &Whole::unread())? };
+        let needs_body = from.needs_body();
+        let early = if needs_body { None } else { from.find(request.request(), &Whole::unread())? };
         if early.is_none() && !needs_body {
             return self.without_key(only_looks);
         }
@@ -74,10 +101,15 @@ impl Reading {
         if !whole.is_whole() && (needs_body || !(self.skips_large || only_looks)) {
             return Err(too_large(self.limit));
         }
-        let key = if needs_body { self.key.find(request.request(), &whole)? } else { early };
+        let key = if needs_body { from.find(request.request(), &whole)? } else { early };
         let Some(key) = key else { return self.without_key(only_looks) };
         let fingerprint = whole.is_whole().then(|| whole.fingerprint(request, &self.fields));
-        Ok(Some(Asked::under_key(action, subject, key, fingerprint, only_looks)))
+        Ok(Some(asked.with_key(key).with_fingerprint(fingerprint)))
+    }
+
+    async fn read_whole(&self, request: &mut ServiceRequest) -> Result<Whole, Refusal> {
+        let whole = Whole::read(request, self.limit).await?;
+        if whole.is_whole() || self.skips_large { Ok(whole) } else { Err(too_large(self.limit)) }
     }
 
     /// Whoever only looks has nothing run, not even unprotected.

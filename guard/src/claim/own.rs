@@ -74,6 +74,33 @@ impl Own {
         Ok(None)
     }
 
+    /// Takes the place of a record that is nobody's. What is written is known from the beginning, for whoever takes it back.
+    pub(super) async fn take_over(&mut self, free: &[u8], record: Vec<u8>, life: Duration) -> Result<Met, StoreError> {
+        self.held = record;
+        match self.store.swap(&self.ticket, free, &self.held, life).await? {
+            Compared::Done => Ok(Met::Own),
+            Compared::Gone => Ok(Met::Nothing),
+            Compared::Found(found) => Ok(self.recognise(Some(&found))?.map_or(Met::Own, Met::Other)),
+        }
+    }
+
+    /// Leaves its place to a record that is nobody's, whatever it has become. If that is there already, nothing of ours is.
+    pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<Met, StoreError> {
+        for _ in 0..SURPRISES {
+            match self.store.swap(&self.ticket, &self.held, free, life).await? {
+                Compared::Done => return Ok(Met::Own),
+                Compared::Gone => return Ok(Met::Nothing),
+                Compared::Found(found) if found == free => return Ok(Met::Nothing),
+                Compared::Found(found) => {
+                    if let Some(other) = self.other(&found)? {
+                        return Ok(Met::Other(other));
+                    }
+                }
+            }
+        }
+        Err(restless())
+    }
+
     /// Writes over it, whatever it has become.
     pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<Met, StoreError> {
         for _ in 0..SURPRISES {

@@ -150,13 +150,13 @@ fn a_content_type_may_be_written_in_several_ways() {
 #[test]
 fn the_store_sees_what_only_the_key_can_tell() {
     let (one, other) = (Fingerprint::of_bytes(b"1"), Fingerprint::of_bytes(b"2"));
-    let (k, l) = (Key::new("k").unwrap(), Key::new("l").unwrap());
+    let (k, l) = (b"k", b"l");
     let (here, there) = (Ticket::of(Kind::Key, b"here"), Ticket::of(Kind::Key, b"there"));
-    assert_eq!(one.keyed(&k, &here), Fingerprint::of_bytes(b"1").keyed(&k, &here));
-    assert_ne!(one.keyed(&k, &here), one.keyed(&l, &here));
-    assert_ne!(one.keyed(&k, &here), one.keyed(&k, &there), "nor can two callers who sent the same be told");
-    assert_ne!(one.keyed(&k, &here), other.keyed(&k, &here));
-    assert_ne!(one.keyed(&k, &here), one.0[..16]);
+    assert_eq!(one.keyed(k, &here), Fingerprint::of_bytes(b"1").keyed(k, &here));
+    assert_ne!(one.keyed(k, &here), one.keyed(l, &here));
+    assert_ne!(one.keyed(k, &here), one.keyed(k, &there), "nor can two callers who sent the same be told");
+    assert_ne!(one.keyed(k, &here), other.keyed(k, &here));
+    assert_ne!(one.keyed(k, &here), one.0[..16]);
 }
 
 #[test]

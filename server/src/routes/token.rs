@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Attempt, Binding, Guard, Intent, Policy, Refusal, Released, Subject, Verdict};
+use onceward::{Attempt, Binding, Guard, Intent, Policy, Refusal, Released, Subject, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
     TokensRequest, header,
@@ -127,7 +127,8 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
     if asked.bound && asked.action.is_none() {
         return Err(bad("`bound` needs the `action` that the token has to be bound to.".into()).into());
     }
-    let policy = if asked.bound { Policy::token().bound() } else { Policy::token() };
+    let rules = if asked.bound { TokenRules::new().bound() } else { TokenRules::new() };
+    let policy = Policy::Token(rules);
     let action = asked.action.as_deref().unwrap_or_default();
     let mut intent = Intent::new(action, subject(asked.subject.as_deref())).credential(&asked.token);
     if let Some(attempt) = &attempt {
