@@ -17,6 +17,7 @@ use crate::drain::{Drain, Running};
 use crate::event;
 use crate::intent::{Binding, Intent};
 use crate::mint::Mint;
+use crate::mode::{Mode, Observed};
 use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
@@ -27,6 +28,7 @@ use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint, Token};
 use crate::upkeep::Upkeep;
+use crate::waiting::Waiting;
 
 /// Decides whether a submission runs. Cheap to clone; all clones are one guard.
 #[derive(Clone)]
@@ -38,6 +40,9 @@ struct Inner {
     clock: Clock,
     drain: Drain,
     upkeep: Upkeep,
+    waiting: Waiting,
+    mode: Mode,
+    observed: Observed,
     token_ttl: Duration,
     last_call: Duration,
     drain_limit: Duration,
@@ -230,6 +235,19 @@ impl Guard {
         &*self.0.store
     }
 
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.0.waiting
+    }
+
+    /// How much it does.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.0.observed
+    }
+
     #[cfg(test)]
     pub(crate) fn upkeep(&self) -> &Upkeep {
         &self.0.upkeep
@@ -250,7 +268,16 @@ impl Guard {
         self.0.sharing.known().is_some_and(|mint| self.present(&mint, policy, intent).is_ok())
     }
 
-    async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
+    /// Where somebody would wait who was told that the first still runs.
+    pub(crate) fn awaited_ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Option<Ticket> {
+        match policy {
+            Policy::Key(_) => Some(Ticket::of_key(&intent.subject, intent.action, intent.key?)),
+            Policy::Token(_) => Imprint::open(intent.credential?).map(|(token, _)| Ticket::of_token(token.id)),
+            Policy::Interval(_) => None,
+        }
+    }
+
+    pub(crate) async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
         let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
         Ok(match Record::decode(&bytes).map_err(StoreError::not_executed)? {
             Record::Issued => Seen::Issued,

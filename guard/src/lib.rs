@@ -69,12 +69,14 @@ mod guard;
 mod intent;
 mod key;
 mod mint;
+mod mode;
 mod pass;
 mod policy;
 mod random;
 mod record;
 mod refusal;
 mod reply;
+mod run;
 mod run_id;
 #[cfg(test)]
 mod schedules;
@@ -86,6 +88,7 @@ pub mod testing;
 mod ticket;
 mod token;
 mod upkeep;
+mod waiting;
 
 #[cfg(feature = "actix")]
 pub mod actix;
@@ -98,10 +101,12 @@ pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
+pub use crate::mode::Mode;
 pub use crate::pass::{Pass, Settled};
 pub use crate::policy::{Effect, IntervalRules, KeyRules, NoTime, Policy, TokenRules};
 pub use crate::refusal::Refusal;
 pub use crate::reply::Reply;
+pub use crate::run::{Ran, RunError};
 pub use crate::run_id::RunId;
 pub use crate::secret::{Secret, WeakSecret};
 pub use crate::settlement::Resolved;

@@ -19,10 +19,12 @@ use super::asked::{Asked, drain};
 use super::detached::{Detached, Panicked};
 use super::key_from::KeyFrom;
 use super::reading::Reading;
+use super::require::mark_seen;
 use super::subject::SubjectFrom;
 use crate::event;
 use crate::fingerprint::Fields;
 use crate::guard::{Guard, Verdict};
+use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
 use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules};
 use crate::refusal::Refusal;
@@ -66,6 +68,9 @@ struct Rules {
     answer_limit: usize,
     kept_headers: Vec<HeaderName>,
     next_token: bool,
+    /// How long a duplicate waits for the first.
+    wait: Option<Duration>,
+    mode: Mode,
 }
 
 impl Protect {
@@ -97,6 +102,8 @@ impl Protect {
             answer_limit,
             kept_headers: Vec::new(),
             next_token: false,
+            wait: None,
+            mode: Mode::Enforce,
         })
     }
 
@@ -205,6 +212,21 @@ impl Protect {
         self
     }
 
+    /// Has a duplicate of a run in progress wait for its answer, for this long at most. Under a key, or with a token whose answer
+    /// is remembered.
+    #[must_use]
+    pub fn wait(mut self, longest: Duration) -> Self {
+        self.0.wait = Some(longest);
+        self
+    }
+
+    /// How much is done on this route; never more than the guard does.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.0.mode = mode;
+        self
+    }
+
     /// How much of a body is read, in search of a form's token or to compare what comes under a key: 256 KiB.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
@@ -264,7 +286,9 @@ where
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
         let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
-        if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        mark_seen(&request);
+        let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        if is_untouched || rules.mode() == Mode::Off {
             return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
         }
         let audience = Audience::of(request.request());
@@ -284,7 +308,11 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let answer = match enter(&rules, &mut request).await {
+    let entered = enter(&rules, &mut request).await;
+    if rules.mode() == Mode::Observe {
+        return Box::pin(observe(&rules, &*service, request, entered)).await;
+    }
+    let answer = match entered {
         Ok(Entered::Run(admitted)) => {
             let answer = handle(&*service, request, &admitted).await;
             return settle(&rules, admitted, answer).await;
@@ -298,6 +326,35 @@ where
     };
     Box::pin(drain(&mut request)).await;
     Ok(request.into_response(answer).map_into_right_body())
+}
+
+/// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted.
+async fn observe<S, B>(
+    rules: &Rules,
+    service: &S,
+    request: ServiceRequest,
+    entered: Result<Entered, Refusal>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+    B: MessageBody + 'static,
+{
+    let admitted = match entered {
+        Ok(Entered::Run(admitted)) => admitted,
+        Ok(Entered::Unprotected) => return Ok(service.call(request).await?.map_into_left_body()),
+        Ok(Entered::Replay(_)) => {
+            rules.guard.observe(Outcome::Replayed, request.uri().path());
+            return Ok(service.call(request).await?.map_into_left_body());
+        }
+        Err(refusal) => {
+            rules.guard.observe(Outcome::Refused(refusal.code()), request.uri().path());
+            return Ok(service.call(request).await?.map_into_left_body());
+        }
+    };
+    let answer = rules.take(service.call(request).await).await;
+    let settled = admitted.pass.settle(rules.effect(&answer), answer.reply(&rules.kept_headers)).await;
+    let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
+    answer.send(|_| {}, false)
 }
 
 /// What is to be done with a request.
@@ -328,7 +385,10 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, R
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
-    let checked = rules.guard.check(&rules.policy, &asked.intent()).await;
+    let checked = match rules.wait {
+        None => rules.guard.check(&rules.policy, &asked.intent()).await,
+        Some(longest) => Box::pin(rules.guard.check_and_wait(&rules.policy, &asked.intent(), longest)).await,
+    };
     if let Err(error) = &checked
         && rules.policy.fails_open()
     {
@@ -363,10 +423,7 @@ async fn settle<B: MessageBody + 'static>(
     admitted: Box<Admitted>,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let answer = match rules.answer_limit {
-        0 => Answered::new(answer),
-        limit => Box::pin(Answered::read(answer, limit)).await,
-    };
+    let answer = rules.take(answer).await;
     let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
     let Admitted { asked, pass } = *admitted;
     let successor = pass.binding(&asked.intent());
@@ -397,6 +454,18 @@ fn outcome(policy: &Policy, effect: Effect, settled: &Result<Settled, StoreError
 }
 
 impl Rules {
+    fn mode(&self) -> Mode {
+        self.mode.min(self.guard.mode())
+    }
+
+    /// Takes an answer, and looks into it if that is needed.
+    async fn take<B: MessageBody + 'static>(&self, answer: Result<ServiceResponse<B>, Error>) -> Answered<B> {
+        match self.answer_limit {
+            0 => Answered::new(answer),
+            limit => Box::pin(Answered::read(answer, limit)).await,
+        }
+    }
+
     /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
     /// was entered, then the status.
     fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>) -> Effect {

@@ -1,23 +1,19 @@
+use std::convert::Infallible;
 use std::future::{Ready, ready};
 
 use actix_web::dev::Payload;
-use actix_web::error::ErrorInternalServerError;
-use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
 
 use crate::run_id::RunId;
 
-/// A handler may ask for the name of its run, to write it beside what it does. Where there may be none, ask for an
-/// `Option<RunId>`.
+/// A handler may ask for the name of its run, to write it beside what it does. A run that has no claim, because its route has
+/// none or because its guard is switched off, has a name all the same.
 impl FromRequest for RunId {
-    type Error = Error;
-    type Future = Ready<Result<Self, Error>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let run = request.extensions().get::<RunId>().copied();
-        ready(
-            run.ok_or_else(|| {
-                ErrorInternalServerError("this route is not protected by a key, so its runs have no name")
-            }),
-        )
+        ready(Ok(run.unwrap_or_else(RunId::new)))
     }
 }

@@ -9,10 +9,12 @@ use super::{Guard, Inner};
 use crate::background;
 use crate::clock::Clock;
 use crate::drain::Drain;
+use crate::mode::{Mode, Observed};
 use crate::secret::Secret;
 use crate::sharing::{Sharing, keep_sharing};
 use crate::store::Store;
 use crate::upkeep::Upkeep;
+use crate::waiting::Waiting;
 
 /// Settings of a [`Guard`].
 #[must_use = "a guard is made by `build`"]
@@ -26,6 +28,8 @@ pub struct GuardBuilder {
     drain_limit: Duration,
     clock: Clock,
     problem_base: String,
+    waiters: usize,
+    mode: Mode,
     by_hand: bool,
 }
 
@@ -41,6 +45,8 @@ impl GuardBuilder {
             drain_limit: Duration::from_secs(30),
             clock: Clock::system(),
             problem_base: Problem::BASE.to_owned(),
+            waiters: 1_000,
+            mode: Mode::Enforce,
             by_hand: false,
         }
     }
@@ -99,6 +105,19 @@ impl GuardBuilder {
         self
     }
 
+    /// How many duplicates may wait at once for a run in progress, on routes that let them: 1,000. One more is told that it is
+    /// in progress.
+    pub fn waiters(mut self, most: usize) -> Self {
+        self.waiters = most;
+        self
+    }
+
+    /// How much it does, on every route at most: everything.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// Does nothing by itself: whoever asked for this takes every step.
     #[cfg(test)]
     pub(crate) fn by_hand(mut self) -> Self {
@@ -124,6 +143,9 @@ impl GuardBuilder {
                 true => Upkeep::by_hand(self.clock.clone()),
                 false => Upkeep::begin(self.clock.clone(), gone),
             },
+            waiting: Waiting::new(self.waiters),
+            mode: self.mode,
+            observed: Observed::default(),
             store: self.store,
             sharing,
             clock: self.clock,

@@ -1,0 +1,215 @@
+//! A net under the routes: a submission that no guard has looked at is found out.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt;
+use std::future::{Ready, ready};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
+use actix_web::http::Method;
+use actix_web::{Error, HttpMessage as _};
+use futures_util::future::LocalBoxFuture;
+use onceward_api::Code;
+
+use super::answer::{Audience, refuse};
+use crate::guard::Guard;
+use crate::refusal::Refusal;
+
+/// Whether a guard, or somebody who may do without, has seen the request.
+#[derive(Clone, Default)]
+struct Seen(Rc<Cell<bool>>);
+
+/// Says that a guard has seen the request.
+pub(super) fn mark_seen(request: &ServiceRequest) {
+    if let Some(seen) = request.extensions().get::<Seen>() {
+        seen.0.set(true);
+    }
+}
+
+/// Whether a method is for looking only.
+pub(super) fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+}
+
+/// Middleware for the whole application: refuses a submission that neither a [`Protect`](super::Protect) nor an [`Exempt`] has
+/// seen, with a 500 that names the route.
+///
+/// What wraps a route is known only when the route is called. So the first such submission to a route finds it out, after its
+/// handler has run; from then on that route is refused before anything runs. Run your own tests with it, and
+/// [`unprotected`](Self::unprotected) says what they have found.
+///
+/// ```
+/// use actix_web::{App, HttpResponse, web};
+/// use onceward::Guard;
+/// use onceward::actix::{Exempt, Protect, Require, SubjectFrom};
+/// use onceward::store::Memory;
+///
+/// let guard = Guard::new(Memory::new());
+/// let app = App::new()
+///     .wrap(Require::new(&guard))
+///     .service(
+///         web::resource("/orders")
+///             .wrap(Protect::token(&guard, SubjectFrom::anonymous()))
+///             .route(web::post().to(HttpResponse::Created)),
+///     )
+///     .service(web::resource("/search").wrap(Exempt).route(web::post().to(HttpResponse::Ok)));
+/// # let _ = app;
+/// ```
+#[derive(Clone)]
+pub struct Require {
+    guard: Guard,
+    found: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Require {
+    /// Refuses what no guard has seen.
+    pub fn new(guard: &Guard) -> Self {
+        Self { guard: guard.clone(), found: Arc::default() }
+    }
+
+    /// The routes that were found without protection, as `POST /orders/{id}`, in order. For a test of your own: call every route,
+    /// and this is empty.
+    pub fn unprotected(&self) -> Vec<String> {
+        let mut found: Vec<_> = self.found.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        found.sort();
+        found
+    }
+
+    fn has_found(&self, route: &str) -> bool {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).contains(route)
+    }
+
+    fn found(&self, route: &str) {
+        let is_new = self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(route.to_owned());
+        if is_new {
+            tracing::error!(
+                route,
+                "a submission was answered that no guard has seen; wrap its route in Protect or Exempt"
+            );
+        }
+    }
+}
+
+fn refusal(route: &str) -> Refusal {
+    Refusal::new(Code::Internal).detail(format!(
+        "`{route}` takes submissions and is not protected. Wrap it in Protect, or in Exempt if it may be."
+    ))
+}
+
+impl fmt::Debug for Require {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Require").field("unprotected", &self.unprotected()).finish_non_exhaustive()
+    }
+}
+
+impl<S, B> Transform<S, ServiceRequest> for Require
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
+    B: MessageBody + 'static,
+{
+    type Response = ServiceResponse<EitherBody<B>>;
+    type Error = Error;
+    type Transform = Required<S>;
+    type InitError = ();
+    type Future = Ready<Result<Self::Transform, ()>>;
+
+    fn new_transform(&self, service: S) -> Self::Future {
+        ready(Ok(Required { require: self.clone(), service: Rc::new(service) }))
+    }
+}
+
+/// A service behind [`Require`].
+pub struct Required<S> {
+    require: Require,
+    service: Rc<S>,
+}
+
+impl<S> fmt::Debug for Required<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.require.fmt(f)
+    }
+}
+
+impl<S, B> Service<ServiceRequest> for Required<S>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
+    B: MessageBody + 'static,
+{
+    type Response = ServiceResponse<EitherBody<B>>;
+    type Error = Error;
+    type Future = LocalBoxFuture<'static, Result<Self::Response, Error>>;
+
+    forward_ready!(service);
+
+    fn call(&self, request: ServiceRequest) -> Self::Future {
+        let (require, service) = (self.require.clone(), Rc::clone(&self.service));
+        Box::pin(async move {
+            if is_safe(request.method()) {
+                return Ok(service.call(request).await?.map_into_left_body());
+            }
+            let method = request.method().to_string();
+            let known = request.request().match_pattern().map(|pattern| format!("{method} {pattern}"));
+            if let Some(route) = known.filter(|route| require.has_found(route)) {
+                let answer = refuse(request.request(), &require.guard, &refusal(&route));
+                return Ok(request.into_response(answer).map_into_right_body());
+            }
+            let (seen, audience) = (Seen::default(), Audience::of(request.request()));
+            request.extensions_mut().insert(seen.clone());
+            let answer = service.call(request).await?;
+            // A path that no route has was not submitted to anything.
+            let Some(pattern) = answer.request().match_pattern().filter(|_| !seen.0.get()) else {
+                return Ok(answer.map_into_left_body());
+            };
+            let route = format!("{method} {pattern}");
+            require.found(&route);
+            let refused = audience.refuse(&require.guard, &refusal(&route));
+            Ok(answer.into_response(refused).map_into_right_body())
+        })
+    }
+}
+
+/// Middleware for a route that takes submissions and may do without protection: a search that is sent by POST.
+#[derive(Debug, Clone, Copy)]
+pub struct Exempt;
+
+impl<S, B> Transform<S, ServiceRequest> for Exempt
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
+    B: MessageBody + 'static,
+{
+    type Response = ServiceResponse<B>;
+    type Error = Error;
+    type Transform = Exempted<S>;
+    type InitError = ();
+    type Future = Ready<Result<Self::Transform, ()>>;
+
+    fn new_transform(&self, service: S) -> Self::Future {
+        ready(Ok(Exempted { service }))
+    }
+}
+
+/// A service behind [`Exempt`].
+#[derive(Debug)]
+pub struct Exempted<S> {
+    service: S,
+}
+
+impl<S, B> Service<ServiceRequest> for Exempted<S>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
+    B: MessageBody + 'static,
+{
+    type Response = ServiceResponse<B>;
+    type Error = Error;
+    type Future = S::Future;
+
+    forward_ready!(service);
+
+    fn call(&self, request: ServiceRequest) -> Self::Future {
+        mark_seen(&request);
+        self.service.call(request)
+    }
+}

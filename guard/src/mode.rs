@@ -1,0 +1,51 @@
+//! How much a guard does, for whoever brings it into a service that runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+#[cfg(feature = "actix")]
+use onceward_api::Outcome;
+
+use crate::guard::Guard;
+
+/// How much a guard does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Mode {
+    /// Nothing: no command is sent to the store, and no byte of a request or an answer is changed.
+    Off,
+    /// It checks, counts and logs what it would not let run, and changes nothing for the caller.
+    Observe,
+    /// It protects.
+    #[default]
+    Enforce,
+}
+
+/// What would not have run.
+#[derive(Default)]
+pub(crate) struct Observed(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Observed {
+    #[cfg(feature = "actix")]
+    fn count(&self, outcome: Outcome) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(outcome.as_str()).or_default() += 1;
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Guard {
+    /// Counts and logs what was let run although it would not have been.
+    #[cfg(feature = "actix")]
+    pub(crate) fn observe(&self, outcome: Outcome, path: &str) {
+        self.observed().count(outcome);
+        tracing::info!(target: "onceward::event", event = "observed", outcome = outcome.as_str(), path);
+    }
+
+    /// How often what would have become of a request in [`Mode::Observe`]: by the code of the refusal, or `replayed`.
+    pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
+        self.observed().counts()
+    }
+}
