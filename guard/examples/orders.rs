@@ -1,9 +1,13 @@
 //! One protected route on the memory store: `cargo run --example orders`.
 
+use std::time::Duration;
+
 use actix_web::{App, HttpResponse, HttpServer, web};
 use onceward::Guard;
 use onceward::actix::{Protect, SubjectFrom, serve, token_route};
 use onceward::store::Memory;
+
+const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 async fn place_order() -> HttpResponse {
     HttpResponse::Created().body("ordered\n")
@@ -16,7 +20,7 @@ async fn main() -> std::io::Result<()> {
     let server = HttpServer::new(move || {
         App::new().service(token_route(&shared, SubjectFrom::anonymous())).service(
             web::resource("/orders")
-                .wrap(Protect::token(&shared, SubjectFrom::anonymous()))
+                .wrap(Protect::token(&shared, SubjectFrom::anonymous()).remember(TEN_MINUTES))
                 .route(web::post().to(place_order)),
         )
     });

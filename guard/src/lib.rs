@@ -27,11 +27,13 @@
 //! | policy | enter | it happened | it did not happen | a duplicate gets |
 //! |---|---|---|---|---|
 //! | **Token**: we issued it, one use | `take` finds it *issued* | it stays used | it is put back for the rest of its life | refused: *used* |
+//! | **Token, remembered** | `swap` it for a claim that is held | `swap` the claim for the reply | `swap` it back | the first reply, or *in progress*, *outcome unknown*, *used* |
 //! | **Key**: the caller made it | `insert` a claim for a lease | `swap` the claim for the reply | `remove` the claim | the first reply, or *in progress*, *reused*, *outcome unknown* |
+//! | **Interval**: nobody made anything | `insert` a claim for the interval | left to expire | `remove` the claim | refused: *too soon* |
 //!
 //! What *happened* is read from the answer, unless the route or the handler says otherwise:
 //!
-//! | answer | Token | Key |
+//! | answer | Token, Interval | Key |
 //! |---|---|---|
 //! | below 400 | it happened | it happened |
 //! | 401, 403, 408, 425, 429, 500, 501, 503, and a 4xx made before the handler was entered | it did not | it did not |
