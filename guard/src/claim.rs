@@ -80,6 +80,8 @@ enum Stage {
     Shortening,
     /// It did not happen: the claim is to be removed, or the token put back.
     Releasing,
+    /// Nobody can tell, and the claim, which is held, is to say so.
+    Leaving,
     /// Nobody knows whether the claim was written. It is removed; not finding it proves nothing for a while.
     TakingBack {
         answered_at: Option<u64>,
@@ -126,13 +128,16 @@ impl Claim {
     }
 
     /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
-    pub(crate) async fn enter(self: &Arc<Self>) -> Result<Option<Verdict>, StoreError> {
+    pub(crate) async fn enter(self: &Arc<Self>, running: &mut Option<Running>) -> Result<Option<Verdict>, StoreError> {
+        // Dropped last, when nobody has the state any more.
+        let mut entering = Entering(Some(self));
         let mut state = self.state.lock().await;
         let mut may_be_there = false;
         let made = match &self.terms.origin {
             Origin::Token(_) => self.make_of_token(&mut state.own).await,
             Origin::Key | Origin::Interval(_) => self.make(&mut state.own, &mut may_be_there).await.map(Made::from),
         };
+        entering.0 = None;
         match made {
             Ok(Made::Ours) => {
                 self.step_after(&mut state, self.rhythm());
@@ -143,13 +148,18 @@ impl Claim {
             Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
             Err(error) => {
                 if may_be_there || matches!(error, StoreError::Unknown(_)) {
-                    self.is_settling.store(true, Ordering::SeqCst);
-                    state.stage = Stage::TakingBack { answered_at: None };
-                    self.step_after(&mut state, self.pace());
+                    state.running = running.take();
+                    self.take_back(&mut state);
                 }
                 Err(error)
             }
         }
+    }
+
+    fn take_back(self: &Arc<Self>, state: &mut State) {
+        self.is_settling.store(true, Ordering::SeqCst);
+        state.stage = Stage::TakingBack { answered_at: None };
+        self.step_after(state, self.pace());
     }
 
     /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
@@ -188,14 +198,18 @@ impl Claim {
     /// One step of what goes on beside the handler.
     pub(crate) async fn step(self: &Arc<Self>) {
         let mut state = self.state.lock().await;
-        state.place = None;
+        self.leave_queue(&mut state);
         let again = match &state.stage {
             // Whoever settles goes on from here.
             Stage::Running if self.is_settling() => None,
             Stage::Running => self.keep(&mut state.own).await,
             Stage::Over => None,
-            Stage::Completing(_) | Stage::Shortening | Stage::Releasing | Stage::TakingBack { .. } => {
+            Stage::Completing(_) | Stage::Shortening | Stage::Releasing | Stage::Leaving | Stage::TakingBack { .. } => {
                 let failed = self.advance(&mut state).await.is_err();
+                // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
+                if failed && matches!(state.stage, Stage::Completing(_)) {
+                    let _ = self.renew(&mut state.own).await;
+                }
                 (failed || !matches!(state.stage, Stage::Over)).then(|| self.pace())
             }
         };
@@ -221,11 +235,19 @@ impl Claim {
             (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
             (_, Effect::DidNotHappen) => Stage::Releasing,
             (Origin::Interval(rules), Effect::Happened) if rules.is_shorter_than_its_claim() => Stage::Shortening,
-            (Origin::Interval(_), _) | (_, Effect::Unknown) => return self.leave(&mut state, effect).await,
+            (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
+            (Origin::Interval(_), _) | (_, Effect::Unknown) => {
+                self.leave_queue(&mut state);
+                state.stage = Stage::Over;
+                self.log(if effect == Effect::Happened { Event::Completed } else { Event::Unknown });
+                return Ok(Settled::Final);
+            }
             (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
         };
         state.running = Some(running);
         let settled = self.advance(&mut state).await;
+        // Until here the next renewal stayed due: it goes on with this if nobody waits for it any more.
+        self.leave_queue(&mut state);
         if !matches!(state.stage, Stage::Over) {
             self.step_after(&mut state, self.pace());
         }
@@ -239,29 +261,28 @@ impl Claim {
         // A step that is under way finds out by itself.
         if let Ok(mut state) = self.state.try_lock() {
             state.stage = Stage::Over;
-            state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
+            self.leave_queue(&mut state);
         }
     }
 
     /// Waits for a renewal that is under way, and lets no other begin.
     async fn begin_settling(&self) -> MutexGuard<'_, State> {
         self.is_settling.store(true, Ordering::SeqCst);
-        let mut state = self.state.lock().await;
-        state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
-        state
+        self.state.lock().await
     }
 
-    /// Leaves the claim where it is. One that is held says from now on that its outcome is unknown.
-    async fn leave(&self, state: &mut State, effect: Effect) -> Result<Settled, StoreError> {
-        state.stage = Stage::Over;
-        self.log(if effect == Effect::Happened { Event::Completed } else { Event::Unknown });
-        if self.terms.rules.hold {
-            let (ended, retain) = (self.record.hold(0, self.deadline()).encode(), self.terms.rules.retain);
-            if matches!(state.own.write(ended.clone(), retain).await?, Met::Nothing) {
-                state.own.insert_again(ended, retain).await?;
-            }
+    /// No step is due any more.
+    fn leave_queue(&self, state: &mut State) {
+        state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
+    }
+
+    /// Says from now on that the outcome is unknown.
+    async fn leave(&self, own: &mut Own) -> Result<(), StoreError> {
+        let (ended, retain) = (self.record.hold(0, self.deadline()).encode(), self.terms.rules.retain);
+        if matches!(own.write(ended.clone(), retain).await?, Met::Nothing) {
+            own.insert_again(ended, retain).await?;
         }
-        Ok(Settled::Final)
+        Ok(())
     }
 
     /// One try at what is left to do.
@@ -274,6 +295,12 @@ impl Claim {
                 None => return Ok(Settled::Lost),
             },
             Stage::Shortening => self.shorten(own).await.map(|()| Settled::Final)?,
+            Stage::Leaving => {
+                self.leave(own).await?;
+                self.log(Event::Unknown);
+                (state.stage, state.running) = (Stage::Over, None);
+                return Ok(Settled::Final);
+            }
             // Whatever else is there, nothing of ours is.
             Stage::Releasing => self.give_back(own).await.map(|_| Settled::Back)?,
             Stage::TakingBack { answered_at } => {
@@ -434,8 +461,8 @@ impl Claim {
         match stage {
             Stage::Running => ceiling,
             // A claim that is not held goes away by itself.
-            Stage::Releasing | Stage::Shortening if !hold => ceiling + lease,
-            _ => ceiling + retain,
+            Stage::Releasing | Stage::Shortening if !hold => ceiling.saturating_add(lease),
+            _ => ceiling.saturating_add(retain),
         }
     }
 
@@ -446,6 +473,19 @@ impl Claim {
 
     fn log(&self, event: Event) {
         event.log(&self.terms.action, &self.terms.ticket, self.run());
+    }
+}
+
+/// A claim that is being made. If nobody waits for that any more, it is taken back.
+struct Entering<'a>(Option<&'a Arc<Claim>>);
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.0.take()
+            && let Ok(mut state) = claim.state.try_lock()
+        {
+            claim.take_back(&mut state);
+        }
     }
 }
 

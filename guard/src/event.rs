@@ -1,5 +1,6 @@
 //! One line in the log for each step of a run, for whoever has to find out later what happened.
 
+use crate::policy::Effect;
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
 #[cfg(feature = "actix")]
@@ -22,6 +23,15 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// How a run has ended.
+    pub(crate) fn of(effect: Effect) -> Self {
+        match effect {
+            Effect::Happened => Self::Completed,
+            Effect::DidNotHappen => Self::Released,
+            Effect::Unknown => Self::Unknown,
+        }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Claimed => "claimed",

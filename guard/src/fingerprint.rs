@@ -4,9 +4,9 @@
 //! boundary between the parts of a form. Everything else is different, down to `1` and `1.0`. Whatever cannot be read
 //! as what its content type says counts byte by byte, which never takes two different bodies for the same.
 
-mod fields;
+pub(crate) mod fields;
 mod header_value;
-mod json;
+pub(crate) mod json;
 mod multipart;
 mod named;
 mod pairs;
@@ -76,16 +76,30 @@ impl Content<'_> {
     /// body that has fields. The field that carries a token, in the query or in a form, never counts.
     pub fn fingerprint(&self, fields: &Fields) -> Fingerprint {
         let media_type = self.content_type.and_then(|text| HeaderValue::parse(text.as_bytes()));
-        let mut to = Writer::new();
-        to.bytes(self.method.as_bytes());
-        to.bytes(self.path.as_bytes());
-        pairs::write(self.query.as_bytes(), &Fields::all(), &mut to);
-        self.write_content_type(media_type.as_ref(), &mut to);
+        let mut to = self.write_head(media_type.as_ref());
         if self.write_fields(media_type.as_ref(), fields, &mut to).is_none() {
             to.tag(Tag::Raw);
             to.bytes(self.body);
         }
         to.finish()
+    }
+
+    /// The same of all but the body, which is not there as a whole.
+    #[cfg(feature = "actix")]
+    pub(crate) fn fingerprint_of_head(&self) -> Fingerprint {
+        let media_type = self.content_type.and_then(|text| HeaderValue::parse(text.as_bytes()));
+        let mut to = self.write_head(media_type.as_ref());
+        to.tag(Tag::Absent);
+        to.finish()
+    }
+
+    fn write_head(&self, media_type: Option<&HeaderValue<'_>>) -> Writer {
+        let mut to = Writer::new();
+        to.bytes(self.method.as_bytes());
+        to.bytes(self.path.as_bytes());
+        pairs::write(self.query.as_bytes(), &Fields::all(), &mut to);
+        self.write_content_type(media_type, &mut to);
+        to
     }
 
     fn write_content_type(&self, media_type: Option<&HeaderValue<'_>>, to: &mut Writer) {

@@ -23,6 +23,7 @@ use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
+use crate::run_id::RunId;
 use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
@@ -81,8 +82,8 @@ pub enum Seen {
     Absent,
     /// It runs, since this time, in milliseconds since 1970.
     Running(u64),
-    /// It has run, and nobody can tell how it ended.
-    Unknown,
+    /// This run has ended, and nobody can tell how.
+    Unknown(RunId),
     /// It is done, and this is the reply, if it was kept. Of a token: an attempt has used it, and may still ask again or
     /// release it.
     Done(Option<Reply>),
@@ -100,7 +101,7 @@ impl Seen {
             Self::Done(Some(reply)) => return Ok(reply),
             Self::Done(None) => Code::ReplyNotKept.into(),
             Self::Running(_) => Code::InProgress.into(),
-            Self::Unknown => Code::OutcomeUnknown.into(),
+            Self::Unknown(_) => Code::OutcomeUnknown.into(),
             Self::Absent | Self::Issued => Code::NotFound.into(),
             Self::Refused(refusal) => refusal,
         })
@@ -231,6 +232,12 @@ impl Guard {
         self.0.drain.is_draining()
     }
 
+    /// Counts something that runs, unless nothing new may begin.
+    #[cfg(feature = "actix")]
+    pub(crate) fn begin(&self) -> Option<Running> {
+        self.0.drain.begin()
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.store
     }
@@ -283,7 +290,7 @@ impl Guard {
             Record::Issued => Seen::Issued,
             Record::Attempted(_) => Seen::Done(None),
             Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
-            Record::Claimed(_) => Seen::Unknown,
+            Record::Claimed(claimed) => Seen::Unknown(claimed.run),
             Record::Done(done) => Seen::Done(done.reply),
         })
     }
@@ -380,9 +387,11 @@ impl Guard {
     }
 
     async fn enter(&self, claim: Arc<Claim>, running: Running) -> Result<Verdict, StoreError> {
-        match claim.enter().await? {
-            None => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),
-            Some(verdict) => Ok(verdict),
+        let mut running = Some(running);
+        match (claim.enter(&mut running).await?, running) {
+            (None, Some(running)) => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),
+            (Some(verdict), _) => Ok(verdict),
+            (None, None) => unreachable!("it is taken only with an error"),
         }
     }
 

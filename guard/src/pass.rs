@@ -19,7 +19,7 @@ use crate::token::Imprint;
 /// What became of a pass when it was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// A duplicate does not run.
+    /// It is settled: a token stays used, a reply is on record, and of an unknown end nothing is given back.
     Final,
     /// The same may be sent again: the token works again, the key is free.
     Back,

@@ -1,6 +1,7 @@
 //! The name of one run.
 
 use std::fmt;
+use std::str::FromStr;
 
 use uuid::Uuid;
 
@@ -22,6 +23,15 @@ impl RunId {
 
     pub(crate) fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
+    }
+}
+
+/// As it is written in a log.
+impl FromStr for RunId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
     }
 }
 

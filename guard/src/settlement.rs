@@ -2,12 +2,14 @@
 
 use onceward_api::Code;
 
+use crate::event::Event;
 use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::policy::{Effect, KeyRules};
 use crate::record::{Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
+use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
 use crate::ticket::Ticket;
 
@@ -25,7 +27,8 @@ const TRIES: usize = 4;
 
 impl Guard {
     /// Settles a run whose outcome is unknown: it happened, and a duplicate gets this reply from now on; or it did not, and
-    /// the next request runs. A run that is still alive is left alone. Doing the same twice is as good as once.
+    /// the next request runs. A run that is still alive is left alone. Whoever names the run, as [`look`](Self::look) has given
+    /// it, settles that one only: doing the same twice is as good as once then, also if it has run again meanwhile.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
@@ -33,6 +36,7 @@ impl Guard {
         &self,
         rules: &KeyRules,
         intent: &Intent<'_>,
+        run: Option<RunId>,
         effect: Effect,
         reply: Option<Reply>,
     ) -> Result<Resolved, StoreError> {
@@ -44,6 +48,9 @@ impl Guard {
             let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {
                 Record::Claimed(claimed) if claimed.is_running(self.clock().wall()) => {
                     return Ok(Resolved::Refused(Code::InProgress.into()));
+                }
+                Record::Claimed(claimed) if run.is_some_and(|run| run != claimed.run) => {
+                    return Ok(Resolved::Refused(Code::ClaimLost.into()));
                 }
                 Record::Claimed(claimed) => claimed,
                 Record::Done(_) if effect == Effect::Happened => return Ok(Resolved::Settled),
@@ -57,6 +64,7 @@ impl Guard {
                 Effect::Unknown => Compared::Done,
             };
             if written == Compared::Done {
+                Event::of(effect).log(intent.action, &ticket, claimed.run);
                 return Ok(Resolved::Settled);
             }
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 use crate::background;
 use crate::claim::Claim;
@@ -98,13 +99,17 @@ impl Upkeep {
 
 async fn keep_up(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
     let mut is_gone = false;
+    let mut steps = JoinSet::new();
     loop {
+        // Asked before the queue is, since a step may put its claim back into it at its end.
+        while steps.try_join_next().is_some() {}
+        let is_still = steps.is_empty();
         let (due, wait) = upkeep.due();
         let was_idle = due.is_empty();
         for claim in due {
-            tokio::spawn(async move { claim.step().await });
+            steps.spawn(async move { claim.step().await });
         }
-        if is_gone && was_idle && wait.is_none() {
+        if is_gone && is_still && was_idle && wait.is_none() {
             return;
         }
         // Once nobody is left to wake it, it looks by itself.

@@ -112,7 +112,7 @@ impl Guard {
         Ok(match self.waiting().wait(self, &ticket, longest).await {
             Some(Seen::Done(Some(reply))) => Verdict::Replay(reply),
             Some(Seen::Done(None)) => Verdict::Refuse(Code::ReplyNotKept.into()),
-            Some(Seen::Unknown) => Verdict::Refuse(Code::OutcomeUnknown.into()),
+            Some(Seen::Unknown(_)) => Verdict::Refuse(Code::OutcomeUnknown.into()),
             _ => Verdict::Refuse(Refusal::new(Code::InProgress)),
         })
     }

@@ -79,7 +79,7 @@ impl Held {
     }
 
     async fn settle(&self, effect: Effect, reply: Option<Reply>) -> Resolved {
-        self.guard.settle(&self.rules, &self.intent(), effect, reply).await.unwrap()
+        self.guard.settle(&self.rules, &self.intent(), None, effect, reply).await.unwrap()
     }
 
     async fn seen(&self) -> Seen {
@@ -104,7 +104,8 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     assert_eq!(held.seen().await, Seen::Absent);
     assert_eq!(refused(&held.settle(Effect::Happened, None).await), Some(Code::NotFound));
     assert_eq!(held.buy(504).await, "504 executed");
-    assert_eq!((held.buy(200).await.as_str(), held.seen().await), ("409 outcome_unknown", Seen::Unknown));
+    assert_eq!(held.buy(200).await, "409 outcome_unknown");
+    assert!(matches!(held.seen().await, Seen::Unknown(_)));
 
     let reply = Reply::new(201, "it was booked").header("location", "/bookings/1").header("set-cookie", "x");
     for _ in 0..2 {

@@ -14,6 +14,8 @@ mod keys_races;
 mod keys_replay;
 mod keys_settling;
 mod keys_trace;
+mod keys_upkeep;
+mod keys_wire;
 mod lifecycle;
 mod museum;
 mod races;

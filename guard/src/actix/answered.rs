@@ -11,7 +11,7 @@ use actix_web::error::{
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use actix_web::web::Bytes;
-use actix_web::{Error, HttpResponse};
+use actix_web::{Error, HttpResponse, ResponseError};
 use futures_util::stream;
 
 use super::not_entered::NotEntered;
@@ -172,11 +172,16 @@ async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>
     }
 }
 
+/// An extractor's error, as it is or with an answer of the application's own (`error_handler`).
+fn is<E: ResponseError + 'static>(error: &Error) -> bool {
+    error.as_error::<E>().is_some() || error.as_error::<InternalError<E>>().is_some()
+}
+
 fn is_of_an_extractor(error: &Error) -> bool {
-    error.as_error::<JsonPayloadError>().is_some()
-        || error.as_error::<UrlencodedError>().is_some()
-        || error.as_error::<QueryPayloadError>().is_some()
-        || error.as_error::<PathError>().is_some()
+    is::<JsonPayloadError>(error)
+        || is::<UrlencodedError>(error)
+        || is::<QueryPayloadError>(error)
+        || is::<PathError>(error)
         // What `Path` gives unless the application has an error of its own for it.
         || error.as_error::<InternalError<serde::de::value::Error>>().is_some()
         || error.as_error::<ParseError>().is_some()

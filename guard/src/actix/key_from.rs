@@ -6,9 +6,11 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderName;
 use onceward_api::{Code, header};
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use super::whole::Whole;
+use crate::fingerprint::fields::Pointer;
+use crate::fingerprint::json::{self, Field};
 use crate::key::{BadKey, Key};
 use crate::refusal::Refusal;
 
@@ -35,7 +37,7 @@ enum Source {
     Header(HeaderName),
     Path(String),
     Query(String),
-    Body(String),
+    Body(Pointer),
     Chosen(Choose),
     Parts(Vec<KeyFrom>),
 }
@@ -61,10 +63,13 @@ impl KeyFrom {
         Self(Source::Query(name.into()))
     }
 
-    /// A field of the body, named by a JSON pointer; in a form it is `/` and the name of the field. It has to be a text or
-    /// a whole number.
-    pub fn body(pointer: impl Into<String>) -> Self {
-        Self(Source::Body(pointer.into()))
+    /// A field of a JSON body, named by a JSON pointer, or of an urlencoded form, by `/` and its name. It has to be a text or a
+    /// whole number.
+    ///
+    /// # Panics
+    /// If this is not a JSON pointer.
+    pub fn body(pointer: &str) -> Self {
+        Self(Source::Body(Pointer::parse(pointer).unwrap_or_else(|bad| panic!("{bad}"))))
     }
 
     /// What the application makes of the request; `None` if there is no key in it.
@@ -129,7 +134,7 @@ impl fmt::Debug for KeyFrom {
             Source::Header(name) => write!(f, "header {name}"),
             Source::Path(name) => write!(f, "path {name}"),
             Source::Query(name) => write!(f, "query {name}"),
-            Source::Body(pointer) => write!(f, "body {pointer}"),
+            Source::Body(pointer) => write!(f, "body /{}", pointer.names().join("/")),
             Source::Chosen(_) => f.write_str("chosen"),
             Source::Parts(parts) => f.debug_list().entries(parts).finish(),
         }
@@ -159,19 +164,24 @@ where
     }
 }
 
-fn from_body(whole: &Whole, pointer: &str) -> Result<Option<String>, Refusal> {
+fn from_body(whole: &Whole, pointer: &Pointer) -> Result<Option<String>, Refusal> {
     let body = whole.body();
     if whole.is_form() {
-        return one_of(form_urlencoded::parse(body), pointer.trim_start_matches('/'));
+        return match pointer.names() {
+            [name] => one_of(form_urlencoded::parse(body), name),
+            _ => Ok(None),
+        };
     }
-    let Ok(json) = serde_json::from_slice::<Value>(body) else { return Ok(None) };
-    match json.pointer(pointer) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        // A fraction, or more digits than a machine's number has, would not stay what it is.
-        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(Some(number.to_string())),
-        Some(_) => Err(Refusal::new(Code::KeyMalformed)
-            .detail(format!("`{pointer}`, which is the key, has to be a text or a whole number."))),
+    let refuse = |why: &str| {
+        let name = pointer.names().join("/");
+        Err(Refusal::new(Code::KeyMalformed).detail(format!("`/{name}`, which is the key, {why}.")))
+    };
+    match json::field(body, pointer) {
+        Some(Field::Absent) => Ok(None),
+        Some(Field::Value(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Some(Field::Other) => refuse("has to be a text or a whole number"),
+        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => refuse("is in a body that has a name twice"),
+        None => Ok(None),
     }
 }
 

@@ -4,7 +4,8 @@ use actix_web::http::StatusCode;
 use actix_web::{Error, HttpResponse, ResponseError};
 
 /// Marks the error of an extractor of your own: the handler was not entered, so nothing has happened, and a key may be sent
-/// again with what was wrong put right. Errors of actix-web's own extractors need no mark.
+/// again with what was wrong put right. Errors of actix-web's own extractors need no mark, except for a
+/// `String` that is none.
 ///
 /// ```
 /// use actix_web::error::ErrorBadRequest;

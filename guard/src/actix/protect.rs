@@ -318,7 +318,9 @@ where
             return settle(&rules, admitted, answer).await;
         }
         Ok(Entered::Unprotected) => {
+            let running = rules.guard.begin();
             let answer = Answered::new(service.call(request).await);
+            drop(running);
             return answer.send(|headers| mark(headers, Outcome::Unprotected), rules.guard.is_draining());
         }
         Ok(Entered::Replay(reply)) => replay(&reply),

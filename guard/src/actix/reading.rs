@@ -103,8 +103,8 @@ impl Reading {
         }
         let key = if needs_body { from.find(request.request(), &whole)? } else { early };
         let Some(key) = key else { return self.without_key(only_looks) };
-        let fingerprint = whole.is_whole().then(|| whole.fingerprint(request, &self.fields));
-        Ok(Some(asked.with_key(key).with_fingerprint(fingerprint)))
+        let fingerprint = whole.fingerprint(request, &self.fields);
+        Ok(Some(asked.with_key(key).with_fingerprint(Some(fingerprint))))
     }
 
     async fn read_whole(&self, request: &mut ServiceRequest) -> Result<Whole, Refusal> {

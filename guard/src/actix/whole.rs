@@ -60,14 +60,14 @@ impl Whole {
 
     /// What the request says.
     pub(super) fn fingerprint(&self, request: &ServiceRequest, fields: &Fields) -> Fingerprint {
-        Content {
+        let content = Content {
             method: request.method().as_str(),
             path: request.uri().path(),
             query: request.query_string(),
             content_type: self.content_type.as_deref(),
             body: &self.body,
-        }
-        .fingerprint(fields)
+        };
+        if self.is_whole { content.fingerprint(fields) } else { content.fingerprint_of_head() }
     }
 }
 

@@ -61,10 +61,10 @@ fn parse(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pointer>, 
 
 /// The names on the way to a field; none of them is the whole body.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Pointer(Vec<String>);
+pub(crate) struct Pointer(Vec<String>);
 
 impl Pointer {
-    fn parse(text: &str) -> Result<Self, BadPointer> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadPointer> {
         let mut names = text.split('/');
         let names = match names.next() {
             Some("") => names.map(unescape).collect(),
@@ -73,7 +73,7 @@ impl Pointer {
         names.map(Self).ok_or_else(|| BadPointer { pointer: text.to_owned() })
     }
 
-    pub(super) fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.0
     }
 

@@ -46,6 +46,35 @@ pub(super) fn write(body: &[u8], fields: &Fields, to: &mut Writer) -> Option<()>
     Some(())
 }
 
+/// What stands at one place of a document.
+#[cfg(feature = "actix")]
+pub(crate) enum Field {
+    Absent,
+    /// A text, or a number as it is written.
+    Value(String),
+    /// Anything else.
+    Other,
+}
+
+/// What stands there; `None` if this is no document, or one of which every reader understands something else.
+#[cfg(feature = "actix")]
+pub(crate) fn field(body: &[u8], pointer: &Pointer) -> Option<Field> {
+    let mut document = read(body)?;
+    Some(match document.at(pointer) {
+        None | Some(Node::Literal("null") | Node::LeftOut) => Field::Absent,
+        Some(Node::Text(text)) => Field::Value(text.to_string()),
+        Some(Node::Literal(number)) if is_whole(number) => Field::Value((*number).to_owned()),
+        Some(_) => Field::Other,
+    })
+}
+
+/// Whether it is a number without a fraction or an exponent, however many digits it has.
+#[cfg(feature = "actix")]
+fn is_whole(literal: &str) -> bool {
+    let digits = literal.strip_prefix('-').unwrap_or(literal);
+    digits.bytes().all(|digit| digit.is_ascii_digit())
+}
+
 fn read(body: &[u8]) -> Option<Node<'_>> {
     let text = std::str::from_utf8(body).ok()?;
     serde_json::from_str::<IgnoredAny>(text).ok()?;
