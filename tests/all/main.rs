@@ -4,6 +4,7 @@
 mod bad_input;
 mod binding;
 mod faults;
+mod functions;
 mod keys;
 mod keys_commands;
 mod keys_content;
@@ -20,6 +21,7 @@ mod lifecycle;
 mod museum;
 mod races;
 mod readme;
+mod rollout;
 mod service;
 mod service_callers;
 mod service_input;
@@ -31,7 +33,9 @@ mod service_start;
 mod service_stop;
 mod settling;
 mod stores;
+mod stories;
 mod tree;
+mod waiting;
 mod wrapping;
 
 /// The shop as a program of its own.

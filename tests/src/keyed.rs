@@ -30,6 +30,9 @@ pub const LEASE: Duration = Duration::from_secs(1);
 /// The lease of the brief ones.
 pub const BRIEF: Duration = Duration::from_millis(300);
 
+/// How long a duplicate waits on the routes where it does.
+const LONG: Duration = Duration::from_secs(20);
+
 /// The shop's routes that go by a key.
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let guard = guard.clone();
@@ -48,6 +51,8 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
             .service(protect("/bearer", Protect::key(&guard, bearer(), rules())))
             .service(protect("/optional", by_key(rules()).optional()))
             .service(protect("/held", by_key(rules().hold())))
+            .service(protect("/wait", by_key(rules()).wait(LONG)))
+            .service(protect("/held/wait", by_key(rules().hold()).wait(LONG)))
             .service(protect("/brief", by_key(rules().lease(BRIEF))))
             .service(resource("/block", by_key(rules().lease(BRIEF))).route(web::post().to(block)))
             .service(resource("/panic", by_key(rules())).route(web::post().to(panics)))

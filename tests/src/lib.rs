@@ -2,6 +2,7 @@
 //! each guarantee is held against.
 
 pub mod client;
+pub mod consumer;
 pub mod flawed;
 pub mod keyed;
 pub mod ledger;

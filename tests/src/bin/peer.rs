@@ -1,6 +1,6 @@
 //! `peer KIND STORE LEDGER`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
-//! `impatient` for one that waits a moment only before it ends, `undrained` for one that does not wait at all, or the
-//! name of a flaw.
+//! `impatient` for one that waits a moment only before it ends, `undrained` for one that does not wait at all, `consumer`
+//! for one that takes messages from a queue instead, or the name of a flaw.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use actix_web::{App, HttpServer};
 use onceward::Guard;
 use onceward::store::{Memory, Redis};
+use onceward_tests::consumer::Consumer;
 use onceward_tests::flawed::{Flaw, Flawed, KeyFlaw, Naive};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::routes;
@@ -38,6 +39,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "memory:" => Guard::builder(Memory::new()),
         address => Guard::builder(Redis::open(address)?),
     };
+    if kind == "consumer" {
+        let consumer = Consumer::new(builder.build(), &ledger, store).await?;
+        say(consumer.queue())?;
+        return Ok(consumer.run().await?);
+    }
     let limit = if kind == "impatient" { Duration::from_millis(300) } else { Duration::from_secs(30) };
     let guard = builder.drain_limit(limit).build();
     let routes = routes(&guard, &ledger);

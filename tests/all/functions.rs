@@ -1,0 +1,373 @@
+//! Any function, run once: for jobs and message consumers.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onceward::store::{Memory, Redis};
+use onceward::{
+    Binding, Guard, Intent, IntervalRules, Key, KeyRules, Policy, Ran, RunError, Seen, Subject, TokenRules,
+};
+use onceward_api::Code;
+use onceward_tests::consumer::{DELIVERED, Message};
+use onceward_tests::keyed::{BRIEF, LEASE};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::wait::until;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::PEER;
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// What comes of a job, with everything that a value may have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Invoice {
+    number: u64,
+    total: i128,
+    lines: Vec<(String, f64)>,
+    paid: Option<bool>,
+    notes: HashMap<String, Kind>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Kind {
+    Plain,
+    Long { text: String },
+}
+
+fn invoice(number: u64) -> Invoice {
+    let notes = HashMap::from([
+        ("a".to_owned(), Kind::Plain),
+        ("\u{1F980}\0\"".to_owned(), Kind::Long { text: "ä".repeat(1_000) }),
+    ]);
+    Invoice {
+        number,
+        total: i128::from(i64::MIN) * 2,
+        lines: vec![("x".into(), 0.1), ("y".into(), -1e300)],
+        paid: None,
+        notes,
+    }
+}
+
+type Ended<T> = Result<Ran<T>, RunError<&'static str>>;
+
+fn by_key() -> Policy {
+    Policy::key(KeyRules::new().lease(BRIEF))
+}
+
+fn held() -> Policy {
+    Policy::key(KeyRules::new().lease(BRIEF).hold())
+}
+
+/// Runs some work under a key.
+async fn run<T, F>(guard: &Guard, policy: &Policy, key: &str, work: impl FnOnce() -> F) -> Ended<T>
+where
+    T: Serialize + for<'de> Deserialize<'de>,
+    F: Future<Output = Result<T, &'static str>>,
+{
+    let key = Key::new(key).unwrap();
+    guard.run(policy, &Intent::new("job", Subject::anonymous()).key(&key), work).await
+}
+
+/// Work that must not be done.
+async fn never<T>() -> Result<T, &'static str> {
+    panic!("it ran")
+}
+
+/// The code of a refusal.
+fn code<T: std::fmt::Debug>(ended: Ended<T>) -> Code {
+    match ended {
+        Err(RunError::Refused(refusal)) => refusal.code(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn guards() -> (RedisServer, [Guard; 2]) {
+    let redis = RedisServer::start();
+    let on_redis = Guard::new(Redis::open(&redis.url()).unwrap());
+    (redis, [on_redis, Guard::new(Memory::new())])
+}
+
+#[tokio::test]
+async fn it_runs_once_and_its_value_is_given_again() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        for (name, policy) in [("plain", by_key()), ("held", held())] {
+            let runs = Cell::new(0);
+            let work = async || {
+                runs.set(runs.get() + 1);
+                Ok(invoice(7))
+            };
+            assert_eq!(run(&guard, &policy, name, work).await.unwrap(), Ran::Executed(invoice(7)));
+            for _ in 0..3 {
+                assert_eq!(run(&guard, &policy, name, never).await.unwrap(), Ran::Replayed(invoice(7)));
+            }
+            assert_eq!(runs.get(), 1);
+        }
+        assert_eq!(run(&guard, &by_key(), "nothing", async || Ok(())).await.unwrap(), Ran::Executed(()));
+        assert_eq!(run(&guard, &by_key(), "nothing", never::<()>).await.unwrap().into_value(), ());
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_of_what_runs_is_told_when_to_come_back_and_gets_the_value_then() {
+    let guard = Guard::new(Memory::new());
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let first = {
+        let (guard, begun, go) = (guard.clone(), Arc::clone(&begun), Arc::clone(&go));
+        tokio::spawn(async move {
+            let work = async || {
+                begun.notify_one();
+                go.notified().await;
+                Ok(invoice(1))
+            };
+            run(&guard, &by_key(), "k", work).await
+        })
+    };
+    begun.notified().await;
+    // Longer than the lease, which is renewed.
+    sleep(BRIEF * 2).await;
+    let Err(error) = run(&guard, &by_key(), "k", never::<Invoice>).await else { panic!("it runs already") };
+    assert!(error.is_temporary());
+    let RunError::Refused(refusal) = error else { panic!("{error:?}") };
+    assert_eq!(refusal.code(), Code::InProgress);
+    assert!(refusal.retry_after().is_some_and(|wait| !wait.is_zero() && wait <= LONG), "{refusal:?}");
+    go.notify_one();
+    assert_eq!(first.await.unwrap().unwrap(), Ran::Executed(invoice(1)));
+    assert_eq!(run(&guard, &by_key(), "k", never).await.unwrap(), Ran::Replayed(invoice(1)));
+}
+
+#[tokio::test]
+async fn what_failed_is_never_marked_as_done_and_runs_again() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        for (name, policy) in [("plain", by_key()), ("held", held())] {
+            for _ in 0..3 {
+                let failed = run::<Invoice, _>(&guard, &policy, name, async || Err("no paper")).await;
+                let Err(RunError::Failed(why)) = failed else { panic!("{failed:?}") };
+                assert_eq!(why, "no paper");
+            }
+            let done = run(&guard, &policy, name, async || Ok(invoice(2))).await.unwrap();
+            assert_eq!(done, Ran::Executed(invoice(2)), "{name}: at once, not after the lease");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_leaves_an_end_that_nobody_can_tell_and_under_hold_it_never_runs_again() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        for (name, policy) in [("plain", by_key()), ("held", held())] {
+            let (own, rules) = (guard.clone(), policy.clone());
+            let panicked = tokio::spawn(async move { run(&own, &rules, name, never::<Invoice>).await.is_ok() }).await;
+            assert!(panicked.is_err_and(|error| error.is_panic()));
+            let is_over = || async {
+                match run(&guard, &policy, name, async || Ok(invoice(3))).await {
+                    Ok(ran) => name == "plain" && ran == Ran::Executed(invoice(3)),
+                    ended => {
+                        let error = ended.unwrap_err();
+                        let RunError::Refused(refusal) = &error else { panic!("{error:?}") };
+                        assert_eq!(error.is_temporary(), refusal.code() == Code::InProgress);
+                        name == "held" && refusal.code() == Code::OutcomeUnknown
+                    }
+                }
+            };
+            until("the lease is over", LEASE * 3, is_over).await;
+            if name == "held" {
+                sleep(BRIEF * 2).await;
+                assert_eq!(code(run(&guard, &policy, name, never::<Invoice>).await), Code::OutcomeUnknown);
+            }
+        }
+    }
+}
+
+/// Whoever drops the future cuts the work off in the middle.
+#[tokio::test]
+async fn a_future_that_is_dropped_in_the_middle_counts_as_unknown() {
+    let guard = Guard::new(Memory::new());
+    let cut = tokio::time::timeout(BRIEF / 3, run::<(), _>(&guard, &held(), "k", std::future::pending)).await;
+    assert!(cut.is_err());
+    let is_unknown = || async { code(run(&guard, &held(), "k", never::<()>).await) == Code::OutcomeUnknown };
+    until("nobody can tell", LEASE * 3, is_unknown).await;
+}
+
+#[tokio::test]
+async fn a_value_that_is_of_another_type_by_now_is_told_and_nothing_runs() {
+    let guard = Guard::new(Memory::new());
+    run(&guard, &by_key(), "k", async || Ok("text".to_owned())).await.unwrap();
+    let ended = run(&guard, &by_key(), "k", never::<Invoice>).await;
+    let Err(error) = ended else { panic!("{ended:?}") };
+    assert!(matches!(error, RunError::Unreadable(_)), "{error:?}");
+    assert!(!error.is_temporary(), "it will be the same a moment later");
+    assert_eq!(run(&guard, &by_key(), "k", never::<String>).await.unwrap().into_value(), "text", "it is still there");
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_kept_is_done_all_the_same() {
+    let guard = Guard::new(Memory::new());
+    // A key that is no text cannot be written, and the other is too large.
+    let strange = async || Ok(vec![HashMap::from([(vec![1], 2)])]);
+    assert!(matches!(run(&guard, &by_key(), "strange", strange).await, Ok(Ran::Executed(_))));
+    let again = run(&guard, &by_key(), "strange", never::<Vec<HashMap<Vec<u8>, u8>>>).await;
+    assert_eq!(code(again), Code::ReplyNotKept);
+    let policy = Policy::key(KeyRules::new().reply_limit(10));
+    assert!(matches!(run(&guard, &policy, "large", async || Ok("x".repeat(20))).await, Ok(Ran::Executed(_))));
+    assert_eq!(code(run(&guard, &policy, "large", never::<String>).await), Code::ReplyNotKept);
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_later() {
+    for policy in [by_key(), held()] {
+        let redis = RedisServer::start();
+        let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300)));
+        let work = async || {
+            redis.freeze();
+            Ok(invoice(4))
+        };
+        assert_eq!(run(&guard, &policy, "k", work).await.unwrap(), Ran::Unprotected(invoice(4)));
+        let Err(error) = run(&guard, &policy, "k", never::<Invoice>).await else { panic!("the store is frozen") };
+        assert!(matches!(error, RunError::Store(_)) && error.is_temporary(), "{error:?}");
+        redis.thaw();
+        let key = Key::new("k").unwrap();
+        let intent = Intent::new("job", Subject::anonymous()).key(&key);
+        let is_done = || async { matches!(guard.look(&policy, &intent).await, Ok(Seen::Done(Some(_)))) };
+        until("it is on record", LEASE * 5, is_done).await;
+        assert_eq!(run(&guard, &policy, "k", never).await.unwrap(), Ran::Replayed(invoice(4)));
+    }
+}
+
+#[tokio::test]
+async fn nothing_runs_if_the_store_cannot_be_asked() {
+    let mut redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300)));
+    redis.kill();
+    for policy in [by_key(), held(), Policy::interval(IntervalRules::new().fail_open())] {
+        let ended = run(&guard, &policy, "k", never::<()>).await;
+        assert!(matches!(&ended, Err(error @ RunError::Store(_)) if error.is_temporary()), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn work_under_a_token_runs_once_and_what_failed_may_be_tried_again() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        let remembered = Policy::Token(TokenRules::new().remember(LONG));
+        for (policy, is_remembered) in [(Policy::token(), false), (remembered, true)] {
+            let token = guard.issue(LONG, Binding::none()).await.unwrap();
+            let intent = Intent::new("job", Subject::anonymous()).credential(token.as_str());
+            let failed: Ended<Invoice> = guard.run(&policy, &intent, async || Err("no paper")).await;
+            assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
+            let done: Ended<Invoice> = guard.run(&policy, &intent, async || Ok(invoice(5))).await;
+            assert_eq!(done.unwrap(), Ran::Executed(invoice(5)));
+            let again: Ended<Invoice> = guard.run(&policy, &intent, never).await;
+            match is_remembered {
+                true => assert_eq!(again.unwrap(), Ran::Replayed(invoice(5))),
+                false => assert_eq!(code(again), Code::TokenUsed),
+            }
+            let nothing: Ended<Invoice> = guard.run(&policy, &Intent::new("job", Subject::anonymous()), never).await;
+            assert_eq!(code(nothing), Code::TokenMissing);
+        }
+    }
+}
+
+#[tokio::test]
+async fn work_in_an_interval_runs_once_in_it_and_what_failed_may_be_tried_at_once() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        for millis in [100, 400] {
+            let name = format!("every-{millis}");
+            let every = Duration::from_millis(millis);
+            let policy = Policy::interval(IntervalRules::new().every(every).unwrap());
+            let failed = run::<(), _>(&guard, &policy, &name, async || Err("no paper")).await;
+            assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
+            assert_eq!(run(&guard, &policy, &name, async || Ok(())).await.unwrap(), Ran::Executed(()));
+            let soon = run(&guard, &policy, &name, never::<()>).await;
+            if let Err(error) = &soon {
+                assert!(error.is_temporary());
+                let RunError::Refused(refusal) = error else { panic!("{error:?}") };
+                assert!(refusal.retry_after().is_some_and(|wait| wait <= every), "{refusal:?}");
+            }
+            assert_eq!(code(soon), Code::TooSoon);
+            let is_over = || async { run(&guard, &policy, &name, async || Ok(())).await.is_ok() };
+            until("the interval is over", LEASE * 2, is_over).await;
+        }
+        // A lock is free as soon as the work has ended.
+        let policy = Policy::interval(IntervalRules::new().release_always());
+        for _ in 0..3 {
+            let inner = async || Ok(code(run(&guard, &policy, "lock", never::<()>).await) == Code::TooSoon);
+            assert_eq!(run(&guard, &policy, "lock", inner).await.unwrap(), Ran::Executed(true));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_run_it_once() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let racers: Vec<_> = (0..200)
+            .map(|_| {
+                let (guard, runs) = (guard.clone(), Arc::clone(&runs));
+                tokio::spawn(async move {
+                    let work = async || {
+                        sleep(Duration::from_millis(50)).await;
+                        Ok(runs.fetch_add(1, Ordering::SeqCst))
+                    };
+                    loop {
+                        match run(&guard, &by_key(), "k", work).await {
+                            Ok(ran) => return ran.into_value(),
+                            Err(error) => assert!(error.is_temporary(), "{error:?}"),
+                        }
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                })
+            })
+            .collect();
+        for racer in racers {
+            assert_eq!(racer.await.unwrap(), 0);
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// What became of each delivery, in order.
+fn delivered(redis: &RedisServer) -> Vec<String> {
+    redis.ask(&format!("LRANGE {DELIVERED} 0 -1"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_that_get_every_message_do_what_each_says_once() {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let peers = [(); 2].map(|()| Peer::start(PEER, "consumer", &redis.url(), &ledger));
+    let mut connection = redis.connection();
+    let ids: Vec<_> = (0..100).map(|number| format!("message-{number}")).collect();
+    for (number, id) in ids.iter().enumerate() {
+        let message = Message { fails: number % 3, ..Message::new(id) };
+        for peer in &peers {
+            // Some are delivered twice to the same.
+            for _ in 0..1 + number % 2 {
+                redis::cmd("RPUSH").arg(&peer.url).arg(message.text()).exec(&mut connection).unwrap();
+            }
+        }
+    }
+    let expected: usize = (0..100).map(|number| 2 * (1 + number % 2)).sum();
+    let is_done = |line: &&String| line.contains(" executed by ") || line.contains(" replayed of ");
+    until("every delivery is answered", LONG * 3, || async {
+        delivered(&redis).iter().filter(is_done).count() == expected
+    })
+    .await;
+    for id in &ids {
+        assert_eq!(ledger.count(id), 1, "{id}");
+        let own: Vec<_> = delivered(&redis).into_iter().filter(|line| line.starts_with(&format!("{id} "))).collect();
+        assert_eq!(own.iter().filter(|line| line.contains("executed")).count(), 1, "{own:?}");
+        let by = own.iter().find_map(|line| line.split_once(" executed by ").map(|(_, by)| by.to_owned())).unwrap();
+        let replays: Vec<_> = own.iter().filter_map(|line| line.split_once(" replayed of ")).collect();
+        assert!(replays.iter().all(|(_, of)| *of == by), "{own:?}");
+    }
+}

@@ -1,0 +1,414 @@
+//! A duplicate that comes while the first runs may wait for its answer. Waiting is bounded, and never ends in a run.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::store::{Memory, Redis};
+use onceward::{
+    Binding, Content, Fields, Fingerprint, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Subject, Verdict,
+};
+use onceward_tests::client::{Answer, http, send, submit};
+use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, buy, serve_one, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::redis_server::{Monitor, RedisServer};
+use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
+use onceward_tests::wait::until;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::PEER;
+
+const LONG: Duration = Duration::from_secs(10);
+/// More than any pause between two looks.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// One route on which a duplicate waits, with its ledger.
+struct Bed {
+    served: Served,
+    ledger: Ledger,
+}
+
+impl Bed {
+    fn new(protect: Protect) -> Self {
+        let ledger = Ledger::new();
+        Self { served: serve_one(&ledger, protect), ledger }
+    }
+
+    /// Begins the first, which takes this long and is answered with this status.
+    async fn begin(&self, millis: u64, status: u16) -> JoinHandle<Answer> {
+        let first = under(&self.served.url, "/it", "k", "first").header(TAKES, millis).header(STATUS, status);
+        let first = tokio::spawn(send(first));
+        until("it has begun", LONG, || async { self.ledger.count("begun") == 1 }).await;
+        first
+    }
+
+    /// A duplicate, and how long it took to be answered.
+    async fn duplicate(&self) -> (Answer, Duration) {
+        let begun = Instant::now();
+        (buy(&self.served.url, "/it", "k", "duplicate").await, begun.elapsed())
+    }
+}
+
+fn by_key(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect {
+    Protect::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE)).wait(longest)
+}
+
+fn on_memory(rules: KeyRules, longest: Duration) -> Bed {
+    Bed::new(by_key(&Guard::new(Memory::new()), rules, longest))
+}
+
+#[tokio::test]
+async fn a_duplicate_waits_for_the_first_and_gets_its_answer() {
+    let redis = RedisServer::start();
+    let on_redis = Guard::new(Redis::open(&redis.url()).unwrap());
+    for guard in [on_redis, Guard::new(Memory::new())] {
+        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+            let bed =
+                Bed::new(by_key(&guard, rules.clone(), LONG).action(if rules == KeyRules::new() { "a" } else { "b" }));
+            let first = bed.begin(500, 201).await;
+            let (second, _) = bed.duplicate().await;
+            let first = first.await.unwrap();
+            assert_eq!((first.said().as_str(), second.said().as_str()), ("201 executed", "201 replayed"));
+            assert_eq!((second.body, &second.headers["location"]), (first.body, &first.headers["location"]));
+            assert_eq!(second.headers["idempotent-replayed"], "true");
+            assert_eq!((bed.ledger.count("first"), bed.ledger.count("duplicate")), (1, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_click_waits_for_the_answer_to_the_first_where_tokens_are_remembered() {
+    let guard = Guard::new(Memory::new());
+    let bed = Bed::new(Protect::token(&guard, SubjectFrom::anonymous()).remember(LONG).wait(LONG));
+    let token = guard.issue(LONG, Binding::none()).await.unwrap();
+    let click = |order| submit(&bed.served.url, "/it", token.as_str(), order).body("what was filled in");
+    let first = tokio::spawn(send(click("first").header(TAKES, 500)));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    let other = send(click("duplicate").body("something else")).await;
+    assert!(!first.is_finished(), "other content is not waited for");
+    let (second, first) = (send(click("duplicate")).await, first.await.unwrap());
+    assert_eq!(first.said(), "200 executed");
+    assert_eq!(other.said(), "409 token_used");
+    assert_eq!((second.said().as_str(), second.body), ("200 replayed", first.body));
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+#[tokio::test]
+async fn if_the_first_did_not_happen_whoever_waits_is_told_to_come_back_and_does_not_run() {
+    let bed = on_memory(KeyRules::new(), LONG);
+    let first = bed.begin(400, 503).await;
+    let duplicates = join_all((0..5).map(|_| bed.duplicate())).await;
+    assert_eq!(first.await.unwrap().said(), "503 executed");
+    for (answer, took) in duplicates {
+        assert_eq!(
+            (answer.said().as_str(), &answer.headers["retry-after"]),
+            ("409 in_progress", &"1".parse().unwrap())
+        );
+        assert!(took < LONG / 2, "it waits no longer than the first runs: {took:?}");
+    }
+    assert_eq!(bed.ledger.count("duplicate"), 0, "waiting never ends in a run");
+    assert_eq!(bed.duplicate().await.0.said(), "200 executed", "coming back does");
+}
+
+#[tokio::test]
+async fn whoever_has_waited_for_long_enough_is_told_that_it_is_in_progress() {
+    let bed = on_memory(KeyRules::new(), Duration::from_millis(300));
+    let first = bed.begin(2_000, 200).await;
+    let (answer, took) = bed.duplicate().await;
+    assert!(!first.is_finished() && took >= Duration::from_millis(300), "{took:?}");
+    assert_eq!(answer.said(), "409 in_progress");
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
+    assert_eq!(bed.ledger.count("duplicate"), 0);
+}
+
+#[tokio::test]
+async fn whoever_may_wait_for_ever_may_do_so() {
+    let bed = on_memory(KeyRules::new(), Duration::MAX);
+    let first = bed.begin(300, 200).await;
+    assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_can_tell_is_told_to_whoever_waits() {
+    for (rules, expected) in [(KeyRules::new().hold(), "409 outcome_unknown"), (KeyRules::new(), "409 in_progress")] {
+        let bed = on_memory(rules, LONG);
+        let first = bed.begin(300, 504).await;
+        let (answer, took) = bed.duplicate().await;
+        assert_eq!(first.await.unwrap().said(), "504 executed");
+        assert_eq!(answer.said(), expected);
+        assert!(took < LONG / 2, "{took:?}");
+        assert_eq!(bed.ledger.count("duplicate"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn if_the_first_dies_whoever_waits_elsewhere_is_told_so_and_does_not_run() {
+    for (path, expected) in [("/keyed/held/wait", "409 outcome_unknown"), ("/keyed/wait", "409 in_progress")] {
+        let mut pair = Pair::start(PEER, "onceward").await;
+        let first = under(pair.one(), path, "k", "first").header(TAKES, 60_000);
+        let first = tokio::spawn(async move { first.send().await });
+        pair.begun(1).await;
+        let waiter = tokio::spawn(send(under(pair.other(), path, "k", "duplicate")));
+        sleep(PAUSE).await;
+        assert!(!waiter.is_finished(), "it waits");
+        pair.peers[0].kill();
+        assert!(first.await.unwrap().is_err());
+        let told = tokio::time::timeout(LEASE * 5, waiter).await.expect("soon after the lease").unwrap();
+        assert_eq!(told.said(), expected, "{path}");
+        assert_eq!(pair.ledger.runs(), ["begun"]);
+    }
+}
+
+#[tokio::test]
+async fn other_content_is_refused_at_once_and_not_after_waiting() {
+    let bed = on_memory(KeyRules::new(), LONG);
+    let first = bed.begin(1_000, 200).await;
+    let other = send(under(&bed.served.url, "/it", "k", "duplicate").body("something else")).await;
+    assert!(!first.is_finished(), "it was not waited for");
+    assert_eq!(other.said(), "422 key_reused");
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+/// What a request under a key says.
+fn saying(body: &[u8]) -> Fingerprint {
+    Content { method: "POST", path: "/it", query: "", content_type: None, body }.fingerprint(&Fields::all())
+}
+
+async fn claim(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
+    match guard.check(policy, intent).await.unwrap() {
+        Verdict::Run(pass) => pass,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Checks, waits, and says what came of it.
+async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> String {
+    let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(body));
+    match guard.check_and_wait(&Policy::key(KeyRules::new().lease(LEASE)), &intent, longest).await {
+        Ok(Verdict::Replay(reply)) => String::from_utf8_lossy(reply.body()).into_owned(),
+        Ok(Verdict::Refuse(refusal)) => refusal.code().as_str().to_owned(),
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The first fails, and its key is used for something else before whoever waits has looked again.
+#[tokio::test]
+async fn whoever_waits_is_never_given_the_answer_to_other_content() {
+    let guard = Guard::new(Memory::new());
+    let policy = Policy::key(KeyRules::new().lease(LEASE));
+    let told = join_all((0..20).map(async |number| {
+        let key = Key::new(&format!("k{number}")).unwrap();
+        let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
+        let first = claim(&guard, &policy, &intent(b"ten")).await;
+        let (waiter, ()) = tokio::join!(wait(&guard, &key, b"ten", LONG), async {
+            sleep(PAUSE).await;
+            first.release().await.unwrap();
+            let other = claim(&guard, &policy, &intent(b"a thousand")).await;
+            other.complete(Some(Reply::new(200, "paid a thousand"))).await.unwrap();
+        });
+        waiter
+    }))
+    .await;
+    let told: HashSet<_> = told.into_iter().collect();
+    // It may have looked in the moment between the two.
+    assert!(told.contains("key_reused"), "{told:?}");
+    assert!(told.is_subset(&HashSet::from(["key_reused".to_owned(), "in_progress".to_owned()])), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_duplicates_in_two_processes_get_the_same_bytes_and_there_is_one_effect() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let (client, path) = (http(), "/keyed/wait");
+    let first = tokio::spawn(send(under(pair.one(), path, "k", "first").header(TAKES, 1_500)));
+    pair.begun(1).await;
+    let urls = [pair.one().to_owned(), pair.other().to_owned()];
+    let duplicates = join_all((0..1_000).map(|number| {
+        let url = format!("{}{path}", urls[number % 2]);
+        let request = client.post(url).header(KEY, "k").header(ORDER, "duplicate");
+        tokio::spawn(send(request))
+    }))
+    .await;
+    let first = first.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    for duplicate in duplicates {
+        let duplicate = duplicate.unwrap();
+        assert_eq!((duplicate.said().as_str(), &duplicate.body), ("200 replayed", &first.body));
+    }
+    assert_eq!(pair.ledger.runs(), ["begun", "first"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
+    let redis = RedisServer::start();
+    // The store is given time, since all of them come at once.
+    let store = Redis::open(&redis.url()).unwrap().timeout(LONG);
+    let guard = Guard::builder(store).waiters(1_000).build();
+    let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let policy = Policy::key(KeyRules::new().lease(LEASE));
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&guard, &policy, &intent).await;
+    let crowd: Vec<_> = (0..10_000)
+        .map(|_| {
+            let (guard, key) = (guard.clone(), key.clone());
+            tokio::spawn(async move { wait(&guard, &key, b"it", Duration::from_secs(60)).await })
+        })
+        .collect();
+    let gone = || crowd.iter().filter(|waiter| waiter.is_finished()).count();
+    let mut slowest = Duration::ZERO;
+    let mut number = 0;
+    while gone() < 9_000 || number < 20 {
+        number += 1;
+        let begun = Instant::now();
+        assert_eq!(buy(&served.url, "/it", &format!("other-{number}"), "other").await.said(), "200 executed");
+        slowest = slowest.max(begun.elapsed());
+        assert!(number < 2_000, "only {} were sent away", gone());
+    }
+    assert!(slowest < Duration::from_secs(5), "another route took {slowest:?}");
+    assert_eq!(gone(), 9_000, "a thousand still wait");
+    let calm = Instant::now();
+    buy(&served.url, "/it", "calm", "other").await;
+    println!("10,000 on one key: slowest other request {slowest:?}, then {:?}", calm.elapsed());
+    first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    let told: Vec<_> = join_all(crowd).await.into_iter().map(Result::unwrap).collect();
+    let count = |what: &str| told.iter().filter(|said| *said == what).count();
+    assert_eq!((count("the answer"), count("in_progress")), (1_000, 9_000));
+}
+
+/// How often the store was asked what is recorded, and not for the secret.
+fn looks(monitor: &Monitor) -> usize {
+    let is_look = |command: &&String| command.starts_with("\"GET\"") && !command.contains(":secret:");
+    monitor.commands().iter().filter(is_look).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&guard, &Policy::key(KeyRules::new().lease(LONG)), &intent).await;
+    let monitor = redis.monitor();
+    let begun = Instant::now();
+    let crowd: Vec<_> = (0..500)
+        .map(|_| {
+            let (guard, key) = (guard.clone(), key.clone());
+            tokio::spawn(async move { wait(&guard, &key, b"it", LONG * 6).await })
+        })
+        .collect();
+    while begun.elapsed() < Duration::from_secs(2) {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let asked = looks(&monitor);
+    // Quickly at first, and then five times a second.
+    let most = 9 + begun.elapsed().as_millis() / 200;
+    assert!((5..=most as usize).contains(&asked), "{asked} looks in {:?}, at most {most}", begun.elapsed());
+    assert!(crowd.iter().all(|waiter| !waiter.is_finished()));
+
+    crowd.iter().for_each(JoinHandle::abort);
+    join_all(crowd).await;
+    let left = looks(&monitor);
+    // Long enough for several looks.
+    sleep(PAUSE * 2).await;
+    let after = looks(&monitor);
+    assert!(after <= left + 1, "one look may have been under way: {left}, {after}");
+    sleep(PAUSE * 3).await;
+    assert_eq!(looks(&monitor), after, "nobody asks for nobody");
+
+    // Whoever comes later is served as the first was.
+    let (later, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
+        sleep(PAUSE).await;
+        first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    });
+    assert_eq!(later, "the answer");
+    assert!(looks(&monitor) > after);
+}
+
+#[tokio::test]
+async fn where_nobody_may_wait_everybody_is_told_at_once() {
+    let guard = Guard::builder(Memory::new()).waiters(0).build();
+    let bed = Bed::new(by_key(&guard, KeyRules::new(), LONG));
+    let first = bed.begin(1_000, 200).await;
+    assert_eq!(bed.duplicate().await.0.said(), "409 in_progress");
+    assert!(!first.is_finished());
+}
+
+#[tokio::test]
+async fn a_client_that_has_hung_up_does_not_keep_its_seat() {
+    let guard = Guard::builder(Memory::new()).waiters(1).build();
+    let bed = Bed::new(by_key(&guard, KeyRules::new(), LONG * 6));
+    let first = bed.begin(3_000, 200).await;
+    let impatient = under(&bed.served.url, "/it", "k", "duplicate").timeout(Duration::from_millis(200));
+    assert!(impatient.send().await.is_err(), "it gives up");
+    let gave_up = Instant::now();
+    // Whoever gets the seat stays until the first has ended.
+    while bed.duplicate().await.0.said() != "200 replayed" {
+        assert!(gave_up.elapsed() < Duration::from_secs(1), "the seat is still taken");
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
+    for is_killed in [false, true] {
+        let mut redis = RedisServer::start();
+        let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
+        let bed = Bed::new(by_key(&Guard::new(store), KeyRules::new(), Duration::from_secs(2)));
+        let first = bed.begin(1_000, 200).await;
+        let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
+        sleep(PAUSE).await;
+        let begun = Instant::now();
+        if is_killed {
+            redis.kill()
+        } else {
+            redis.freeze()
+        }
+        assert_eq!(first.await.unwrap().said(), "200 unprotected");
+        let told = waiter.await.unwrap();
+        assert_eq!(told.said(), "409 in_progress");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+    }
+}
+
+/// A store that has lost everything knows of no first. Whoever waits does not become one.
+#[tokio::test]
+async fn a_store_that_has_lost_everything_does_not_make_waiting_end_in_a_run() {
+    let redis = RedisServer::start();
+    let bed = Bed::new(by_key(&Guard::new(Redis::open(&redis.url()).unwrap()), KeyRules::new(), LONG));
+    let first = bed.begin(1_500, 200).await;
+    let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
+    sleep(PAUSE).await;
+    redis.ask::<()>("FLUSHALL");
+    // It is told at once, or gets the answer if the claim was renewed before it has looked.
+    let told = waiter.await.unwrap();
+    assert!(["409 in_progress", "200 replayed"].contains(&told.said().as_str()), "{}", told.said());
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+/// One store for two guards stands for two processes.
+#[tokio::test]
+async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
+    let store = Arc::new(Memory::new());
+    let one = Guard::new(Arc::clone(&store));
+    let other = Guard::new(store);
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&one, &Policy::key(KeyRules::new().lease(BRIEF)), &intent).await;
+    let (told, ()) = tokio::join!(wait(&other, &key, b"it", LONG), async {
+        // Longer than the lease, which is renewed.
+        sleep(BRIEF * 3).await;
+        first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    });
+    assert_eq!(told, "the answer");
+}
