@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::drain::{Drain, Running};
 use crate::event;
 use crate::intent::{Binding, Intent};
+use crate::key::Key;
 use crate::mint::Mint;
 use crate::mode::{Mode, Observed};
 use crate::pass::Pass;
@@ -275,11 +276,14 @@ impl Guard {
         self.0.sharing.known().is_some_and(|mint| self.present(&mint, policy, intent).is_ok())
     }
 
-    /// Where somebody would wait who was told that the first still runs.
-    pub(crate) fn awaited_ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Option<Ticket> {
+    /// The claim of somebody who may wait, being told that the first still runs.
+    pub(crate) fn waiting_claim(&self, policy: &Policy, intent: &Intent<'_>) -> Option<Arc<Claim>> {
         match policy {
-            Policy::Key(_) => Some(Ticket::of_key(&intent.subject, intent.action, intent.key?)),
-            Policy::Token(_) => Imprint::open(intent.credential?).map(|(token, _)| Ticket::of_token(token.id)),
+            Policy::Key(rules) => intent.key.map(|key| self.claim_of_key(rules, intent, key)),
+            Policy::Token(rules) => {
+                let (token, _) = Imprint::open(intent.credential?)?;
+                rules.remember.as_ref().map(|remember| self.claim_of_token(remember, intent, token))
+            }
             Policy::Interval(_) => None,
         }
     }
@@ -329,9 +333,7 @@ impl Guard {
     async fn check_key(&self, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let Some(key) = intent.key else { return Ok(Verdict::Refuse(Code::KeyMissing.into())) };
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
-        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
-        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
-        self.enter(self.claim(rules, intent, ticket, said, Origin::Key), running).await
+        self.enter(self.claim_of_key(rules, intent, key), running).await
     }
 
     /// A token that is too old is looked up all the same: a late retry still gets its answer.
@@ -342,12 +344,10 @@ impl Guard {
         token: Imprint,
         running: Running,
     ) -> Result<Verdict, StoreError> {
-        let ticket = Ticket::of_token(token.id);
-        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
-        let claim = self.claim(rules, intent, ticket, said, Origin::Token(token));
+        let claim = self.claim_of_token(rules, intent, token);
         match self.in_time(&token) {
             Ok(()) => self.enter(claim, running).await,
-            Err(refusal) => match self.0.store.look(&ticket).await? {
+            Err(refusal) => match self.0.store.look(claim.ticket()).await? {
                 Some(found) => claim.late(&found).map(|verdict| verdict.unwrap_or(Verdict::Refuse(refusal))),
                 None => Ok(Verdict::Refuse(refusal)),
             },
@@ -364,6 +364,18 @@ impl Guard {
         };
         let ticket = Ticket::of_interval(mint.interval(intent.action, &intent.subject, what));
         self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
+    }
+
+    fn claim_of_key(&self, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
+        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
+        self.claim(rules, intent, ticket, said, Origin::Key)
+    }
+
+    fn claim_of_token(&self, rules: &KeyRules, intent: &Intent<'_>, token: Imprint) -> Arc<Claim> {
+        let ticket = Ticket::of_token(token.id);
+        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
+        self.claim(rules, intent, ticket, said, Origin::Token(token))
     }
 
     fn claim(

@@ -6,14 +6,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use onceward_api::Code;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::background;
-use crate::guard::{Guard, Seen, Verdict};
+use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
 use crate::policy::Policy;
+use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
@@ -27,8 +29,11 @@ pub(crate) struct Waiting(Arc<Shared>);
 
 struct Shared {
     seats: Semaphore,
-    awaited: Mutex<HashMap<Ticket, watch::Receiver<Option<Seen>>>>,
+    awaited: Mutex<HashMap<Ticket, watch::Receiver<Option<Found>>>>,
 }
+
+/// What is recorded once nothing runs any more.
+type Found = Option<Bytes>;
 
 impl Waiting {
     /// Room for this many.
@@ -37,16 +42,17 @@ impl Waiting {
         Self(Arc::new(Shared { seats, awaited: Mutex::default() }))
     }
 
-    /// What became of a run that was in progress; `None` if there is no seat, or if it still runs when the time is over.
-    async fn wait(&self, guard: &Guard, ticket: &Ticket, longest: Duration) -> Option<Seen> {
+    /// What is left of a run that was in progress; `None` if nothing is, or there is no seat, or it still runs when the time is
+    /// over.
+    async fn wait(&self, guard: &Guard, ticket: &Ticket, longest: Duration) -> Found {
         let _seat = self.0.seats.try_acquire().ok()?;
         let mut seen = self.join(guard, ticket);
         let ended = tokio::time::timeout(longest, seen.wait_for(Option::is_some)).await.ok()?.ok()?;
-        ended.clone()
+        ended.clone().flatten()
     }
 
     /// Joins those who wait for this ticket, or is the first of them.
-    fn join(&self, guard: &Guard, ticket: &Ticket) -> watch::Receiver<Option<Seen>> {
+    fn join(&self, guard: &Guard, ticket: &Ticket) -> watch::Receiver<Option<Found>> {
         let mut awaited = self.awaited();
         if let Some(seen) = awaited.get(ticket) {
             return seen.clone();
@@ -58,7 +64,7 @@ impl Waiting {
     }
 
     /// Whether somebody beside this list still waits; if not, it is struck off.
-    fn is_awaited(&self, ticket: &Ticket, tell: &watch::Sender<Option<Seen>>) -> bool {
+    fn is_awaited(&self, ticket: &Ticket, tell: &watch::Sender<Option<Found>>) -> bool {
         let mut awaited = self.awaited();
         let is_awaited = tell.receiver_count() > 1;
         if !is_awaited {
@@ -67,26 +73,28 @@ impl Waiting {
         is_awaited
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<Ticket, watch::Receiver<Option<Seen>>>> {
+    fn awaited(&self) -> MutexGuard<'_, HashMap<Ticket, watch::Receiver<Option<Found>>>> {
         self.0.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell: watch::Sender<Option<Seen>>) {
+async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell: watch::Sender<Option<Found>>) {
     let mut pause = PAUSE.0;
     while waiting.is_awaited(&ticket, &tell) {
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(PAUSE.1);
-        match guard.look_up(&ticket).await {
-            Ok(Seen::Running(_)) | Err(_) => {}
-            Ok(seen) => {
-                // Struck off first: whoever comes now asks anew.
-                waiting.awaited().remove(&ticket);
-                tell.send_replace(Some(seen));
-                return;
-            }
+        let Ok(found) = guard.store().look(&ticket).await else { continue };
+        if !found.as_deref().is_some_and(|found| is_running(found, &guard)) {
+            // Struck off first: whoever comes now asks anew.
+            waiting.awaited().remove(&ticket);
+            tell.send_replace(Some(found));
+            return;
         }
     }
+}
+
+fn is_running(found: &[u8], guard: &Guard) -> bool {
+    matches!(Record::decode(found), Ok(Record::Claimed(claimed)) if claimed.is_running(guard.clock().wall()))
 }
 
 impl Guard {
@@ -102,18 +110,16 @@ impl Guard {
         intent: &Intent<'_>,
         longest: Duration,
     ) -> Result<Verdict, StoreError> {
-        let until = Instant::now() + longest;
+        let begun = Instant::now();
         let verdict = self.check(policy, intent).await?;
         let Verdict::Refuse(refusal) = &verdict else { return Ok(verdict) };
-        let Some(ticket) = self.awaited_ticket(policy, intent).filter(|_| refusal.code() == Code::InProgress) else {
+        let Some(claim) = self.waiting_claim(policy, intent).filter(|_| refusal.code() == Code::InProgress) else {
             return Ok(verdict);
         };
-        let longest = until.saturating_duration_since(Instant::now());
-        Ok(match self.waiting().wait(self, &ticket, longest).await {
-            Some(Seen::Done(Some(reply))) => Verdict::Replay(reply),
-            Some(Seen::Done(None)) => Verdict::Refuse(Code::ReplyNotKept.into()),
-            Some(Seen::Unknown(_)) => Verdict::Refuse(Code::OutcomeUnknown.into()),
-            _ => Verdict::Refuse(Refusal::new(Code::InProgress)),
-        })
+        let longest = longest.saturating_sub(begun.elapsed());
+        // Its key may be somebody else's by now, for something else.
+        let found = self.waiting().wait(self, claim.ticket(), longest).await;
+        let ended = found.map(|found| claim.late(&found)).transpose()?.flatten();
+        Ok(ended.unwrap_or_else(|| Verdict::Refuse(Refusal::new(Code::InProgress))))
     }
 }
