@@ -130,7 +130,7 @@ impl GuardBuilder {
     pub fn build(self) -> Guard {
         let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
         let (alive, gone) = watch::channel(());
-        if sharing.is_shared() && !self.by_hand {
+        if sharing.is_shared() && !self.by_hand && self.mode != Mode::Off {
             background::spawn(keep_sharing(
                 Arc::clone(&sharing),
                 Arc::clone(&self.store),
