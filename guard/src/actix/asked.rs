@@ -8,7 +8,7 @@ use actix_web::error::PayloadError;
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::stream::{self, Stream};
 use onceward_api::Code;
 
 use super::carrier::Carried;
@@ -105,7 +105,10 @@ async fn read_form(
         let ended = chunk.is_none();
         match chunk.transpose() {
             Ok(chunk) => read.extend_from_slice(&chunk.unwrap_or_default()),
-            Err(_) => break Scan::Broken("it broke off"),
+            Err(error) => {
+                request.set_payload(chain(read.freeze(), stream::iter([Err(error)])));
+                return Err(broken("it broke off"));
+            }
         }
         match form.scan(&read, ended) {
             Scan::More if read.len() <= limit => {}
@@ -124,8 +127,8 @@ async fn read_form(
     }
 }
 
-/// A payload that begins with what was read of it.
-pub(super) fn chain(read: Bytes, rest: Payload) -> Payload {
+/// A payload that begins with what was read of it. One that broke off does so for whoever reads it next.
+pub(super) fn chain(read: Bytes, rest: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> Payload {
     let read = stream::iter((!read.is_empty()).then_some(Ok::<_, PayloadError>(read)));
     Payload::Stream { payload: Box::pin(read.chain(rest)) }
 }

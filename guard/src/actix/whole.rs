@@ -4,7 +4,7 @@ use actix_web::HttpMessage as _;
 use actix_web::dev::{Payload, ServiceRequest};
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use onceward_api::Code;
 
 use super::asked::chain;
@@ -29,7 +29,10 @@ impl Whole {
             match payload.next().await.transpose() {
                 Ok(Some(chunk)) => read = read.and(chunk),
                 Ok(None) => is_whole = true,
-                Err(_) => return Err(broken("it broke off")),
+                Err(error) => {
+                    request.set_payload(chain(read.together(), stream::iter([Err(error)])));
+                    return Err(broken("it broke off"));
+                }
             }
         }
         let body = read.together();
