@@ -1,5 +1,6 @@
 //! A run that nobody cancels: it goes on in a task of its own when whoever waited for it has gone.
 
+use std::any::Any;
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,8 +25,8 @@ enum Stage<T> {
     Over,
 }
 
-/// It panicked, so whether it took effect is not known.
-pub(super) struct Panicked;
+/// It panicked with this, so whether it took effect is not known.
+pub(super) struct Panicked(pub(super) Box<dyn Any + Send>);
 
 impl<T: 'static> Detached<T> {
     pub(super) fn new(run: impl Future<Output = T> + 'static) -> Self {
@@ -38,7 +39,7 @@ impl<T: 'static> Future for Detached<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (Stage::Waiting(mut run) | Stage::Begun(mut run)) = mem::replace(&mut self.stage, Stage::Over) else {
-            return Poll::Ready(Err(Panicked));
+            return Poll::Ready(Err(Panicked(Box::new("polled after its end"))));
         };
         match catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context))) {
             Ok(Poll::Pending) => {
@@ -46,7 +47,7 @@ impl<T: 'static> Future for Detached<T> {
                 Poll::Pending
             }
             Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
-            Err(_) => Poll::Ready(Err(Panicked)),
+            Err(why) => Poll::Ready(Err(Panicked(why))),
         }
     }
 }

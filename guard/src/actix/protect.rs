@@ -1,5 +1,6 @@
 use std::fmt;
 use std::future::{Ready, ready};
+use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -293,7 +294,14 @@ where
         }
         let audience = Audience::of(request.request());
         let run = Detached::new(run(Rc::clone(&rules), service, request));
-        Box::pin(async move { run.await.unwrap_or_else(|Panicked| Err(broke_off(&rules, audience))) })
+        Box::pin(async move {
+            match run.await {
+                Ok(answer) => answer,
+                // As it would have without a guard.
+                Err(Panicked(why)) if rules.mode() == Mode::Observe => resume_unwind(why),
+                Err(Panicked(_)) => Err(broke_off(&rules, audience)),
+            }
+        })
     }
 }
 
@@ -387,7 +395,8 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, R
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
-    let checked = match rules.wait {
+    // Whoever is only observed is not kept waiting.
+    let checked = match rules.wait.filter(|_| rules.mode() == Mode::Enforce) {
         None => rules.guard.check(&rules.policy, &asked.intent()).await,
         Some(longest) => Box::pin(rules.guard.check_and_wait(&rules.policy, &asked.intent(), longest)).await,
     };
