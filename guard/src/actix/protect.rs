@@ -287,7 +287,7 @@ where
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
         let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
-        mark_seen(&request);
+        mark_seen(request.request());
         let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         if is_untouched || rules.mode() == Mode::Off {
             return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });

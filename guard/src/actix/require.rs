@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
 use actix_web::http::Method;
-use actix_web::{Error, HttpMessage as _};
+use actix_web::{Error, HttpMessage as _, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::Code;
 
@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 struct Seen(Rc<Cell<bool>>);
 
 /// Says that a guard has seen the request.
-pub(super) fn mark_seen(request: &ServiceRequest) {
+pub(super) fn mark_seen(request: &HttpRequest) {
     if let Some(seen) = request.extensions().get::<Seen>() {
         seen.0.set(true);
     }
@@ -209,7 +209,7 @@ where
     forward_ready!(service);
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
-        mark_seen(&request);
+        mark_seen(request.request());
         self.service.call(request)
     }
 }

@@ -4,6 +4,7 @@ use onceward_api::{Code, TokenRequest};
 
 use super::answer::refuse;
 use super::json::{issued, read_json};
+use super::require::mark_seen;
 use super::subject::SubjectFrom;
 use crate::guard::Guard;
 use crate::intent::Binding;
@@ -17,6 +18,7 @@ pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
     let (guard, others) = (guard.clone(), guard.clone());
     let post = move |request: HttpRequest, body: web::Payload| {
         let (guard, subject) = (guard.clone(), subject.clone());
+        mark_seen(&request);
         async move {
             match issue(&request, body, &guard, &subject).await {
                 Ok(answer) => answer,
