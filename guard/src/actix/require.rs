@@ -15,7 +15,9 @@ use futures_util::future::LocalBoxFuture;
 use onceward_api::Code;
 
 use super::answer::{Audience, refuse};
+use super::asked::drain;
 use crate::guard::Guard;
+use crate::mode::Mode;
 use crate::refusal::Refusal;
 
 /// Whether a guard, or somebody who may do without, has seen the request.
@@ -37,9 +39,10 @@ pub(super) fn is_safe(method: &Method) -> bool {
 /// Middleware for the whole application: refuses a submission that neither a [`Protect`](super::Protect) nor an [`Exempt`] has
 /// seen, with a 500 that names the route.
 ///
-/// What wraps a route is known only when the route is called. So the first such submission to a route finds it out, after its
-/// handler has run; from then on that route is refused before anything runs. Run your own tests with it, and
-/// [`unprotected`](Self::unprotected) says what they have found.
+/// What wraps a route is known only when the route is called. So the first such submission that succeeds finds it out, after its
+/// handler has run; from then on that route is refused before anything runs. An answer that is no success proves nothing: it may
+/// be that of a login check further out than the guard. Run your own tests with it, and [`unprotected`](Self::unprotected) says
+/// what they have found. With a guard that observes nothing is refused, and with one that is off nothing is found.
 ///
 /// ```
 /// use actix_web::{App, HttpResponse, web};
@@ -144,27 +147,33 @@ where
 
     forward_ready!(service);
 
-    fn call(&self, request: ServiceRequest) -> Self::Future {
+    fn call(&self, mut request: ServiceRequest) -> Self::Future {
         let (require, service) = (self.require.clone(), Rc::clone(&self.service));
         Box::pin(async move {
-            if is_safe(request.method()) {
+            let mode = require.guard.mode();
+            if is_safe(request.method()) || mode == Mode::Off {
                 return Ok(service.call(request).await?.map_into_left_body());
             }
             let method = request.method().to_string();
             let known = request.request().match_pattern().map(|pattern| format!("{method} {pattern}"));
-            if let Some(route) = known.filter(|route| require.has_found(route)) {
+            if let Some(route) = known.filter(|route| mode == Mode::Enforce && require.has_found(route)) {
                 let answer = refuse(request.request(), &require.guard, &refusal(&route));
+                Box::pin(drain(&mut request)).await;
                 return Ok(request.into_response(answer).map_into_right_body());
             }
             let (seen, audience) = (Seen::default(), Audience::of(request.request()));
             request.extensions_mut().insert(seen.clone());
             let answer = service.call(request).await?;
-            // A path that no route has was not submitted to anything.
-            let Some(pattern) = answer.request().match_pattern().filter(|_| !seen.0.get()) else {
+            // A path that no route has was not submitted to anything, nor what a login check has sent away.
+            let is_unseen = !seen.0.get() && answer.status().is_success();
+            let Some(pattern) = answer.request().match_pattern().filter(|_| is_unseen) else {
                 return Ok(answer.map_into_left_body());
             };
             let route = format!("{method} {pattern}");
             require.found(&route);
+            if mode != Mode::Enforce {
+                return Ok(answer.map_into_left_body());
+            }
             let refused = audience.refuse(&require.guard, &refusal(&route));
             Ok(answer.into_response(refused).map_into_right_body())
         })
