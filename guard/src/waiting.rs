@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use onceward_api::Code;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
 
 use crate::background;
 use crate::guard::{Guard, Verdict};
@@ -110,13 +109,23 @@ impl Guard {
         intent: &Intent<'_>,
         longest: Duration,
     ) -> Result<Verdict, StoreError> {
-        let begun = Instant::now();
-        let verdict = self.check(policy, intent).await?;
-        let Verdict::Refuse(refusal) = &verdict else { return Ok(verdict) };
+        match self.check(policy, intent).await? {
+            Verdict::Refuse(refusal) => self.wait_after(refusal, policy, intent, longest).await,
+            verdict => Ok(verdict),
+        }
+    }
+
+    /// Waits if this is what a duplicate of a run in progress is told. It may be dropped in the middle.
+    pub(crate) async fn wait_after(
+        &self,
+        refusal: Refusal,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        longest: Duration,
+    ) -> Result<Verdict, StoreError> {
         let Some(claim) = self.waiting_claim(policy, intent).filter(|_| refusal.code() == Code::InProgress) else {
-            return Ok(verdict);
+            return Ok(Verdict::Refuse(refusal));
         };
-        let longest = longest.saturating_sub(begun.elapsed());
         // Its key may be somebody else's by now, for something else.
         let found = self.waiting().wait(self, claim.ticket(), longest).await;
         let ended = found.map(|found| claim.late(&found)).transpose()?.flatten();

@@ -1,10 +1,12 @@
 //! A run that nobody cancels: it goes on in a task of its own when whoever waited for it has gone.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use actix_web::rt;
@@ -16,7 +18,11 @@ use tracing::{Instrument as _, Span};
 pub(super) struct Detached<T: 'static> {
     stage: Stage<T>,
     span: Span,
+    idle: Idle,
 }
+
+/// Whether it only waits for somebody else at the moment, and need not go on.
+pub(super) type Idle = Rc<Cell<bool>>;
 
 enum Stage<T> {
     /// Nothing of it has happened, so nothing has to go on.
@@ -29,8 +35,8 @@ enum Stage<T> {
 pub(super) struct Panicked(pub(super) Box<dyn Any + Send>);
 
 impl<T: 'static> Detached<T> {
-    pub(super) fn new(run: impl Future<Output = T> + 'static) -> Self {
-        Self { stage: Stage::Waiting(Box::pin(run)), span: Span::current() }
+    pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle) -> Self {
+        Self { stage: Stage::Waiting(Box::pin(run)), span: Span::current(), idle }
     }
 }
 
@@ -54,7 +60,9 @@ impl<T: 'static> Future for Detached<T> {
 
 impl<T: 'static> Drop for Detached<T> {
     fn drop(&mut self) {
-        if let Stage::Begun(run) = mem::replace(&mut self.stage, Stage::Over) {
+        if let Stage::Begun(run) = mem::replace(&mut self.stage, Stage::Over)
+            && !self.idle.get()
+        {
             rt::spawn(run.instrument(self.span.clone()));
         }
     }

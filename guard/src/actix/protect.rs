@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Ready, ready};
 use std::panic::resume_unwind;
@@ -17,7 +18,7 @@ use tracing::Instrument as _;
 use super::answer::{Audience, mark, refuse, replay};
 use super::answered::Answered;
 use super::asked::{Asked, drain};
-use super::detached::{Detached, Panicked};
+use super::detached::{Detached, Idle, Panicked};
 use super::key_from::KeyFrom;
 use super::reading::Reading;
 use super::require::mark_seen;
@@ -293,7 +294,8 @@ where
             return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
         }
         let audience = Audience::of(request.request());
-        let run = Detached::new(run(Rc::clone(&rules), service, request));
+        let idle = Idle::default();
+        let run = Detached::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle);
         Box::pin(async move {
             match run.await {
                 Ok(answer) => answer,
@@ -311,12 +313,13 @@ async fn run<S, B>(
     rules: Rc<Rules>,
     service: Rc<S>,
     mut request: ServiceRequest,
+    idle: Idle,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let entered = enter(&rules, &mut request).await;
+    let entered = enter(&rules, &mut request, &idle).await;
     if rules.mode() == Mode::Observe {
         return Box::pin(observe(&rules, &*service, request, entered)).await;
     }
@@ -382,7 +385,7 @@ struct Admitted {
 }
 
 /// Asks the guard. The error is what the client is told instead.
-async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, Refusal> {
+async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Entered, Refusal> {
     let subject = rules.subject.resolve(request.request())?;
     let Some(asked) = rules.reading.read(request, &rules.policy, subject).await? else {
         return Ok(Entered::Unprotected);
@@ -395,10 +398,15 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest) -> Result<Entered, R
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
-    // Whoever is only observed is not kept waiting.
-    let checked = match rules.wait.filter(|_| rules.mode() == Mode::Enforce) {
-        None => rules.guard.check(&rules.policy, &asked.intent()).await,
-        Some(longest) => Box::pin(rules.guard.check_and_wait(&rules.policy, &asked.intent(), longest)).await,
+    let checked = match (rules.guard.check(&rules.policy, &asked.intent()).await, rules.wait) {
+        // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
+        (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce => {
+            idle.set(true);
+            let waited = Box::pin(rules.guard.wait_after(refusal, &rules.policy, &asked.intent(), longest)).await;
+            idle.set(false);
+            waited
+        }
+        (checked, _) => checked,
     };
     if let Err(error) = &checked
         && rules.policy.fails_open()
