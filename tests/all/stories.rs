@@ -177,7 +177,7 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
     let intent = Intent::new("POST /keyed/held", Subject::anonymous()).key(&key);
     let rules = KeyRules::new().lease(LEASE).hold();
     let receipt = Reply::new(200, "the bank says it is paid");
-    let settled = guard.settle(&rules, &intent, Effect::Happened, Some(receipt)).await.unwrap();
+    let settled = guard.settle(&rules, &intent, None, Effect::Happened, Some(receipt)).await.unwrap();
     assert_eq!(settled, Resolved::Settled);
     let retry = buy(pair.other(), path, "payment-1", "charged").await;
     assert_eq!((retry.said().as_str(), &retry.body[..]), ("200 replayed", &b"the bank says it is paid"[..]));
