@@ -206,7 +206,7 @@ async fn whoever_waits_is_never_given_the_answer_to_other_content() {
     let guard = Guard::new(Memory::new());
     let policy = Policy::key(KeyRules::new().lease(LEASE));
     let told = join_all((0..20).map(async |number| {
-        let key = Key::new(&format!("k{number}")).unwrap();
+        let key = Key::new(format!("k{number}")).unwrap();
         let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
         let first = claim(&guard, &policy, &intent(b"ten")).await;
         let (waiter, ()) = tokio::join!(wait(&guard, &key, b"ten", LONG), async {
