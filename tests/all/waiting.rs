@@ -166,6 +166,24 @@ async fn if_the_first_dies_whoever_waits_elsewhere_is_told_so_and_does_not_run()
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_told_to_end_lets_whoever_waits_in_it_have_the_answer() {
+    let mut pair = Pair::start(PEER, "onceward").await;
+    let first = tokio::spawn(send(under(pair.one(), "/keyed/wait", "k", "first").header(TAKES, 1_500)));
+    pair.begun(1).await;
+    let waiter = tokio::spawn(send(under(pair.other(), "/keyed/wait", "k", "duplicate")));
+    sleep(PAUSE).await;
+    pair.peers[1].terminate();
+    let (first, told) = (first.await.unwrap(), waiter.await.unwrap());
+    assert_eq!((told.said().as_str(), told.body), ("200 replayed", first.body));
+    let mut ended = None;
+    while ended.is_none() {
+        ended = pair.peers[1].ended();
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((ended, pair.ledger.runs()), (Some(0), vec!["begun".to_owned(), "first".to_owned()]));
+}
+
 #[tokio::test]
 async fn other_content_is_refused_at_once_and_not_after_waiting() {
     let bed = on_memory(KeyRules::new(), LONG);
