@@ -21,6 +21,7 @@ mod lifecycle;
 mod museum;
 mod races;
 mod readme;
+mod remembered;
 mod rollout;
 mod service;
 mod service_callers;

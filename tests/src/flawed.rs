@@ -5,6 +5,7 @@ mod keys;
 
 use std::time::Duration;
 
+use actix_web::body::to_bytes;
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -12,8 +13,10 @@ use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
 pub use self::keys::{KeyFlaw, Naive};
+use crate::keyed::purchase;
 use crate::ledger::Ledger;
 use crate::shop::{header, order};
+use crate::spaced::HALF;
 
 /// What is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +39,15 @@ pub enum Flaw {
     RevivedToken,
     /// It knows no attempts: whoever asks again is a duplicate.
     NoAttempts,
-    /// It writes an attempt's mark into the token, and elsewhere takes whatever it could delete for unused.
+    /// It writes an attempt's mark, or a run's, into the token, and elsewhere takes whatever it could delete for unused.
     SpentElsewhere,
+    /// It counts an interval in whole seconds.
+    SubSecondInterval,
 }
 
 impl Flaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 11] = [
         ("check_then_set", Self::CheckThenSet),
         ("exists_then_del", Self::ExistsThenDel),
         ("set_then_expire", Self::SetThenExpire),
@@ -53,6 +58,7 @@ impl Flaw {
         ("revived_token", Self::RevivedToken),
         ("no_attempts", Self::NoAttempts),
         ("spent_elsewhere", Self::SpentElsewhere),
+        ("sub_second_interval", Self::SubSecondInterval),
     ];
 }
 
@@ -79,7 +85,9 @@ impl Flawed {
                 .app_data(ledger.clone())
                 .route("/token", web::post().to(issue))
                 .route("/token/redeem", web::post().to(redeem))
-                .route("/orders", web::post().to(submit));
+                .route("/orders", web::post().to(submit))
+                .route("/remembered/orders", web::post().to(remembering))
+                .route("/spaced/half", web::post().to(spacing));
         }
     }
 
@@ -143,6 +151,28 @@ impl Flawed {
         mark.key(self.key(token)).arg(format!("used by {attempt}")).invoke_async(&mut self.redis.clone()).await
     }
 
+    /// What is on record of a token in whose place nothing could be written; `None` if this run has it now.
+    async fn claim(&self, token: &str) -> RedisResult<Option<String>> {
+        let claim = Script::new(
+            "local there = redis.call('GET', KEYS[1])
+            if there == 'unused' then redis.call('SET', KEYS[1], 'running', 'KEEPTTL') return false end
+            return there or 'gone'",
+        );
+        let claim = || async { claim.key(self.key(token)).invoke_async(&mut self.redis.clone()).await };
+        if self.flaw == Flaw::LostReply { insist(claim).await } else { claim().await }
+    }
+
+    /// Whether the same may be taken again.
+    async fn is_over(&self, what: &str, every: Duration) -> RedisResult<bool> {
+        let claim = Script::new(
+            "local is_new = redis.call('SETNX', KEYS[1], '')
+            if is_new == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
+            return is_new == 1",
+        );
+        let seconds = every.as_secs();
+        claim.key(format!("flawed:{what}")).arg(seconds).invoke_async(&mut self.redis.clone()).await
+    }
+
     /// It did not happen: the token works again.
     async fn put_back(&self, token: &str) -> RedisResult<()> {
         match self.flaw {
@@ -178,6 +208,44 @@ async fn redeem(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
     match flawed.redeem(&asked).await {
         Ok(true) => HttpResponse::Ok().insert_header((outcome, "redeemed")).finish(),
         Ok(false) => HttpResponse::Conflict().insert_header((outcome, "token_used")).finish(),
+        Err(_) => HttpResponse::ServiceUnavailable().insert_header((outcome, "store_unavailable")).finish(),
+    }
+}
+
+/// Gives the first answer again, and is otherwise as flawed as the rest.
+async fn remembering(
+    request: HttpRequest,
+    flawed: Data<Flawed>,
+    ledger: Data<Ledger>,
+    body: web::Bytes,
+) -> HttpResponse {
+    let outcome = onceward_api::header::OUTCOME;
+    let Some(token) = header(&request, onceward_api::header::TOKEN).map(str::to_owned) else {
+        return HttpResponse::BadRequest().finish();
+    };
+    match flawed.claim(&token).await {
+        Ok(None) => {}
+        Ok(Some(there)) => {
+            return match there.strip_prefix("done:") {
+                Some(reply) => HttpResponse::Ok().insert_header((outcome, "replayed")).body(reply.to_owned()),
+                None => HttpResponse::Conflict().insert_header((outcome, "token_used")).finish(),
+            };
+        }
+        Err(_) => return HttpResponse::ServiceUnavailable().insert_header((outcome, "store_unavailable")).finish(),
+    }
+    let answer = purchase(request, ledger, body).await;
+    let reply = to_bytes(answer.into_body()).await.unwrap_or_default();
+    let done = format!("done:{}", String::from_utf8_lossy(&reply));
+    // What is not written down is not remembered.
+    let _ = flawed.redis.clone().set_ex(flawed.key(&token), done, 600).await;
+    HttpResponse::Ok().insert_header((outcome, "executed")).body(reply)
+}
+
+async fn spacing(request: HttpRequest, flawed: Data<Flawed>, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
+    let outcome = onceward_api::header::OUTCOME;
+    match flawed.is_over(request.path(), HALF).await {
+        Ok(true) => order(request, ledger, body).await,
+        Ok(false) => HttpResponse::TooManyRequests().insert_header((outcome, "too_soon")).finish(),
         Err(_) => HttpResponse::ServiceUnavailable().insert_header((outcome, "store_unavailable")).finish(),
     }
 }

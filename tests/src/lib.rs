@@ -9,6 +9,8 @@ pub mod ledger;
 pub mod peer;
 pub mod proxy;
 pub mod redis_server;
+pub mod remembered;
 pub mod service;
 pub mod shop;
+pub mod spaced;
 pub mod wait;

@@ -14,8 +14,8 @@ use onceward::Guard;
 use onceward::actix::{MarkEffect as _, Presented, Protect, SubjectFrom, token_route};
 use onceward::store::Store;
 
-use crate::keyed;
 use crate::ledger::Ledger;
+use crate::{keyed, remembered, spaced};
 
 /// Names the order for the ledger.
 pub const ORDER: &str = "x-order";
@@ -101,6 +101,8 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
         config
             .app_data(web::Data::new(ledger.clone()))
             .configure(keyed::routes(&guard))
+            .configure(remembered::routes(&guard))
+            .configure(spaced::routes(&guard))
             .service(token_route(&guard, anyone()))
             .service(web::scope("/my").service(token_route(&guard, user())))
             .service(protect("/orders", Protect::token(&guard, anyone())))

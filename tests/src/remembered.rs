@@ -1,0 +1,26 @@
+//! The part of the shop that remembers the answers to its tokens.
+
+use std::time::Duration;
+
+use actix_web::web::{self, ServiceConfig};
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::{Guard, KeyRules};
+
+use crate::keyed::{BRIEF, LEASE, purchase};
+use crate::shop::panics;
+
+/// The shop's routes that remember.
+pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
+    let guard = guard.clone();
+    move |config| {
+        let rules = || KeyRules::new().lease(LEASE);
+        let remember = |rules| Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules);
+        let resource = |path: &str, protect| web::resource(format!("/remembered{path}")).wrap(protect);
+        let protect = |path: &str, protect| resource(path, protect).route(web::post().to(purchase));
+        config
+            .service(protect("/orders", remember(rules())))
+            .service(protect("/brief", remember(rules().lease(BRIEF))))
+            .service(protect("/waiting", remember(rules()).wait(Duration::from_secs(20))))
+            .service(resource("/panic", remember(rules().lease(BRIEF))).route(web::post().to(panics)));
+    }
+}
