@@ -161,9 +161,18 @@ impl Guard {
     /// If the store could not be asked.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
         let ticket = match policy {
-            Policy::Token(_) => {
+            Policy::Token(rules) => {
                 let mint = self.mint().await?;
-                self.present(&mint, policy, intent).map(|token| Ticket::of_token(token.id))
+                match verify(&mint, rules.bound, intent).map(|token| (token, self.in_time(&token))) {
+                    Ok((token, Ok(()))) => Ok(Ticket::of_token(token.id)),
+                    // What became of it is remembered for longer than it is good.
+                    Ok((token, Err(late))) if rules.remember.is_some() => {
+                        let seen = self.look_up(&Ticket::of_token(token.id)).await?;
+                        let is_used = !matches!(seen, Seen::Issued | Seen::Absent);
+                        return Ok(if is_used { seen } else { Seen::Refused(late) });
+                    }
+                    Ok((_, Err(refusal))) | Err(refusal) => Err(refusal),
+                }
             }
             Policy::Interval(_) => Err(Code::NotFound.into()),
             Policy::Key(_) => match intent.key {
