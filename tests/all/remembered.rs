@@ -210,15 +210,15 @@ async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
     let bed = Bed::remembering(HOUR);
     for status in [502, 504, 599] {
         let token = bed.token().await;
-        let ask = || send(bed.post(&token, "/it").header(STATUS, status).header(ORDER, status.to_string()).body("tea"));
+        let ask = || send(bed.post(&token, "/it").header(STATUS, status).body("tea"));
         assert_eq!(ask().await.said(), format!("{status} executed"));
         let unknown = ask().await;
         assert_eq!((unknown.said().as_str(), unknown.problem().retry), ("409 outcome_unknown", Retry::No));
         bed.clock.advance(Duration::from_secs(30));
         assert_eq!(ask().await.said(), "409 outcome_unknown", "the lease is over");
         assert_eq!(bed.say(&token, "/it", "coffee").await.said(), "409 token_used");
-        assert_eq!(bed.ledger.count(&status.to_string()), 1);
     }
+    assert_eq!(bed.ledger.runs().len(), 3);
 }
 
 #[tokio::test]
