@@ -35,8 +35,10 @@ impl Whole {
                 }
             }
         }
-        let body = read.together();
-        request.set_payload(if is_whole { Payload::from(body.clone()) } else { chain(body.clone(), payload) });
+        let read = read.together();
+        request.set_payload(if is_whole { Payload::from(read.clone()) } else { chain(read.clone(), payload) });
+        // The last piece may go beyond the limit by any length: however it arrives, it begins with the same.
+        let body = read.slice(..read.len().min(limit));
         let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Ok(Self { body, content_type, is_whole })
     }
