@@ -254,15 +254,22 @@ impl Claim {
         settled
     }
 
-    /// Gives up without a word: the lease ends it.
-    pub(crate) fn abandon(&self) {
+    /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from
+    /// running at the same time is free at once.
+    pub(crate) fn abandon(self: &Arc<Self>) {
         self.is_settling.store(true, Ordering::SeqCst);
-        self.log(Event::Unknown);
         // A step that is under way finds out by itself.
-        if let Ok(mut state) = self.state.try_lock() {
-            state.stage = Stage::Over;
-            self.leave_queue(&mut state);
+        let Ok(mut state) = self.state.try_lock() else { return self.log(Event::Unknown) };
+        self.leave_queue(&mut state);
+        state.stage = match &self.terms.origin {
+            Origin::Interval(rules) if rules.is_lock => Stage::Releasing,
+            Origin::Key | Origin::Token(_) if self.terms.rules.hold => Stage::Leaving,
+            Origin::Key | Origin::Token(_) | Origin::Interval(_) => Stage::Over,
+        };
+        if matches!(state.stage, Stage::Over) {
+            return self.log(Event::Unknown);
         }
+        self.step_after(&mut state, Duration::ZERO);
     }
 
     /// Waits for a renewal that is under way, and lets no other begin.
