@@ -5,6 +5,7 @@ mod bad_input;
 mod binding;
 mod faults;
 mod functions;
+mod intervals;
 mod keys;
 mod keys_commands;
 mod keys_content;
