@@ -448,7 +448,11 @@ impl Guard {
             Ok(Record::Issued) => return Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
             // Somebody has used it: what is known of that goes back for the life that is written in it.
             Ok(Record::Attempted(mark)) => Some(mark.deadline),
-            Ok(Record::Claimed(claimed)) => claimed.held.map(|held| held.deadline),
+            // One that has just been inserted again lives for a lease.
+            Ok(Record::Claimed(claimed)) => {
+                let lease = self.0.clock.wall().saturating_add(claimed.lease);
+                Some(claimed.held.map_or(lease, |held| held.deadline))
+            }
             Ok(Record::Done(done)) => Some(done.deadline),
             Err(UnknownRecord) => None,
         };
