@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod binding;
+mod defects;
 mod faults;
 mod functions;
 mod intervals;
