@@ -40,7 +40,7 @@ pub(crate) enum Tokens {
 
 impl Case {
     /// Every case. The first is what the others are compared with.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self {
             name: "bare",
             path: "/orders",
@@ -121,6 +121,24 @@ impl Case {
             status: 201,
             commands: 1,
             target: None,
+        },
+        Self {
+            name: "remembered, Redis",
+            path: "/remembered",
+            store: Store::Redis,
+            tokens: Tokens::Good,
+            status: 201,
+            commands: 2,
+            target: Some(0.45),
+        },
+        Self {
+            name: "interval, Redis",
+            path: "/spaced",
+            store: Store::Redis,
+            tokens: Tokens::New,
+            status: 201,
+            commands: 1,
+            target: Some(0.60),
         },
     ];
 

@@ -29,7 +29,7 @@ use crate::server::SERVE;
 type Failure = Box<dyn std::error::Error>;
 
 /// As many as end within five minutes, at the default length: a case takes about five seconds, its tokens included.
-const ROUNDS: u64 = 5;
+const ROUNDS: u64 = 4;
 const SECONDS: u64 = 2;
 
 fn main() -> ExitCode {
@@ -80,7 +80,7 @@ fn all_rounds(mut track: Track<'_>, rounds: u64) -> Result<[Vec<Run>; Case::ALL.
     for round in 0..rounds {
         for (case, runs) in Case::ALL.iter().zip(&mut runs) {
             let run = track.run(case)?;
-            println!("round {} of {rounds}: {:<14} {:>8.0} requests/s", round + 1, case.name, run.throughput());
+            println!("round {} of {rounds}: {:<17} {:>8.0} requests/s", round + 1, case.name, run.throughput());
             runs.push(run);
         }
     }

@@ -149,6 +149,12 @@ mod tests {
     }
 
     #[test]
+    fn a_remembered_token_costs_two_commands_and_an_interval_costs_one() {
+        assert!(has_its_commands("remembered, Redis", 500, 1000) && !has_its_commands("remembered, Redis", 500, 999));
+        assert!(has_its_commands("interval, Redis", 500, 500) && !has_its_commands("interval, Redis", 500, 629));
+    }
+
+    #[test]
     fn a_replay_is_measured_with_the_keys_of_its_warm_up_and_a_first_run_with_others() {
         let used = |name| {
             let (warm_up, measured) = shares(Case::named(name).unwrap(), 60_000.0, 2);

@@ -1,5 +1,5 @@
-//! The server under load: one order route, bare or behind the guard, by token and by key, and the route that issues
-//! tokens.
+//! The server under load: one order route, bare or behind the guard, by token, by key and by interval, and the route that
+//! issues tokens.
 //!
 //! It runs in a process of its own, so that it shares nothing with whoever measures it.
 
@@ -11,8 +11,9 @@ use std::time::Duration;
 use actix_web::web::{self, Bytes, ServiceConfig};
 use actix_web::{App, HttpResponse, HttpServer, rt};
 use onceward::actix::{Protect, SubjectFrom, token_route};
+use onceward::api::header::IDEMPOTENCY_KEY;
 use onceward::store::{Memory, Redis};
-use onceward::{Guard, KeyRules};
+use onceward::{Guard, IntervalRules, KeyRules};
 
 use crate::Failure;
 use crate::case::{Case, Store, Tokens};
@@ -21,6 +22,8 @@ use crate::stock;
 const WORKERS: usize = 2;
 /// A machine that is busy otherwise may make a run slow, but not invalid.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the answers to tokens are kept: longer than any run.
+const RETAIN: Duration = Duration::from_secs(60 * 60);
 
 /// Fills the token files, says where it is on a line of its own, and serves until its input ends.
 pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<(), Failure> {
@@ -69,6 +72,12 @@ fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {
             config.service(token_route(guard, anonymous()));
             config.service(order("/orders").wrap(Protect::token(guard, anonymous())));
             config.service(order("/keyed").wrap(Protect::key(guard, anonymous(), KeyRules::new())));
+            config.service(order("/remembered").wrap(Protect::token(guard, anonymous()).remember(RETAIN)));
+            // All bodies are alike, so that each is from another caller.
+            let caller = SubjectFrom::resolver(|request| {
+                Some(request.headers().get(IDEMPOTENCY_KEY)?.to_str().ok()?.to_owned())
+            });
+            config.service(order("/spaced").wrap(Protect::interval(guard, caller, IntervalRules::new())));
         }
     }
 }
