@@ -79,6 +79,13 @@ impl Reading {
                 let whole = self.read_whole(request).await?;
                 Ok(Some(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields)))))
             }
+            // What goes by a name alone is not compared, and its body need not be read.
+            (Policy::Interval(_), Some(from)) if !from.needs_body() => {
+                match from.find(request.request(), &Whole::unread())? {
+                    Some(name) => Ok(Some(asked.with_key(name))),
+                    None => self.without_key(asked.only_looks()),
+                }
+            }
             (Policy::Interval(_) | Policy::Key(_), Some(from)) => self.read_key(request, from, asked).await,
             (Policy::Key(_), None) => self.read_key(request, &KeyFrom::default(), asked).await,
         }
