@@ -221,6 +221,19 @@ async fn a_lock_goes_by_its_name_alone_and_has_to_have_one() {
     assert_eq!(send(ask("/items/5", "1")).await.said(), RAN);
 }
 
+/// It is not compared, so it need not be read.
+#[tokio::test]
+async fn what_goes_by_a_name_alone_may_be_of_any_size() {
+    let name = |protect: Protect| protect.from(KeyFrom::header("x-account")).body_limit(1_000);
+    let bed = Bed::changed(every(MINUTE), name);
+    let ask = |account: &str, size: usize| bed.post("/it").header("x-account", account).body(vec![b'x'; size]);
+    assert_eq!(send(ask("1", 2_000)).await.said(), RAN);
+    assert_eq!(send(ask("1", 3_000)).await.said(), TOO_SOON);
+    assert_eq!(send(ask("2", 3_000)).await.said(), RAN);
+    assert_eq!(send(bed.post("/it").body(vec![b'x'; 2_000])).await.said(), "400 key_missing");
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
 #[tokio::test]
 async fn a_lock_is_free_as_soon_as_its_handler_has_panicked() {
     let bed = Bed::with(every(MINUTE).release_always());
