@@ -76,10 +76,10 @@ async fn d05_nothing_is_claimed_without_an_expiry() {
     assert!(all_expire());
     for path in ["/spaced/second", "/spaced/fifth", "/spaced/locked/1"] {
         let ask = async || send(plainly(pair.other(), path, path)).await.said() == RAN;
-        until("it runs again", LONG, || ask()).await;
+        until("it runs again", LONG, ask).await;
     }
     let ask = async || buy(pair.other(), "/keyed/orders", "k", "k").await.said() == RAN;
-    until("it runs again", LONG, || ask()).await;
+    until("it runs again", LONG, ask).await;
     assert!(all_expire());
 }
 
