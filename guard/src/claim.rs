@@ -64,6 +64,8 @@ pub(crate) enum Origin {
 struct State {
     own: Own,
     stage: Stage,
+    /// Whether it may live longer than it was first made for.
+    is_renewed: bool,
     /// Where it waits for its next step.
     place: Option<Place>,
     /// Whoever drains waits for what is left to write.
@@ -99,7 +101,7 @@ impl Claim {
             held: None,
         };
         let own = Own::new(Arc::clone(&terms.store), terms.ticket, record.run);
-        let state = Mutex::new(State { own, stage: Stage::Running, place: None, running: None });
+        let state = Mutex::new(State { own, stage: Stage::Running, is_renewed: false, place: None, running: None });
         Self { begun: terms.clock.steady(), terms, record, is_settling: AtomicBool::new(false), state }
     }
 
@@ -202,7 +204,10 @@ impl Claim {
         let again = match &state.stage {
             // Whoever settles goes on from here.
             Stage::Running if self.is_settling() => None,
-            Stage::Running => self.keep(&mut state.own).await,
+            Stage::Running => {
+                state.is_renewed = true;
+                self.keep(&mut state.own).await
+            }
             Stage::Over => None,
             Stage::Completing(_) | Stage::Shortening | Stage::Releasing | Stage::Leaving | Stage::TakingBack { .. } => {
                 let failed = self.advance(&mut state).await.is_err();
@@ -234,12 +239,16 @@ impl Claim {
         state.stage = match (&self.terms.origin, effect) {
             (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
             (_, Effect::DidNotHappen) => Stage::Releasing,
-            (Origin::Interval(rules), Effect::Happened) if rules.is_shorter_than_its_claim() => Stage::Shortening,
+            (Origin::Interval(rules), Effect::Happened)
+                if rules.is_shorter_than_its_claim() || (state.is_renewed && self.age() < rules.every) =>
+            {
+                Stage::Shortening
+            }
             (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
             (Origin::Interval(_), _) | (_, Effect::Unknown) => {
                 self.leave_queue(&mut state);
                 state.stage = Stage::Over;
-                self.log(if effect == Effect::Happened { Event::Completed } else { Event::Unknown });
+                self.log(Event::of(effect));
                 return Ok(Settled::Final);
             }
             (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
