@@ -458,7 +458,14 @@ impl Guard {
         };
         let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
         let life = Duration::from_millis(until.saturating_sub(self.0.clock.wall()));
-        self.0.store.put_back(&ticket, &taken, life).await?;
+        // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
+        if let Some(there) = self.0.store.put_back(&ticket, &taken, life).await?
+            && let (Ok(Record::Done(done)), Ok(Record::Claimed(claimed))) =
+                (Record::decode(&taken), Record::decode(&there))
+            && done.run == claimed.run
+        {
+            self.0.store.swap(&ticket, &there, &taken, life).await?;
+        }
         match deadline {
             Some(_) => Ok(Verdict::Refuse(Code::TokenUsed.into())),
             None => Err(StoreError::not_executed(UnknownRecord)),
