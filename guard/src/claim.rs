@@ -318,7 +318,7 @@ impl Claim {
                 return Ok(Settled::Final);
             }
             // Whatever else is there, nothing of ours is.
-            Stage::Releasing => self.give_back(own).await.map(|_| Settled::Back)?,
+            Stage::Releasing => self.release(own).await.map(|()| Settled::Back)?,
             Stage::TakingBack { answered_at } => {
                 let met = self.give_back(own).await?;
                 if self.may_still_come(&met, answered_at) {
@@ -336,6 +336,17 @@ impl Claim {
         state.stage = Stage::Over;
         state.running = None;
         Ok(settled)
+    }
+
+    /// Gives it back for good. Whoever has the claim of a token in hand puts it back in a moment.
+    async fn release(&self, own: &mut Own) -> Result<(), StoreError> {
+        for _ in 0..IN_HAND.0 {
+            if !matches!(self.give_back(own).await?, Met::Nothing) || self.token().is_none() {
+                break;
+            }
+            tokio::time::sleep(IN_HAND.1).await;
+        }
+        Ok(())
     }
 
     /// Removes the claim; a token that is worth it works again.
