@@ -85,6 +85,21 @@ async fn the_same_again_is_refused_for_a_second_and_then_runs() {
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
+/// Such a claim is renewed before anybody knows that the handler will end in time.
+#[tokio::test]
+async fn a_handler_that_takes_most_of_its_interval_does_not_make_it_longer() {
+    let bed = Bed::with(every(MINUTE));
+    let slow = tokio::spawn(send(bed.post("/it").header(TAKES, 300).body("tea")));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    bed.clock.advance(Duration::from_secs(50));
+    assert_eq!(bed.ask().await.said(), TOO_SOON);
+    assert_eq!(slow.await.unwrap().said(), RAN);
+    bed.clock.advance(Duration::from_millis(9_999));
+    assert_eq!(bed.ask().await.said(), TOO_SOON);
+    bed.clock.advance(Duration::from_millis(1));
+    assert_eq!(bed.ask().await.said(), RAN, "a minute is over");
+}
+
 #[tokio::test]
 async fn a_duplicate_is_told_when_to_come_back_and_what_the_application_says() {
     let bed = Bed::with(every(MINUTE).message("One such order a minute is enough."));

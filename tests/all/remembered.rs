@@ -1,12 +1,17 @@
 //! A token whose answer is remembered: the second click gets what the first got, and nothing runs twice.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::web;
 use onceward::actix::{Protect, SubjectFrom};
-use onceward::store::{Memory, Redis};
-use onceward::{Attempt, Binding, Guard, Intent, KeyRules, ManualClock, Policy, Settled, Subject, TokenRules, Verdict};
+use onceward::store::{Bytes, Compared, Memory, Redis, Store, StoreError, async_trait};
+use onceward::{
+    Attempt, Binding, Guard, Intent, KeyRules, ManualClock, Policy, Reply, Settled, Subject, Ticket, Token, TokenRules,
+    Verdict,
+};
 use onceward_api::header::{LOOK, TOKEN};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, http, multipart, send, submit, token};
@@ -16,7 +21,8 @@ use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, panics};
 use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
@@ -483,4 +489,111 @@ async fn a_claim_survives_whoever_tries_its_token_on_another_route_all_the_time(
     is_first_again(&first, &send(submit(pair.other(), path, &token, "effect")).await);
     assert_eq!(pair.ledger.count("effect"), 1);
     assert!(tries > 20, "{tries}");
+}
+
+/// A store in which whoever puts a record back may be held up on the way.
+struct HeldUp {
+    store: Memory,
+    /// Which of those who put something back have to wait, by their number.
+    gates: [Semaphore; 3],
+    came: AtomicUsize,
+}
+
+impl HeldUp {
+    /// `open` says which of them may pass at once.
+    fn new(open: [usize; 3]) -> Arc<Self> {
+        Arc::new(Self { store: Memory::new(), gates: open.map(Semaphore::new), came: AtomicUsize::new(0) })
+    }
+
+    async fn come(&self, number: usize) {
+        until("somebody has it in hand", LONG, || async { self.came.load(Ordering::SeqCst) == number }).await;
+    }
+}
+
+#[async_trait]
+impl Store for HeldUp {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.store.insert(ticket, value, ttl).await
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.store.take(ticket).await
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        self.store.swap(ticket, held, value, ttl).await
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        self.store.remove(ticket, held).await
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.store.look(ticket).await
+    }
+
+    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        let number = self.came.fetch_add(1, Ordering::SeqCst);
+        let _passed = self.gates[number].acquire().await.expect("it is never closed");
+        self.store.put_back(ticket, value, ttl).await
+    }
+
+    fn reign(&self) -> [u8; 8] {
+        self.store.reign()
+    }
+}
+
+/// Tries a token where nothing is remembered, in a task of its own.
+fn try_plainly(guard: &Guard, token: &Token) -> JoinHandle<()> {
+    let (guard, token) = (guard.clone(), token.clone());
+    tokio::spawn(async move {
+        let intent = Intent::new("plain", Subject::anonymous()).credential(token.as_str());
+        let verdict = guard.check(&Policy::token(), &intent).await;
+        assert!(matches!(&verdict, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::TokenUsed), "{verdict:?}");
+    })
+}
+
+/// Somebody has the claim in hand, and the reply is written meanwhile; somebody else takes that in hand. Who puts back what first
+/// must not matter.
+#[tokio::test]
+async fn a_reply_that_was_in_hand_is_not_lost_to_a_claim_that_was_in_hand_before() {
+    let store = HeldUp::new([0, 1, 0]);
+    let guard = Guard::new(Arc::clone(&store));
+    let token = guard.issue(TTL, Binding::none()).await.unwrap();
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+    let one = try_plainly(&guard, &token);
+    store.come(1).await;
+    assert_eq!(pass.complete(Some(Reply::new(200, "first"))).await.unwrap(), Settled::Final);
+    let other = try_plainly(&guard, &token);
+    store.come(3).await;
+    store.gates[0].add_permits(1);
+    one.await.unwrap();
+    store.gates[2].add_permits(1);
+    other.await.unwrap();
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Replay(_)), "{again:?}");
+}
+
+/// Somebody has the claim in hand when the run is given back: the token works again all the same.
+#[tokio::test]
+async fn a_token_is_given_back_although_its_claim_is_in_somebody_s_hand() {
+    let store = HeldUp::new([0, 1, 1]);
+    let guard = Guard::new(Arc::clone(&store));
+    let token = guard.issue(TTL, Binding::none()).await.unwrap();
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+    let one = try_plainly(&guard, &token);
+    store.come(1).await;
+    let (released, ()) = tokio::join!(pass.release(), async {
+        // The release finds nothing at first.
+        sleep(Duration::from_millis(10)).await;
+        store.gates[0].add_permits(1);
+    });
+    assert_eq!(released.unwrap(), Settled::Back);
+    one.await.unwrap();
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Run(_)), "{again:?}");
 }
