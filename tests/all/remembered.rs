@@ -597,3 +597,24 @@ async fn a_token_is_given_back_although_its_claim_is_in_somebody_s_hand() {
     let again = guard.check(&policy, &intent).await.unwrap();
     assert!(matches!(again, Verdict::Run(_)), "{again:?}");
 }
+
+/// A renewal that finds nothing, because somebody has the claim in hand, makes one that is not held yet.
+#[tokio::test]
+async fn a_claim_that_is_made_again_is_no_token_for_anybody_else_either() {
+    let store = HeldUp::new([0, 1, 1]);
+    let guard = Guard::new(Arc::clone(&store));
+    let token = guard.issue(TTL, Binding::none()).await.unwrap();
+    // It is renewed once.
+    let rules = KeyRules::new().lease(LEASE).ceiling(Duration::ZERO);
+    let policy = Policy::Token(TokenRules::new().remember_by(rules));
+    let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+    let one = try_plainly(&guard, &token);
+    store.come(2).await;
+    try_plainly(&guard, &token).await.unwrap();
+    store.gates[0].add_permits(1);
+    one.await.unwrap();
+    assert_eq!(pass.complete(Some(Reply::new(200, "first"))).await.unwrap(), Settled::Final);
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Replay(_)), "{again:?}");
+}
