@@ -297,6 +297,11 @@ impl Guard {
         }
     }
 
+    /// The token that is presented, if it is ours and good for what it is presented for, however old it is.
+    pub(crate) async fn presented(&self, intent: &Intent<'_>) -> Result<Result<Imprint, Refusal>, StoreError> {
+        Ok(verify(&*self.mint().await?, false, intent))
+    }
+
     pub(crate) async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
         let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
         Ok(match Record::decode(&bytes).map_err(StoreError::not_executed)? {

@@ -12,6 +12,7 @@ use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
 use crate::ticket::Ticket;
+use crate::token::Imprint;
 
 /// What became of settling a run from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Resolved {
 const TRIES: usize = 4;
 
 impl Guard {
-    /// Settles a run whose outcome is unknown: it happened, and a duplicate gets this reply from now on; or it did not, and
+    /// Settles a run under a key, or with a token whose answer is remembered, whose outcome is unknown: it happened, and a duplicate gets this reply from now on; or it did not, and
     /// the next request runs. A run that is still alive is left alone. Whoever names the run, as [`look`](Self::look) has given
     /// it, settles that one only: doing the same twice is as good as once then, also if it has run again meanwhile.
     ///
@@ -40,8 +41,14 @@ impl Guard {
         effect: Effect,
         reply: Option<Reply>,
     ) -> Result<Resolved, StoreError> {
-        let Some(key) = intent.key else { return Ok(Resolved::Refused(Code::KeyMissing.into())) };
-        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let (ticket, token) = match (intent.key, intent.credential) {
+            (Some(key), _) => (Ticket::of_key(&intent.subject, intent.action, key), None),
+            (None, Some(_)) => match self.presented(intent).await? {
+                Ok(token) => (Ticket::of_token(token.id), Some(token)),
+                Err(refusal) => return Ok(Resolved::Refused(refusal)),
+            },
+            (None, None) => return Ok(Resolved::Refused(Code::KeyMissing.into())),
+        };
         let reply = reply.filter(|reply| reply.size() <= rules.reply_limit && reply.fits());
         for _ in 0..TRIES {
             let Some(held) = self.store().look(&ticket).await? else { return Ok(absent(effect)) };
@@ -54,13 +61,14 @@ impl Guard {
                 }
                 Record::Claimed(claimed) => claimed,
                 Record::Done(_) if effect == Effect::Happened => return Ok(Resolved::Settled),
+                Record::Issued if effect == Effect::DidNotHappen => return Ok(Resolved::Settled),
                 _ => return Ok(Resolved::Refused(Code::ClaimLost.into())),
             };
             let deadline = self.clock().wall().saturating_add(rules.retain.as_millis() as u64);
             let done = Done { run: claimed.run, fingerprint: claimed.fingerprint, deadline, reply: reply.clone() };
             let written = match effect {
                 Effect::Happened => self.store().swap(&ticket, &held, &done.encode(), rules.retain).await?,
-                Effect::DidNotHappen => self.store().remove(&ticket, &held).await?,
+                Effect::DidNotHappen => self.free(&ticket, &held, token.as_ref()).await?,
                 Effect::Unknown => Compared::Done,
             };
             if written == Compared::Done {
@@ -70,6 +78,14 @@ impl Guard {
         }
         Err(StoreError::not_executed("the record changes again and again"))
     }
+
+    /// A key is free again; a token works again, if it has the time.
+    async fn free(&self, ticket: &Ticket, held: &[u8], token: Option<&Imprint>) -> Result<Compared, StoreError> {
+        match token.and_then(|token| Imprint::worth_putting_back(token.expires_at, self.clock())) {
+            Some(life) => self.store().swap(ticket, held, &Record::ISSUED, life).await,
+            None => self.store().remove(ticket, held).await,
+        }
+    }
 }
 
 /// Nothing is on record: what did not happen is settled, and what did cannot be any more.
@@ -77,5 +93,48 @@ fn absent(effect: Effect) -> Resolved {
     match effect {
         Effect::DidNotHappen => Resolved::Settled,
         Effect::Happened | Effect::Unknown => Resolved::Refused(Code::NotFound.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::guard::{Seen, Verdict};
+    use crate::intent::{Binding, Subject};
+    use crate::policy::{Policy, TokenRules};
+    use crate::testing;
+
+    #[tokio::test]
+    async fn a_remembered_token_whose_outcome_is_unknown_is_settled_either_way() {
+        let (guard, _clock) = testing::guard();
+        let rules = KeyRules::new();
+        let policy = Policy::Token(TokenRules::new().remember_by(rules.clone()));
+        for (effect, then) in [(Effect::Happened, "replay"), (Effect::DidNotHappen, "run")] {
+            let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+            let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+            let alive = guard.settle(&rules, &intent, None, effect, None).await.unwrap();
+            assert_eq!(alive, Resolved::Refused(Code::InProgress.into()), "it is alive");
+            pass.unknown().await.unwrap();
+            let Ok(Seen::Unknown(run)) = guard.look(&policy, &intent).await else { panic!("nobody can tell") };
+            for _ in 0..2 {
+                let settled = guard.settle(&rules, &intent, Some(run), effect, Some(Reply::new(201, "made"))).await;
+                assert_eq!(settled.unwrap(), Resolved::Settled);
+            }
+            let said = match guard.check(&policy, &intent).await.unwrap() {
+                Verdict::Replay(reply) if reply.status() == 201 => "replay",
+                Verdict::Run(pass) => {
+                    pass.complete(None).await.unwrap();
+                    "run"
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(said, then);
+        }
+        let forged = Intent::new("a", Subject::anonymous()).credential("ow1_x");
+        let refused = guard.settle(&rules, &forged, None, Effect::Happened, None).await.unwrap();
+        assert_eq!(refused, Resolved::Refused(Code::TokenMalformed.into()));
     }
 }
