@@ -20,10 +20,10 @@ use crate::token::Imprint;
 const LONGEST: usize = 255;
 /// How long the same attempt is accepted again, and may release the token.
 const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
-/// How often a mark that is not there is looked for again, and how long after each time.
+/// How often a record of a token's use that is not there is looked for again, and how long after each time.
 ///
-/// Whoever asks without an attempt takes the mark in hand for a moment and puts it back. In that moment it is not gone.
-const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
+/// Whoever asks for the plain token takes that record in hand for a moment and puts it back. In that moment it is not gone.
+pub(crate) const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
 
 /// The name of one try, which fits into a log and into a header. Whoever knows it may release what it has redeemed, so
 /// it does not show itself.

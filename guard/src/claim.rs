@@ -1,23 +1,25 @@
-//! A claim: the right to run under a key, which the store keeps as long as the run lasts.
+//! A claim: the right to run under a key, with a remembered token or in an interval, which the store keeps as long as the run
+//! lasts.
 
+mod duplicate;
 mod own;
+mod settling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onceward_api::Code;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 use self::own::{Met, Own, SURPRISES, restless};
+use crate::attempt::IN_HAND;
 use crate::clock::Clock;
 use crate::drain::Running;
-use crate::event::{self, Event};
+use crate::event::Event;
 use crate::guard::Verdict;
-use crate::pass::Settled;
-use crate::policy::{Effect, IntervalRules, KeyRules};
-use crate::record::{Claimed, Done, Record, UnknownRecord};
-use crate::refusal::Refusal;
+use crate::policy::{IntervalRules, KeyRules};
+use crate::record::{Claimed, Done, Record};
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::{Store, StoreError};
@@ -25,13 +27,7 @@ use crate::ticket::Ticket;
 use crate::token::Imprint;
 use crate::upkeep::{Place, Upkeep};
 
-/// How often, and how long after each time, a token that is not there is asked for again: somebody may have its record in hand,
-/// to find that it is not for him.
-const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
-/// The shortest wait that a duplicate of a run in progress is told, in milliseconds.
-const SHORTEST_WAIT: u64 = 1_000;
-
-/// The right to run under a key.
+/// The right to run.
 pub(crate) struct Claim {
     terms: Terms,
     record: Claimed,
@@ -228,173 +224,6 @@ impl Claim {
         state.place = Some(self.terms.upkeep.add(Arc::clone(self), after));
     }
 
-    /// Says how it ended. If that cannot be written, trying goes on in the background.
-    pub(crate) async fn settle(
-        self: &Arc<Self>,
-        effect: Effect,
-        reply: Option<Reply>,
-        running: Running,
-    ) -> Result<Settled, StoreError> {
-        let mut state = self.begin_settling().await;
-        state.stage = match (&self.terms.origin, effect) {
-            (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
-            (_, Effect::DidNotHappen) => Stage::Releasing,
-            (Origin::Interval(rules), Effect::Happened)
-                if rules.is_shorter_than_its_claim() || (state.is_renewed && self.age() < rules.every) =>
-            {
-                Stage::Shortening
-            }
-            (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
-            (Origin::Interval(_), _) | (_, Effect::Unknown) => {
-                self.leave_queue(&mut state);
-                state.stage = Stage::Over;
-                self.log(Event::of(effect));
-                return Ok(Settled::Final);
-            }
-            (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
-        };
-        state.running = Some(running);
-        let settled = self.advance(&mut state).await;
-        // Until here the next renewal stayed due: it goes on with this if nobody waits for it any more.
-        self.leave_queue(&mut state);
-        if !matches!(state.stage, Stage::Over) {
-            self.step_after(&mut state, self.pace());
-        }
-        settled
-    }
-
-    /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from
-    /// running at the same time is free at once.
-    pub(crate) fn abandon(self: &Arc<Self>) {
-        self.is_settling.store(true, Ordering::SeqCst);
-        // A step that is under way finds out by itself.
-        let Ok(mut state) = self.state.try_lock() else { return self.log(Event::Unknown) };
-        self.leave_queue(&mut state);
-        state.stage = match &self.terms.origin {
-            Origin::Interval(rules) if rules.is_lock => Stage::Releasing,
-            Origin::Key | Origin::Token(_) if self.terms.rules.hold => Stage::Leaving,
-            Origin::Key | Origin::Token(_) | Origin::Interval(_) => Stage::Over,
-        };
-        if matches!(state.stage, Stage::Over) {
-            return self.log(Event::Unknown);
-        }
-        self.step_after(&mut state, Duration::ZERO);
-    }
-
-    /// Waits for a renewal that is under way, and lets no other begin.
-    async fn begin_settling(&self) -> MutexGuard<'_, State> {
-        self.is_settling.store(true, Ordering::SeqCst);
-        self.state.lock().await
-    }
-
-    /// No step is due any more.
-    fn leave_queue(&self, state: &mut State) {
-        state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
-    }
-
-    /// Says from now on that the outcome is unknown.
-    async fn leave(&self, own: &mut Own) -> Result<(), StoreError> {
-        let (ended, retain) = (self.record.hold(0, self.deadline()).encode(), self.terms.rules.retain);
-        if matches!(own.write(ended.clone(), retain).await?, Met::Nothing) {
-            own.insert_again(ended, retain).await?;
-        }
-        Ok(())
-    }
-
-    /// One try at what is left to do.
-    async fn advance(&self, state: &mut State) -> Result<Settled, StoreError> {
-        let own = &mut state.own;
-        let settled = match &mut state.stage {
-            Stage::Completing(record) => match self.complete(own, record).await? {
-                Some(settled) => settled,
-                // Trying goes on: it may be a claim that nobody knows of, which is taken back in a moment.
-                None => return Ok(Settled::Lost),
-            },
-            Stage::Shortening => self.shorten(own).await.map(|()| Settled::Final)?,
-            Stage::Leaving => {
-                self.leave(own).await?;
-                self.log(Event::Unknown);
-                (state.stage, state.running) = (Stage::Over, None);
-                return Ok(Settled::Final);
-            }
-            // Whatever else is there, nothing of ours is.
-            Stage::Releasing => self.release(own).await.map(|()| Settled::Back)?,
-            Stage::TakingBack { answered_at } => {
-                let met = self.give_back(own).await?;
-                if self.may_still_come(&met, answered_at) {
-                    return Ok(Settled::Back);
-                }
-                Settled::Back
-            }
-            Stage::Running | Stage::Over => return Ok(Settled::Final),
-        };
-        self.log(match settled {
-            Settled::Final => Event::Completed,
-            Settled::Back => Event::Released,
-            Settled::Lost => Event::Lost,
-        });
-        state.stage = Stage::Over;
-        state.running = None;
-        Ok(settled)
-    }
-
-    /// Gives it back for good. Whoever has the claim of a token in hand puts it back in a moment.
-    async fn release(&self, own: &mut Own) -> Result<(), StoreError> {
-        for _ in 0..IN_HAND.0 {
-            if !matches!(self.give_back(own).await?, Met::Nothing) || self.token().is_none() {
-                break;
-            }
-            tokio::time::sleep(IN_HAND.1).await;
-        }
-        Ok(())
-    }
-
-    /// Removes the claim; a token that is worth it works again.
-    async fn give_back(&self, own: &mut Own) -> Result<Met, StoreError> {
-        let life = self.token().map(|token| Imprint::worth_putting_back(token.expires_at, &self.terms.clock));
-        match life {
-            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await,
-            Some(None) | None => own.erase().await,
-        }
-    }
-
-    /// Has the claim end when the interval does.
-    async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
-        let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
-        match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
-            Some(left) => own.write(self.record.encode(), left).await.map(drop),
-            None => own.erase().await.map(drop),
-        }
-    }
-
-    /// Writes the reply; `None` if somebody else's claim is there.
-    async fn complete(&self, own: &mut Own, record: &[u8]) -> Result<Option<Settled>, StoreError> {
-        let retain = self.terms.rules.retain;
-        for _ in 0..SURPRISES {
-            let other = match own.write(record.to_vec(), retain).await? {
-                Met::Own => return Ok(Some(Settled::Final)),
-                Met::Other(found) if own.is_of_this_run(&found) => return Ok(Some(Settled::Final)),
-                Met::Other(found) => found,
-                // It has lapsed, and nobody came.
-                Met::Nothing => match own.insert_again(record.to_vec(), retain).await? {
-                    None if own.holds(record) => return Ok(Some(Settled::Final)),
-                    // A late renewal was there first.
-                    None => continue,
-                    Some(found) => found,
-                },
-            };
-            return Ok((!matches!(other, Record::Claimed(_))).then_some(Settled::Lost));
-        }
-        Err(restless())
-    }
-
-    /// Whether a claim that is being taken back may be written yet: until a lease after the store first answered.
-    fn may_still_come(&self, met: &Met, answered_at: &mut Option<u64>) -> bool {
-        let now = self.terms.clock.steady();
-        let first = *answered_at.get_or_insert(now);
-        matches!(met, Met::Nothing) && now < first.saturating_add(self.record.lease)
-    }
-
     /// Renews, and says when to do so again; `None` if there is nothing left to renew.
     async fn keep(&self, own: &mut Own) -> Option<Duration> {
         let kept = self.renew(own).await;
@@ -424,31 +253,8 @@ impl Claim {
         Ok(matches!(other, Record::Claimed(_)).then(|| self.pace()))
     }
 
-    /// What is said to a request that has met somebody else's record. Other content is told before anything else.
-    fn duplicate_of(&self, found: Record) -> Result<Verdict, StoreError> {
-        let (owner, said) = match &found {
-            Record::Claimed(claimed) => (claimed.run, claimed.fingerprint),
-            Record::Done(done) => (done.run, done.fingerprint),
-            Record::Attempted(_) if self.token().is_some() => return Ok(Verdict::Refuse(Code::TokenUsed.into())),
-            Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
-        };
-        let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
-        let refusal = match (found, &self.terms.origin) {
-            (_, Origin::Token(_)) if is_other => {
-                Refusal::new(Code::TokenUsed).detail("This token was sent before with other content. Fetch a new one.")
-            }
-            (_, _) if is_other => Code::KeyReused.into(),
-            (Record::Claimed(claimed), Origin::Interval(rules)) => too_soon(rules, &claimed, self.terms.clock.wall()),
-            (Record::Done(Done { reply: Some(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
-            (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.clock.wall()),
-            _ => Code::ReplyNotKept.into(),
-        };
-        event::refused(&self.terms.action, &self.terms.ticket, &refusal, owner);
-        Ok(Verdict::Refuse(refusal))
-    }
-
     fn done(&self, reply: Option<Reply>) -> Vec<u8> {
-        let reply = reply.filter(|reply| reply.size() <= self.terms.rules.reply_limit && reply.fits());
+        let reply = self.terms.rules.kept(reply);
         Done { run: self.run(), fingerprint: self.record.fingerprint, deadline: self.deadline(), reply }.encode()
     }
 
@@ -528,25 +334,4 @@ impl From<Option<Record>> for Made {
     fn from(found: Option<Record>) -> Self {
         found.map_or(Self::Ours, Self::Theirs)
     }
-}
-
-/// What is said of a claim on an interval: to come back when it is over, or a moment later if it still runs then.
-fn too_soon(rules: &IntervalRules, claimed: &Claimed, now: u64) -> Refusal {
-    let over = claimed.started_at.saturating_add(rules.every.as_millis() as u64);
-    let refusal = Refusal::new(Code::TooSoon).wait(Duration::from_millis(over.saturating_sub(now).max(1)));
-    match &rules.message {
-        Some(message) => refusal.detail(message.clone()),
-        None => refusal,
-    }
-}
-
-/// What is said of a claim that is there. Whoever asks for a run that has lasted for a while is told to wait for as long
-/// again, up to a lease: a quick run is asked for soon, and a slow one not all the time.
-fn unfinished(claimed: &Claimed, now: u64) -> Refusal {
-    if !claimed.is_running(now) {
-        return Code::OutcomeUnknown.into();
-    }
-    let so_far = now.saturating_sub(claimed.started_at);
-    let wait = so_far.clamp(SHORTEST_WAIT, claimed.lease.max(SHORTEST_WAIT));
-    Refusal::new(Code::InProgress).wait(Duration::from_millis(wait))
 }

@@ -3,12 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "actix")]
+use onceward_api::Outcome;
+
 use crate::attempt::Attempt;
 use crate::claim::Claim;
 use crate::drain::Running;
 use crate::guard::{Guard, Released};
 use crate::intent::{Binding, Intent};
 use crate::policy::Effect;
+#[cfg(feature = "actix")]
+use crate::policy::Policy;
 use crate::record::Record;
 use crate::reply::Reply;
 use crate::run_id::RunId;
@@ -25,6 +30,19 @@ pub enum Settled {
     Back,
     /// Somebody else has the key by now, because the claim outlived its lease: nothing keeps a duplicate from having run.
     Lost,
+}
+
+impl Settled {
+    /// What became of a run. What happened and is not on record keeps no duplicate from running, and its answer says so.
+    #[cfg(feature = "actix")]
+    pub(crate) fn outcome(settled: &Result<Self, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
+        let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
+        match settled {
+            Err(_) if effect == Effect::Happened && !is_plain_token => Outcome::Unprotected,
+            Ok(Self::Lost) => Outcome::Unprotected,
+            Ok(Self::Final | Self::Back) | Err(_) => Outcome::Executed,
+        }
+    }
 }
 
 /// The permission to run. Whoever holds it runs the work and then says how it ended, once.

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::reply::Reply;
+
 /// How a submission is told from its repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -201,6 +203,11 @@ impl KeyRules {
     pub fn replay_everything(mut self) -> Self {
         self.replays_everything = true;
         self
+    }
+
+    /// What is kept of a reply: nothing, if it is too large or cannot be written down.
+    pub(crate) fn kept(&self, reply: Option<Reply>) -> Option<Reply> {
+        reply.filter(|reply| reply.size() <= self.reply_limit && reply.fits())
     }
 
     fn effect(&self, status: u16) -> Effect {

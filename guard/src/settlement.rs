@@ -49,7 +49,7 @@ impl Guard {
             },
             (None, None) => return Ok(Resolved::Refused(Code::KeyMissing.into())),
         };
-        let reply = reply.filter(|reply| reply.size() <= rules.reply_limit && reply.fits());
+        let reply = rules.kept(reply);
         for _ in 0..TRIES {
             let Some(held) = self.store().look(&ticket).await? else { return Ok(absent(effect)) };
             let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {

@@ -22,11 +22,11 @@ use crate::refusal::Refusal;
 
 /// Whether a guard, or somebody who may do without, has seen the request.
 #[derive(Clone, Default)]
-struct Seen(Rc<Cell<bool>>);
+struct Mark(Rc<Cell<bool>>);
 
 /// Says that a guard has seen the request.
 pub(super) fn mark_seen(request: &HttpRequest) {
-    if let Some(seen) = request.extensions().get::<Seen>() {
+    if let Some(seen) = request.extensions().get::<Mark>() {
         seen.0.set(true);
     }
 }
@@ -161,7 +161,7 @@ where
                 Box::pin(drain(&mut request)).await;
                 return Ok(request.into_response(answer).map_into_right_body());
             }
-            let (seen, audience) = (Seen::default(), Audience::of(request.request()));
+            let (seen, audience) = (Mark::default(), Audience::of(request.request()));
             request.extensions_mut().insert(seen.clone());
             let answer = service.call(request).await?;
             // A path that no route has was not submitted to anything, nor what a login check has sent away.

@@ -1,0 +1,220 @@
+//! The way of one request through the guard: read, asked, run, settled. What is decided, is decided elsewhere.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::{Error, HttpMessage as _};
+use onceward_api::{Code, Outcome, header};
+use tracing::Instrument as _;
+
+use super::super::answer::{Audience, mark, refuse, replay};
+use super::super::answered::Answered;
+use super::super::asked::{Asked, drain};
+use super::super::detached::Idle;
+use super::Rules;
+use crate::event;
+use crate::guard::Verdict;
+use crate::mode::Mode;
+use crate::pass::{Pass, Settled};
+use crate::policy::Effect;
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+use crate::token::Token;
+
+/// The whole way of one request, which nobody cancels. What few requests need is boxed on its own, here and below: the
+/// allocator is quick with less than a kilobyte, and every request pays for the room.
+pub(super) async fn run<S, B>(
+    rules: Rc<Rules>,
+    service: Rc<S>,
+    mut request: ServiceRequest,
+    idle: Idle,
+) -> Result<ServiceResponse<EitherBody<B>>, Error>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+    B: MessageBody + 'static,
+{
+    let entered = enter(&rules, &mut request, &idle).await;
+    if rules.mode() == Mode::Observe {
+        return Box::pin(observe(&rules, &*service, request, entered)).await;
+    }
+    let answer = match entered {
+        Ok(Entered::Run(admitted)) => {
+            let answer = handle(&*service, request, &admitted).await;
+            return settle(&rules, admitted, answer).await;
+        }
+        Ok(Entered::Unprotected) => {
+            let running = rules.guard.begin();
+            let answer = Answered::new(service.call(request).await);
+            drop(running);
+            return answer.send(|headers| mark(headers, Outcome::Unprotected), rules.guard.is_draining());
+        }
+        Ok(Entered::Replay(reply)) => replay(&reply),
+        Err(refusal) => refuse(request.request(), &rules.guard, &refusal),
+    };
+    Box::pin(drain(&mut request)).await;
+    Ok(request.into_response(answer).map_into_right_body())
+}
+
+/// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted.
+async fn observe<S, B>(
+    rules: &Rules,
+    service: &S,
+    request: ServiceRequest,
+    entered: Result<Entered, Refusal>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+    B: MessageBody + 'static,
+{
+    let admitted = match entered {
+        Ok(Entered::Run(admitted)) => admitted,
+        Ok(Entered::Unprotected) => return Ok(service.call(request).await?.map_into_left_body()),
+        Ok(Entered::Replay(_)) => {
+            rules.guard.observe(Outcome::Replayed, request.uri().path());
+            return Ok(service.call(request).await?.map_into_left_body());
+        }
+        Err(refusal) => {
+            rules.guard.observe(Outcome::Refused(refusal.code()), request.uri().path());
+            return Ok(service.call(request).await?.map_into_left_body());
+        }
+    };
+    let answer = rules.take(service.call(request).await).await;
+    let settled = admitted.pass.settle(rules.effect(&answer), answer.reply(&rules.kept_headers)).await;
+    let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
+    answer.send(|_| {}, false)
+}
+
+/// What is to be done with a request.
+enum Entered {
+    Run(Box<Admitted>),
+    Replay(Reply),
+    /// It has no key, and need not have one.
+    Unprotected,
+}
+
+/// A request that may run.
+struct Admitted {
+    asked: Asked,
+    pass: Pass,
+}
+
+/// Asks the guard. The error is what the client is told instead.
+async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Entered, Refusal> {
+    let subject = rules.subject.resolve(request.request())?;
+    let Some(asked) = rules.reading.read(request, &rules.policy, subject).await? else {
+        return Ok(Entered::Unprotected);
+    };
+    let failed = |error| {
+        tracing::warn!(%error, "a submission could not be checked and was not run");
+        Refusal::after(&error, &rules.policy, &asked.intent())
+    };
+    if asked.only_looks() {
+        let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
+        return seen.into_reply().map(Entered::Replay);
+    }
+    let checked = match (rules.guard.check(&rules.policy, &asked.intent()).await, rules.wait) {
+        // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
+        (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce => {
+            idle.set(true);
+            let waited = Box::pin(rules.guard.wait_after(refusal, &rules.policy, &asked.intent(), longest)).await;
+            idle.set(false);
+            waited
+        }
+        (checked, _) => checked,
+    };
+    if let Err(error) = &checked
+        && rules.policy.fails_open()
+    {
+        event::let_through(asked.action(), error);
+        return Ok(Entered::Unprotected);
+    }
+    match checked.map_err(failed)? {
+        Verdict::Run(pass) => Ok(Entered::Run(Box::new(Admitted { asked, pass }))),
+        Verdict::Replay(reply) => Ok(Entered::Replay(reply)),
+        Verdict::Refuse(refusal) => Err(refusal),
+    }
+}
+
+/// Calls the handler. A run that has a name gives it to the handler, and to every line that is logged meanwhile.
+async fn handle<S, B>(
+    service: &S,
+    request: ServiceRequest,
+    Admitted { asked, pass }: &Admitted,
+) -> Result<ServiceResponse<B>, Error>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+{
+    let Some(run) = pass.run_id() else { return service.call(request).await };
+    request.extensions_mut().insert(run);
+    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = asked.action());
+    Box::pin(service.call(request).instrument(span)).await
+}
+
+/// Settles the pass by the answer, before the answer is sent.
+async fn settle<B: MessageBody + 'static>(
+    rules: &Rules,
+    admitted: Box<Admitted>,
+    answer: Result<ServiceResponse<B>, Error>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let answer = rules.take(answer).await;
+    let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
+    let Admitted { asked, pass } = *admitted;
+    let successor = pass.binding(&asked.intent());
+    let settled = pass.settle(effect, reply).await;
+    if let Err(error) = &settled {
+        tracing::warn!(%error, ?effect, "how a run ended could not be written down");
+    }
+    let outcome = Settled::outcome(&settled, &rules.policy, effect);
+    let next = match settled {
+        Ok(Settled::Final) if rules.next_token => {
+            let issued = Box::pin(rules.guard.issue(rules.guard.token_ttl(), successor)).await;
+            issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
+        }
+        _ => None,
+    };
+    answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.guard.is_draining())
+}
+
+impl Rules {
+    pub(super) fn mode(&self) -> Mode {
+        self.mode.min(self.guard.mode())
+    }
+
+    /// Takes an answer, and looks into it if that is needed.
+    async fn take<B: MessageBody + 'static>(&self, answer: Result<ServiceResponse<B>, Error>) -> Answered<B> {
+        match self.answer_limit {
+            0 => Answered::new(answer),
+            limit => Box::pin(Answered::read(answer, limit)).await,
+        }
+    }
+
+    /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
+    /// was entered, then the status.
+    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>) -> Effect {
+        let body = answer.body().map(|body| &body[..]);
+        let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
+        said.unwrap_or_else(|| match answer.is_before_the_handler() {
+            true => Effect::DidNotHappen,
+            false => self.policy.effect(answer.status().as_u16()),
+        })
+    }
+}
+
+fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
+    mark(headers, outcome);
+    if let Some(Ok(value)) = next.map(|token| HeaderValue::from_str(token.as_str())) {
+        headers.insert(HeaderName::from_static(header::NEXT_TOKEN), value);
+    }
+}
+
+/// The answer to a handler that panicked or was cut: whether it took effect is not known, so nothing was given back.
+pub(super) fn broke_off(rules: &Rules, audience: Audience) -> Error {
+    let guard = rules.guard.clone();
+    tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
+    let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
+    error.add_response_mapper(move |_| audience.refuse(&guard, &Refusal::new(Code::Internal)));
+    error
+}

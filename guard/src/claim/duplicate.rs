@@ -1,0 +1,62 @@
+//! What a duplicate is told.
+
+use std::time::Duration;
+
+use onceward_api::Code;
+
+use super::{Claim, Origin};
+use crate::event;
+use crate::guard::Verdict;
+use crate::policy::IntervalRules;
+use crate::record::{Claimed, Done, Record, UnknownRecord};
+use crate::refusal::Refusal;
+use crate::store::StoreError;
+
+/// The shortest wait that a duplicate of a run in progress is told, in milliseconds.
+const SHORTEST_WAIT: u64 = 1_000;
+
+impl Claim {
+    /// What is said to a request that has met somebody else's record. Other content is told before anything else.
+    pub(super) fn duplicate_of(&self, found: Record) -> Result<Verdict, StoreError> {
+        let (owner, said) = match &found {
+            Record::Claimed(claimed) => (claimed.run, claimed.fingerprint),
+            Record::Done(done) => (done.run, done.fingerprint),
+            Record::Attempted(_) if self.token().is_some() => return Ok(Verdict::Refuse(Code::TokenUsed.into())),
+            Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
+        };
+        let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
+        let refusal = match (found, &self.terms.origin) {
+            (_, Origin::Token(_)) if is_other => {
+                Refusal::new(Code::TokenUsed).detail("This token was sent before with other content. Fetch a new one.")
+            }
+            (_, _) if is_other => Code::KeyReused.into(),
+            (Record::Claimed(claimed), Origin::Interval(rules)) => too_soon(rules, &claimed, self.terms.clock.wall()),
+            (Record::Done(Done { reply: Some(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
+            (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.clock.wall()),
+            _ => Code::ReplyNotKept.into(),
+        };
+        event::refused(&self.terms.action, &self.terms.ticket, &refusal, owner);
+        Ok(Verdict::Refuse(refusal))
+    }
+}
+
+/// What is said of a claim on an interval: to come back when it is over, or a moment later if it still runs then.
+fn too_soon(rules: &IntervalRules, claimed: &Claimed, now: u64) -> Refusal {
+    let over = claimed.started_at.saturating_add(rules.every.as_millis() as u64);
+    let refusal = Refusal::new(Code::TooSoon).wait(Duration::from_millis(over.saturating_sub(now).max(1)));
+    match &rules.message {
+        Some(message) => refusal.detail(message.clone()),
+        None => refusal,
+    }
+}
+
+/// What is said of a claim that is there. Whoever asks for a run that has lasted for a while is told to wait for as long
+/// again, up to a lease: a quick run is asked for soon, and a slow one not all the time.
+fn unfinished(claimed: &Claimed, now: u64) -> Refusal {
+    if !claimed.is_running(now) {
+        return Code::OutcomeUnknown.into();
+    }
+    let so_far = now.saturating_sub(claimed.started_at);
+    let wait = so_far.clamp(SHORTEST_WAIT, claimed.lease.max(SHORTEST_WAIT));
+    Refusal::new(Code::InProgress).wait(Duration::from_millis(wait))
+}

@@ -1,0 +1,188 @@
+//! How a claim ends: completed, shortened, released, left, taken back. What fails is tried again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::MutexGuard;
+
+use super::own::{Met, Own, SURPRISES, restless};
+use super::{Claim, Origin, Stage, State};
+use crate::attempt::IN_HAND;
+use crate::drain::Running;
+use crate::event::Event;
+use crate::pass::Settled;
+use crate::policy::Effect;
+use crate::record::Record;
+use crate::reply::Reply;
+use crate::store::StoreError;
+use crate::token::Imprint;
+
+impl Claim {
+    /// Says how it ended. If that cannot be written, trying goes on in the background.
+    pub(crate) async fn settle(
+        self: &Arc<Self>,
+        effect: Effect,
+        reply: Option<Reply>,
+        running: Running,
+    ) -> Result<Settled, StoreError> {
+        let mut state = self.begin_settling().await;
+        state.stage = match (&self.terms.origin, effect) {
+            (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
+            (_, Effect::DidNotHappen) => Stage::Releasing,
+            (Origin::Interval(rules), Effect::Happened)
+                if rules.is_shorter_than_its_claim() || (state.is_renewed && self.age() < rules.every) =>
+            {
+                Stage::Shortening
+            }
+            (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
+            (Origin::Interval(_), _) | (_, Effect::Unknown) => {
+                self.leave_queue(&mut state);
+                state.stage = Stage::Over;
+                self.log(Event::of(effect));
+                return Ok(Settled::Final);
+            }
+            (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
+        };
+        state.running = Some(running);
+        let settled = self.advance(&mut state).await;
+        // Until here the next renewal stayed due: it goes on with this if nobody waits for it any more.
+        self.leave_queue(&mut state);
+        if !matches!(state.stage, Stage::Over) {
+            self.step_after(&mut state, self.pace());
+        }
+        settled
+    }
+
+    /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from
+    /// running at the same time is free at once.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        self.is_settling.store(true, Ordering::SeqCst);
+        // A step that is under way finds out by itself.
+        let Ok(mut state) = self.state.try_lock() else { return self.log(Event::Unknown) };
+        self.leave_queue(&mut state);
+        state.stage = match &self.terms.origin {
+            Origin::Interval(rules) if rules.is_lock => Stage::Releasing,
+            Origin::Key | Origin::Token(_) if self.terms.rules.hold => Stage::Leaving,
+            Origin::Key | Origin::Token(_) | Origin::Interval(_) => Stage::Over,
+        };
+        if matches!(state.stage, Stage::Over) {
+            return self.log(Event::Unknown);
+        }
+        self.step_after(&mut state, Duration::ZERO);
+    }
+
+    /// Waits for a renewal that is under way, and lets no other begin.
+    pub(super) async fn begin_settling(&self) -> MutexGuard<'_, State> {
+        self.is_settling.store(true, Ordering::SeqCst);
+        self.state.lock().await
+    }
+
+    /// No step is due any more.
+    pub(super) fn leave_queue(&self, state: &mut State) {
+        state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
+    }
+
+    /// Says from now on that the outcome is unknown.
+    pub(super) async fn leave(&self, own: &mut Own) -> Result<(), StoreError> {
+        let (ended, retain) = (self.record.hold(0, self.deadline()).encode(), self.terms.rules.retain);
+        if matches!(own.write(ended.clone(), retain).await?, Met::Nothing) {
+            own.insert_again(ended, retain).await?;
+        }
+        Ok(())
+    }
+
+    /// One try at what is left to do.
+    pub(super) async fn advance(&self, state: &mut State) -> Result<Settled, StoreError> {
+        let own = &mut state.own;
+        let settled = match &mut state.stage {
+            Stage::Completing(record) => match self.complete(own, record).await? {
+                Some(settled) => settled,
+                // Trying goes on: it may be a claim that nobody knows of, which is taken back in a moment.
+                None => return Ok(Settled::Lost),
+            },
+            Stage::Shortening => self.shorten(own).await.map(|()| Settled::Final)?,
+            Stage::Leaving => {
+                self.leave(own).await?;
+                self.log(Event::Unknown);
+                (state.stage, state.running) = (Stage::Over, None);
+                return Ok(Settled::Final);
+            }
+            // Whatever else is there, nothing of ours is.
+            Stage::Releasing => self.release(own).await.map(|()| Settled::Back)?,
+            Stage::TakingBack { answered_at } => {
+                let met = self.give_back(own).await?;
+                if self.may_still_come(&met, answered_at) {
+                    return Ok(Settled::Back);
+                }
+                Settled::Back
+            }
+            Stage::Running | Stage::Over => return Ok(Settled::Final),
+        };
+        self.log(match settled {
+            Settled::Final => Event::Completed,
+            Settled::Back => Event::Released,
+            Settled::Lost => Event::Lost,
+        });
+        state.stage = Stage::Over;
+        state.running = None;
+        Ok(settled)
+    }
+
+    /// Gives it back for good. Whoever has the claim of a token in hand puts it back in a moment.
+    pub(super) async fn release(&self, own: &mut Own) -> Result<(), StoreError> {
+        for _ in 0..IN_HAND.0 {
+            if !matches!(self.give_back(own).await?, Met::Nothing) || self.token().is_none() {
+                break;
+            }
+            tokio::time::sleep(IN_HAND.1).await;
+        }
+        Ok(())
+    }
+
+    /// Removes the claim; a token that is worth it works again.
+    pub(super) async fn give_back(&self, own: &mut Own) -> Result<Met, StoreError> {
+        let life = self.token().map(|token| Imprint::worth_putting_back(token.expires_at, &self.terms.clock));
+        match life {
+            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await,
+            Some(None) | None => own.erase().await,
+        }
+    }
+
+    /// Has the claim end when the interval does.
+    pub(super) async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
+        let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
+        match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
+            Some(left) => own.write(self.record.encode(), left).await.map(drop),
+            None => own.erase().await.map(drop),
+        }
+    }
+
+    /// Writes the reply; `None` if somebody else's claim is there.
+    pub(super) async fn complete(&self, own: &mut Own, record: &[u8]) -> Result<Option<Settled>, StoreError> {
+        let retain = self.terms.rules.retain;
+        for _ in 0..SURPRISES {
+            let other = match own.write(record.to_vec(), retain).await? {
+                Met::Own => return Ok(Some(Settled::Final)),
+                Met::Other(found) if own.is_of_this_run(&found) => return Ok(Some(Settled::Final)),
+                Met::Other(found) => found,
+                // It has lapsed, and nobody came.
+                Met::Nothing => match own.insert_again(record.to_vec(), retain).await? {
+                    None if own.holds(record) => return Ok(Some(Settled::Final)),
+                    // A late renewal was there first.
+                    None => continue,
+                    Some(found) => found,
+                },
+            };
+            return Ok((!matches!(other, Record::Claimed(_))).then_some(Settled::Lost));
+        }
+        Err(restless())
+    }
+
+    /// Whether a claim that is being taken back may be written yet: until a lease after the store first answered.
+    pub(super) fn may_still_come(&self, met: &Met, answered_at: &mut Option<u64>) -> bool {
+        let now = self.terms.clock.steady();
+        let first = *answered_at.get_or_insert(now);
+        matches!(met, Met::Nothing) && now < first.saturating_add(self.record.lease)
+    }
+}

@@ -1,0 +1,198 @@
+//! What is decided of a submission, policy by policy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_api::Code;
+
+use super::{Guard, Verdict};
+use crate::claim::{Claim, Origin, Terms};
+use crate::drain::Running;
+use crate::event;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::mint::Mint;
+use crate::pass::Pass;
+use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
+use crate::record::{Record, UnknownRecord};
+use crate::refusal::Refusal;
+use crate::store::StoreError;
+use crate::ticket::Ticket;
+use crate::token::{GRACE, Imprint};
+
+impl Guard {
+    pub(super) async fn check_token(&self, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let mint = match self.0.sharing.known() {
+            Some(mint) => mint,
+            // What has not even the shape of a token is refused before the store is asked for the secret.
+            None => match shape(intent) {
+                Ok(_) => Box::pin(self.mint()).await?,
+                Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+            },
+        };
+        let token = match verify(&mint, rules.bound, intent) {
+            Ok(token) => token,
+            Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+        };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        if let (Some(remember), None) = (&rules.remember, intent.attempt) {
+            return Box::pin(self.check_remembered(remember, intent, token, running)).await;
+        }
+        match (self.in_time(&token), intent.attempt) {
+            (Ok(()), None) => self.redeem(token, running).await,
+            (Ok(()), Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
+                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
+                Some(refusal) => Ok(Verdict::Refuse(refusal)),
+            },
+            // A late question of a try that was accepted in time is still that try.
+            (Err(_), Some(attempt)) if Box::pin(self.is_marked(&token, attempt)).await? => {
+                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
+            }
+            (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
+        }
+    }
+
+    pub(super) async fn check_key(&self, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let Some(key) = intent.key else { return Ok(Verdict::Refuse(Code::KeyMissing.into())) };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        self.enter(self.claim_of_key(rules, intent, key), running).await
+    }
+
+    /// A token that is too old is looked up all the same: a late retry still gets its answer.
+    pub(super) async fn check_remembered(
+        &self,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        token: Imprint,
+        running: Running,
+    ) -> Result<Verdict, StoreError> {
+        let claim = self.claim_of_token(rules, intent, token);
+        match self.in_time(&token) {
+            Ok(()) => self.enter(claim, running).await,
+            Err(refusal) => match self.0.store.look(claim.ticket()).await? {
+                Some(found) => claim.late(&found).map(|verdict| verdict.unwrap_or(Verdict::Refuse(refusal))),
+                None => Ok(Verdict::Refuse(refusal)),
+            },
+        }
+    }
+
+    pub(super) async fn check_interval(
+        &self,
+        rules: &IntervalRules,
+        intent: &Intent<'_>,
+    ) -> Result<Verdict, StoreError> {
+        let mint = self.mint().await?;
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let what = match (intent.key, &intent.fingerprint) {
+            (Some(name), _) => name.as_bytes(),
+            (None, Some(fingerprint)) => &fingerprint.as_bytes()[..],
+            (None, None) => &[],
+        };
+        let ticket = Ticket::of_interval(mint.interval(intent.action, &intent.subject, what));
+        self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
+    }
+
+    fn claim_of_key(&self, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
+        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
+        self.claim(rules, intent, ticket, said, Origin::Key)
+    }
+
+    fn claim_of_token(&self, rules: &KeyRules, intent: &Intent<'_>, token: Imprint) -> Arc<Claim> {
+        let ticket = Ticket::of_token(token.id);
+        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
+        self.claim(rules, intent, ticket, said, Origin::Token(token))
+    }
+
+    fn claim(
+        &self,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        ticket: Ticket,
+        fingerprint: Option<[u8; 16]>,
+        origin: Origin,
+    ) -> Arc<Claim> {
+        Arc::new(Claim::new(Terms {
+            store: Arc::clone(&self.0.store),
+            clock: self.0.clock.clone(),
+            upkeep: self.0.upkeep.clone(),
+            rules: rules.clone(),
+            origin,
+            action: event::named(intent.action),
+            ticket,
+            fingerprint,
+        }))
+    }
+
+    async fn enter(&self, claim: Arc<Claim>, running: Running) -> Result<Verdict, StoreError> {
+        let mut running = Some(running);
+        match (claim.enter(&mut running).await?, running) {
+            (None, Some(running)) => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),
+            (Some(verdict), _) => Ok(verdict),
+            (None, None) => unreachable!("it is taken only with an error"),
+        }
+    }
+
+    /// The claim of somebody who may wait, being told that the first still runs.
+    pub(crate) fn waiting_claim(&self, policy: &Policy, intent: &Intent<'_>) -> Option<Arc<Claim>> {
+        match policy {
+            Policy::Key(rules) => intent.key.map(|key| self.claim_of_key(rules, intent, key)),
+            Policy::Token(rules) => {
+                let (token, _) = Imprint::open(intent.credential?)?;
+                rules.remember.as_ref().map(|remember| self.claim_of_token(remember, intent, token))
+            }
+            Policy::Interval(_) => None,
+        }
+    }
+
+    /// The one step that decides: of any number of callers, one gets the record.
+    async fn redeem(&self, token: Imprint, running: Running) -> Result<Verdict, StoreError> {
+        let ticket = Ticket::of_token(token.id);
+        let Some(taken) = self.0.store.take(&ticket).await? else {
+            return Ok(Verdict::Refuse(Code::TokenUsed.into()));
+        };
+        let deadline = match Record::decode(&taken) {
+            Ok(Record::Issued) => return Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
+            // Somebody has used it: what is known of that goes back for the life that is written in it.
+            Ok(Record::Attempted(mark)) => Some(mark.deadline),
+            // One that has just been inserted again lives for a lease.
+            Ok(Record::Claimed(claimed)) => {
+                let lease = self.0.clock.wall().saturating_add(claimed.lease);
+                Some(claimed.held.map_or(lease, |held| held.deadline))
+            }
+            Ok(Record::Done(done)) => Some(done.deadline),
+            Err(UnknownRecord) => None,
+        };
+        let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
+        let life = Duration::from_millis(until.saturating_sub(self.0.clock.wall()));
+        // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
+        if let Some(there) = self.0.store.put_back(&ticket, &taken, life).await?
+            && let (Ok(Record::Done(done)), Ok(Record::Claimed(claimed))) =
+                (Record::decode(&taken), Record::decode(&there))
+            && done.run == claimed.run
+        {
+            self.0.store.swap(&ticket, &there, &taken, life).await?;
+        }
+        match deadline {
+            Some(_) => Ok(Verdict::Refuse(Code::TokenUsed.into())),
+            None => Err(StoreError::not_executed(UnknownRecord)),
+        }
+    }
+}
+
+/// What is presented, if it has the shape of a token.
+fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Refusal> {
+    let text = intent.credential.ok_or(Code::TokenMissing)?;
+    Imprint::open(text).map(|_| text).ok_or(Code::TokenMalformed.into())
+}
+
+/// Whether a token is ours, and good for what it is presented for.
+pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
+    let text = intent.credential.ok_or(Code::TokenMissing)?;
+    let token = mint.verify(text, intent.action, &intent.subject)?;
+    if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
+        return Err(Refusal::new(Code::TokenInvalid)
+            .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
+    }
+    Ok(token)
+}
