@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::sync::LazyLock;
 
+#[cfg(feature = "redis")]
+use tokio::runtime::Id;
 use tokio::runtime::{Builder, Handle};
 
 static THREAD: LazyLock<Handle> = LazyLock::new(|| {
@@ -21,4 +23,10 @@ static THREAD: LazyLock<Handle> = LazyLock::new(|| {
 /// Runs a future to its end on the background thread.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     THREAD.spawn(future);
+}
+
+/// What its thread is told from others by.
+#[cfg(feature = "redis")]
+pub(crate) fn id() -> Id {
+    THREAD.id()
 }

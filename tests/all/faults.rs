@@ -253,14 +253,15 @@ async fn the_shared_secret_is_told_again_to_a_redis_that_was_emptied() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_closes_its_connection() {
+async fn a_guard_that_is_dropped_closes_its_connections() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     guard.issue(MINUTE, Binding::none()).await.unwrap();
     let clients = || redis.ask::<String>("CLIENT LIST").lines().count();
-    assert_eq!(clients(), 2, "its own, and that which asks");
+    until("there are its own, this thread's, and that which asks", Duration::from_secs(5), || async { clients() == 3 })
+        .await;
     drop(guard);
-    until("it is closed", Duration::from_secs(5), || async { clients() == 1 }).await;
+    until("they are closed", Duration::from_secs(5), || async { clients() == 1 }).await;
 }
 
 #[tokio::test]
@@ -323,5 +324,5 @@ async fn a_connection_is_not_given_up_because_somebody_had_waited_long_for_it() 
     for _ in 0..3 {
         store.look(&Ticket::of(Kind::Key, b"x")).await.expect("the connection is well");
     }
-    assert_eq!(proxy.accepted(), 1);
+    assert!(proxy.accepted() <= 2, "the shared one, and this thread's");
 }

@@ -21,6 +21,7 @@ mod keys_upkeep;
 mod keys_wire;
 mod lifecycle;
 mod museum;
+mod near;
 mod races;
 mod readme;
 mod remembered;

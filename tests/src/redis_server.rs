@@ -152,9 +152,11 @@ impl Monitor {
     }
 }
 
-/// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks.
+/// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks, nor what is said
+/// when a connection is made.
 fn is_sent(line: &str) -> bool {
-    !line.contains(" lua] ") && !line.contains("\"ECHO\"")
+    const OTHERS: [&str; 4] = [" lua] ", "\"ECHO\"", "] \"HELLO\"", "] \"CLIENT\""];
+    !OTHERS.iter().any(|other| line.contains(other))
 }
 
 /// A port that nobody listens on at the moment.

@@ -1,6 +1,7 @@
 //! The store on Redis 7.0 or later: each verb is one command, or one script on one key.
 
 mod link;
+mod near;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -71,6 +72,7 @@ impl Redis {
 
     /// A store at this address. The connection is made, driven and made again on a thread that runs nothing else, so
     /// that a handler that blocks its own thread does not stop it. This returns at once, also if nothing is there yet.
+    /// A worker of actix, or whatever else drives a runtime alone, soon has a second one to itself, which is the shorter way.
     ///
     /// # Errors
     /// If the address cannot be read.

@@ -1,5 +1,6 @@
-//! The way to a Redis server: one connection for all, made anew when it breaks, and no command sent twice.
+//! The way to a Redis server: a connection that is made anew when it breaks, and no command sent twice.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +12,9 @@ use redis::{
     RedisResult, ServerErrorKind, Value,
 };
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::near::Way;
 use crate::background;
 use crate::store::{StoreError, async_trait};
 
@@ -20,6 +22,9 @@ use crate::store::{StoreError, async_trait};
 const CONNECT: Duration = Duration::from_secs(2);
 /// The first and the longest pause between two tries to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// What an answer gets beyond its time: a thread that was held up, and drives its own connection, finds that the time is over
+/// before it has read what has long been there.
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// A connection that broke sooner than this is made anew only after a pause: a server that takes connections and refuses
 /// commands is not to be stormed.
@@ -84,8 +89,8 @@ impl From<Failure> for StoreError {
 /// A connection of our own.
 pub(super) struct Own {
     state: watch::Receiver<State>,
-    /// The number of the newest connection that somebody has found broken.
-    broken: watch::Sender<u64>,
+    /// Its `broken` is the number of the newest connection that somebody has found broken.
+    way: Way,
 }
 
 #[derive(Clone)]
@@ -103,14 +108,14 @@ impl Own {
         let client = Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp))?;
         let (publish, state) = watch::channel(State::Down("not connected yet".into()));
         let (broken, _) = watch::channel(0);
-        background::spawn(keep_connected(client, publish, broken.clone()));
-        Ok(Self { state, broken })
+        background::spawn(keep_connected(client.clone(), publish, broken.clone()));
+        Ok(Self { state, way: Way { client, broken, wanted: watch::Sender::new(()) } })
     }
 
     /// Waits for a connection.
     async fn up(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Failure> {
         if let State::Up(connection, number) = &*self.state.borrow() {
-            return Ok((connection.clone(), *number));
+            return Ok((self.way.near(*number).unwrap_or_else(|| connection.clone()), *number));
         }
         let mut state = self.state.clone();
         let _ = timeout_at(deadline, state.wait_for(|state| matches!(state, State::Up(..)))).await;
@@ -131,7 +136,7 @@ impl Link for Own {
         // Whoever has waited long for the connection leaves it little time to answer, which says nothing against it.
         let was_hurried = sent - asked > deadline.saturating_duration_since(sent);
         if answer.as_ref().is_err_and(|failure| failure.is_suspect(was_hurried)) {
-            report(&self.broken, number);
+            report(&self.way.broken, number);
         }
         answer
     }
@@ -174,9 +179,10 @@ async fn query(
     command: &Cmd,
     deadline: Instant,
 ) -> Result<Value, Failure> {
-    match timeout_at(deadline, command.query_async(connection)).await {
+    let mut answer = pin!(command.query_async(connection));
+    match timeout_at(deadline, &mut answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::TimedOut),
+        Err(_) => timeout(MOMENT, answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from),
     }
 }
 
@@ -215,7 +221,11 @@ async fn keep_connected(client: Client, publish: watch::Sender<State>, broken: w
     }
 }
 
-async fn connect(client: &Client, number: u64, broken: &watch::Sender<u64>) -> RedisResult<MultiplexedConnection> {
+pub(super) async fn connect(
+    client: &Client,
+    number: u64,
+    broken: &watch::Sender<u64>,
+) -> RedisResult<MultiplexedConnection> {
     let broken = broken.clone();
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT))
