@@ -318,6 +318,24 @@ async fn a_body_that_is_too_large_to_compare_is_refused_and_the_token_is_not_use
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
+#[tokio::test]
+async fn a_body_that_is_let_through_uncompared_never_gets_the_answer_to_one_that_was_compared() {
+    let bed = Bed::with(KeyRules::new(), |protect| protect.body_limit(1_000).skip_large_bodies());
+    let large = async |token: &str, path: &str| send(bed.post(token, path).body(vec![b'x'; 2_000])).await;
+    let token = bed.token().await;
+    let first = large(&token, "/it").await;
+    assert_eq!(first.said(), "200 executed");
+    assert_eq!(bed.say(&token, "/it", "small").await.said(), "409 token_used");
+    assert_eq!(large(&token, "/other").await.said(), "409 token_used", "everything but the body is compared");
+    is_first_again(&first, &large(&token, "/it").await);
+
+    let token = bed.token().await;
+    let first = bed.say(&token, "/it", "small").await;
+    assert_eq!(large(&token, "/it").await.said(), "409 token_used");
+    is_first_again(&first, &bed.say(&token, "/it", "small").await);
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
 /// Asks until nobody can tell; nothing else is told meanwhile than that it runs.
 async fn until_unknown(ask: impl AsyncFn() -> Answer) {
     until("nobody can tell", LEASE * 3, || async {

@@ -71,14 +71,9 @@ impl Reading {
         match (policy, &self.key) {
             (Policy::Token(_), _) => {
                 let asked = asked.with_token(request, self.limit).await?;
-                let whole = self.read_whole(request).await?;
-                Ok(Some(asked.with_fingerprint(whole.is_whole().then(|| whole.fingerprint(request, &self.fields)))))
+                self.read_fingerprint(request, asked).await.map(Some)
             }
-            (Policy::Interval(_), None) => {
-                // Of a body that is too large, and let through, the beginning has to do.
-                let whole = self.read_whole(request).await?;
-                Ok(Some(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields)))))
-            }
+            (Policy::Interval(_), None) => self.read_fingerprint(request, asked).await.map(Some),
             // What goes by a name alone is not compared, and its body need not be read.
             (Policy::Interval(_), Some(from)) if !from.needs_body() => {
                 match from.find(request.request(), &Whole::unread())? {
@@ -114,9 +109,13 @@ impl Reading {
         Ok(Some(asked.with_key(key).with_fingerprint(Some(fingerprint))))
     }
 
-    async fn read_whole(&self, request: &mut ServiceRequest) -> Result<Whole, Refusal> {
+    /// A body that is too large, and let through, is told from one that is not; from another such it is not.
+    async fn read_fingerprint(&self, request: &mut ServiceRequest, asked: Asked) -> Result<Asked, Refusal> {
         let whole = Whole::read(request, self.limit).await?;
-        if whole.is_whole() || self.skips_large { Ok(whole) } else { Err(too_large(self.limit)) }
+        if !whole.is_whole() && !self.skips_large {
+            return Err(too_large(self.limit));
+        }
+        Ok(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields))))
     }
 
     /// Whoever only looks has nothing run, not even unprotected.

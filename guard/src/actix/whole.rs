@@ -37,10 +37,8 @@ impl Whole {
         }
         let read = read.together();
         request.set_payload(if is_whole { Payload::from(read.clone()) } else { chain(read.clone(), payload) });
-        // The last piece may go beyond the limit by any length: however it arrives, it begins with the same.
-        let body = read.slice(..read.len().min(limit));
         let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Self { body, content_type, is_whole })
+        Ok(Self { body: read, content_type, is_whole })
     }
 
     /// Nothing was read.
@@ -63,7 +61,7 @@ impl Whole {
         essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
     }
 
-    /// What the request says.
+    /// What the request says; of a body that is not whole, only that there is one.
     pub(super) fn fingerprint(&self, request: &ServiceRequest, fields: &Fields) -> Fingerprint {
         let content = Content {
             method: request.method().as_str(),
@@ -114,5 +112,5 @@ impl Pieces {
 /// Why a body that is too large is refused.
 pub(super) fn too_large(limit: usize) -> Refusal {
     Refusal::new(Code::BodyTooLarge)
-        .detail(format!("A submission under a key may have {limit} bytes here, so that it can be compared."))
+        .detail(format!("A submission may have {limit} bytes here, so that it can be compared with another."))
 }
