@@ -253,6 +253,16 @@ impl Policy {
         }
     }
 
+    /// Whether an answer is kept for whoever comes later.
+    #[cfg(feature = "actix")]
+    pub(crate) fn keeps_replies(&self) -> bool {
+        match self {
+            Self::Key(_) => true,
+            Self::Token(rules) => rules.remember.is_some(),
+            Self::Interval(_) => false,
+        }
+    }
+
     /// Whether a submission runs when the store cannot be asked.
     #[cfg(feature = "actix")]
     pub(crate) fn fails_open(&self) -> bool {

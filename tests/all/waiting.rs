@@ -1,6 +1,7 @@
 //! A duplicate that comes while the first runs may wait for its answer. Waiting is bounded, and never ends in a run.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use futures_util::future::join_all;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Binding, Content, Fields, Fingerprint, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Subject, Verdict,
+    Binding, Content, Fields, Fingerprint, Guard, Intent, IntervalRules, Key, KeyRules, Pass, Policy, Reply, Subject,
+    Verdict,
 };
 use onceward_tests::client::{Answer, http, send, submit};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, buy, serve_one, under};
@@ -358,6 +360,17 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
     });
     assert_eq!(later, "the answer");
     assert!(looks(&monitor) > after);
+}
+
+#[test]
+fn where_there_is_no_answer_to_wait_for_the_route_cannot_be_made() {
+    let guard = Guard::new(Memory::new());
+    let token = || Protect::token(&guard, SubjectFrom::anonymous());
+    let interval = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
+    let is_made = |protect: &dyn Fn() -> Protect| catch_unwind(AssertUnwindSafe(|| protect().wait(LONG))).is_ok();
+    assert_eq!([is_made(&token), is_made(&interval)], [false, false]);
+    assert!(is_made(&|| token().remember(LONG)));
+    assert!(is_made(&|| Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())));
 }
 
 #[tokio::test]

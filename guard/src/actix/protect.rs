@@ -206,10 +206,17 @@ impl Protect {
         self
     }
 
-    /// Has a duplicate of a run in progress wait for its answer, for this long at most. Under a key, or with a token whose answer
-    /// is remembered.
+    /// Has a duplicate of a run in progress wait for its answer, for this long at most.
+    ///
+    /// # Panics
+    /// If there will be no answer to wait for: the route neither asks for a key nor for a token that it
+    /// [remembers](Self::remember), which has to be said before.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
+        assert!(
+            self.0.policy.keeps_replies(),
+            "this is said of a route that keeps its answers: it has a key, or remembers"
+        );
         self.0.wait = Some(longest);
         self
     }
