@@ -182,12 +182,12 @@ impl Claim {
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
     async fn make_of_token(&self, own: &mut Own) -> Result<Made, StoreError> {
-        for _ in 0..IN_HAND.0 {
+        for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
             match own.take_over(&Record::ISSUED, self.renewed(), self.held_life()).await? {
                 Met::Own => return Ok(Made::Ours),
                 Met::Other(found) => return Ok(Made::Theirs(found)),
-                // Whoever has it in hand puts it back in a moment.
-                Met::Nothing => tokio::time::sleep(IN_HAND.1).await,
+                // Whoever has it in hand has put it back by then; if nobody has, that is asked once and not all the time.
+                Met::Nothing => tokio::time::sleep(pause).await,
             }
         }
         Ok(Made::Spent)
