@@ -283,7 +283,7 @@ impl Claim {
     /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed.
     fn rhythm(&self) -> Duration {
         match self.terms.origin {
-            Origin::Interval(_) => self.terms.rules.lease * 2 / 3,
+            Origin::Interval(_) => self.terms.rules.lease / 3 * 2,
             Origin::Key | Origin::Token(_) => self.terms.rules.lease / 3,
         }
     }

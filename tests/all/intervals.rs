@@ -1,12 +1,13 @@
 //! The same from the same caller is taken once in a while, or once at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Fields, Guard, IntervalRules, ManualClock};
-use onceward_api::Retry;
+use onceward::{Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Subject, Verdict};
+use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::keyed::{Pair, purchase, serve, serve_one};
 use onceward_tests::ledger::Ledger;
@@ -98,6 +99,37 @@ async fn a_handler_that_takes_most_of_its_interval_does_not_make_it_longer() {
     assert_eq!(bed.ask().await.said(), TOO_SOON);
     bed.clock.advance(Duration::from_millis(1));
     assert_eq!(bed.ask().await.said(), RAN, "a minute is over");
+}
+
+/// Once it has ended, nothing is left of the interval, although the claim was renewed a moment before.
+#[tokio::test]
+async fn a_handler_slower_than_its_interval_keeps_it_to_its_end_and_no_longer() {
+    let shop = Shop::on(Memory::new());
+    for takes in [900, 0] {
+        let answer = send(plainly(shop.url(), "/spaced/half", "order").header(TAKES, takes)).await;
+        assert_eq!(answer.said(), RAN, "one that takes {takes} ms");
+    }
+}
+
+/// Two processes whose clocks differ, on one store.
+#[tokio::test]
+async fn a_duplicate_is_never_told_to_stay_away_for_longer_than_the_interval() {
+    let store = Arc::new(Memory::new());
+    let (early, late) = (ManualClock::new(), ManualClock::new());
+    late.advance(MINUTE * 60);
+    let [early, late] = [early, late].map(|clock| Guard::builder(Arc::clone(&store)).clock((&clock).into()).build());
+    let policy = Policy::interval(every(MINUTE));
+    let intent = Intent::new("job", Subject::anonymous());
+    let Ok(Verdict::Run(pass)) = late.check(&policy, &intent).await else { panic!("it is free") };
+    let Ok(Verdict::Refuse(refusal)) = early.check(&policy, &intent).await else { panic!("it is too soon") };
+    assert_eq!((refusal.code(), refusal.retry_after()), (Code::TooSoon, Some(MINUTE)));
+    pass.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_interval_may_be_as_long_as_can_be_said() {
+    let bed = Bed::with(every(Duration::MAX));
+    assert_eq!([bed.ask().await.said(), bed.ask().await.said()], [RAN, TOO_SOON]);
 }
 
 #[tokio::test]

@@ -42,8 +42,10 @@ impl Claim {
 
 /// What is said of a claim on an interval: to come back when it is over, or a moment later if it still runs then.
 fn too_soon(rules: &IntervalRules, claimed: &Claimed, now: u64) -> Refusal {
-    let over = claimed.started_at.saturating_add(rules.every.as_millis() as u64);
-    let refusal = Refusal::new(Code::TooSoon).wait(Duration::from_millis(over.saturating_sub(now).max(1)));
+    let every = rules.every.as_millis() as u64;
+    // Whoever has claimed it may have another clock; it is never longer than the interval.
+    let left = claimed.started_at.saturating_add(every).saturating_sub(now).clamp(1, every);
+    let refusal = Refusal::new(Code::TooSoon).wait(Duration::from_millis(left));
     match &rules.message {
         Some(message) => refusal.detail(message.clone()),
         None => refusal,

@@ -30,9 +30,7 @@ impl Claim {
         state.stage = match (&self.terms.origin, effect) {
             (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
             (_, Effect::DidNotHappen) => Stage::Releasing,
-            (Origin::Interval(rules), Effect::Happened)
-                if rules.is_shorter_than_its_claim() || (state.is_renewed && self.age() < rules.every) =>
-            {
+            (Origin::Interval(rules), Effect::Happened) if rules.is_shorter_than_its_claim() || state.is_renewed => {
                 Stage::Shortening
             }
             (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
@@ -149,7 +147,7 @@ impl Claim {
         }
     }
 
-    /// Has the claim end when the interval does.
+    /// Has the claim end when the interval does: at once, if the handler took longer than that.
     pub(super) async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
