@@ -1,6 +1,7 @@
 //! How much a guard does, for whoever brings it into a service that runs.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 #[cfg(feature = "actix")]
@@ -20,19 +21,27 @@ pub enum Mode {
     Enforce,
 }
 
-/// What would not have run.
+/// What would not have run, and what ran although nobody could tell whether it may.
 #[derive(Default)]
-pub(crate) struct Observed(Mutex<BTreeMap<&'static str, u64>>);
+pub(crate) struct Observed {
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    let_through: AtomicU64,
+}
 
 impl Observed {
     #[cfg(feature = "actix")]
     fn count(&self, outcome: Outcome) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(outcome.as_str()).or_default() += 1;
     }
 
-    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    #[cfg(feature = "actix")]
+    pub(crate) fn count_let_through(&self) {
+        self.let_through.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -47,5 +56,11 @@ impl Guard {
     /// How often what would have become of a request in [`Mode::Observe`]: by the code of the refusal, or `replayed`.
     pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
         self.observed().counts()
+    }
+
+    /// How many submissions ran unprotected because the store could not be asked and their route
+    /// [fails open](crate::IntervalRules::fail_open).
+    pub fn let_through(&self) -> u64 {
+        self.observed().let_through.load(Ordering::Relaxed)
     }
 }

@@ -98,7 +98,8 @@ impl IntervalRules {
         self
     }
 
-    /// Lets submissions through, unprotected, when the store cannot be asked.
+    /// Lets submissions through when the store cannot be asked: they are answered as `unprotected`, and
+    /// [counted](crate::Guard::let_through).
     #[must_use]
     pub fn fail_open(mut self) -> Self {
         self.fails_open = true;

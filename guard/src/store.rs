@@ -197,6 +197,13 @@ impl StoreError {
     pub fn unknown(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unknown(Reason(reason.into()))
     }
+
+    /// Whether this was the reason.
+    #[cfg(feature = "actix")]
+    pub(crate) fn is_because_of<E: Error + 'static>(&self) -> bool {
+        let (Self::NotExecuted(Reason(reason)) | Self::Unknown(Reason(reason))) = self;
+        reason.is::<E>()
+    }
 }
 
 /// Why a store failed, for the log of whoever runs it.

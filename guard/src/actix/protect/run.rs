@@ -20,6 +20,7 @@ use crate::guard::Verdict;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
 use crate::policy::Effect;
+use crate::record::UnknownRecord;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::token::Token;
@@ -125,9 +126,12 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         }
         (checked, _) => checked,
     };
+    // A record of another version is an answer, and none that anything may run by.
     if let Err(error) = &checked
         && rules.policy.fails_open()
+        && !error.is_because_of::<UnknownRecord>()
     {
+        rules.guard.observed().count_let_through();
         event::let_through(asked.action(), error);
         return Ok(Entered::Unprotected);
     }
