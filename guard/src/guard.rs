@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use onceward_api::Code;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 pub use self::builder::GuardBuilder;
 use self::check::verify;
@@ -26,6 +27,8 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
+#[cfg(feature = "actix")]
+use crate::secret::Secret;
 use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
@@ -129,10 +132,7 @@ impl Guard {
     /// # Errors
     /// If the store did not take it, or if that cannot be told. A token that is not stored is never given out.
     pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, StoreError> {
-        let mint = self.mint().await?;
-        let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
-        let (id, token) = mint.sign(expires_at, self.0.store.reign(), &bound);
+        let (id, token) = self.sign(&*self.mint().await?, ttl, &bound);
         let life = ttl.saturating_add(GRACE);
         match self.0.store.insert(&Ticket::of_token(id), &Record::ISSUED, life).await? {
             None => Ok(token),
@@ -140,7 +140,21 @@ impl Guard {
         }
     }
 
-    /// Decides whether a submission runs. Nothing is asked of the store for a token that is not good here.
+    /// A token that is stored nowhere, for pages of an application whose guard does not enforce: they need one to go on. Nobody
+    /// knows what it is signed with, so a guard that enforces asks for another, and does not take it for a used one.
+    #[cfg(feature = "actix")]
+    pub(crate) fn blank(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
+        self.sign(&Mint::new([Secret::random()]), ttl, bound).1
+    }
+
+    fn sign(&self, mint: &Mint, ttl: Duration, bound: &Binding<'_>) -> (Uuid, Token) {
+        let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
+        mint.sign(expires_at, self.0.store.reign(), bound)
+    }
+
+    /// Decides whether a submission runs, whatever the guard's [`mode`](Self::mode): that is for whoever acts on the verdict.
+    /// Nothing is asked of the store for a token that is not good here.
     ///
     /// Once this has been called, poll it to its end: a token that is used up by a future that was dropped is gone.
     ///

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-#[cfg(feature = "actix")]
 use onceward_api::Outcome;
 
 use crate::guard::Guard;
 
-/// How much a guard does.
+/// How much a guard does, on its routes and in [`Guard::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
     /// Nothing: no command is sent to the store, and no byte of a request or an answer is changed.
@@ -29,7 +28,6 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    #[cfg(feature = "actix")]
     fn count(&self, outcome: Outcome) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(outcome.as_str()).or_default() += 1;
@@ -47,10 +45,9 @@ impl Observed {
 
 impl Guard {
     /// Counts and logs what was let run although it would not have been.
-    #[cfg(feature = "actix")]
-    pub(crate) fn observe(&self, outcome: Outcome, path: &str) {
+    pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
         self.observed().count(outcome);
-        tracing::info!(target: "onceward::event", event = "observed", outcome = outcome.as_str(), path);
+        tracing::info!(target: "onceward::event", event = "observed", outcome = outcome.as_str(), action);
     }
 
     /// How often what would have become of a request in [`Mode::Observe`]: by the code of the refusal, or `replayed`.

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 
-use onceward_api::Code;
+use onceward_api::{Code, Outcome};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
+use crate::mode::Mode;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
@@ -18,7 +19,8 @@ use crate::store::StoreError;
 pub enum Ran<T> {
     /// It ran now.
     Executed(T),
-    /// It ran now, but that could not be written down yet: until it is, nothing but the lease keeps a duplicate from running.
+    /// It ran now, and nothing but its lease keeps a duplicate from running: that could not be written down yet, or the guard
+    /// does not [enforce](crate::Mode).
     Unprotected(T),
     /// It ran before, and this is what came of it.
     Replayed(T),
@@ -83,12 +85,18 @@ impl Guard {
         F: Future<Output = Result<T, E>>,
         W: FnOnce() -> F,
     {
-        let pass = match self.check(policy, intent).await? {
-            Verdict::Run(pass) => pass,
-            Verdict::Replay(reply) => {
+        let checked = match self.mode() {
+            Mode::Off => None,
+            Mode::Observe => self.check_and_count(policy, intent).await,
+            Mode::Enforce => Some(self.check(policy, intent).await?),
+        };
+        let pass = match checked {
+            None => return work().await.map(Ran::Unprotected).map_err(RunError::Failed),
+            Some(Verdict::Run(pass)) => pass,
+            Some(Verdict::Replay(reply)) => {
                 return serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable);
             }
-            Verdict::Refuse(refusal) => return Err(RunError::Refused(refusal)),
+            Some(Verdict::Refuse(refusal)) => return Err(RunError::Refused(refusal)),
         };
         let value = match work().await {
             Ok(value) => value,
@@ -107,6 +115,18 @@ impl Guard {
             Ok(crate::pass::Settled::Lost) | Err(_) => Ran::Unprotected(value),
             Ok(_) => Ran::Executed(value),
         })
+    }
+
+    /// Only the right to run; what would not have run is counted.
+    async fn check_and_count(&self, policy: &Policy, intent: &Intent<'_>) -> Option<Verdict> {
+        let outcome = match self.check(policy, intent).await {
+            Ok(Verdict::Run(pass)) => return Some(Verdict::Run(pass)),
+            Ok(Verdict::Replay(_)) => Outcome::Replayed,
+            Ok(Verdict::Refuse(refusal)) => Outcome::Refused(refusal.code()),
+            Err(error) => Outcome::Refused(Refusal::after(&error, policy, intent).code()),
+        };
+        self.observe(outcome, intent.action);
+        None
     }
 }
 

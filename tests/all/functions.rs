@@ -1,14 +1,14 @@
 //! Any function, run once: for jobs and message consumers.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Binding, Guard, Intent, IntervalRules, Key, KeyRules, Policy, Ran, RunError, Seen, Subject, TokenRules,
+    Binding, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, Ran, RunError, Seen, Subject, TokenRules,
 };
 use onceward_api::Code;
 use onceward_tests::consumer::{DELIVERED, Message};
@@ -251,6 +251,41 @@ async fn nothing_runs_if_the_store_cannot_be_asked() {
         let ended = run(&guard, &policy, "k", never::<()>).await;
         assert!(matches!(&ended, Err(error @ RunError::Store(_)) if error.is_temporary()), "{ended:?}");
     }
+}
+
+#[tokio::test]
+async fn a_guard_that_is_off_runs_everything_and_asks_nothing_of_the_store() {
+    let redis = RedisServer::start();
+    let monitor = redis.monitor();
+    let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Off).build();
+    for number in 0..2 {
+        let ran = run(&guard, &by_key(), "k", async || Ok(number)).await.unwrap();
+        assert_eq!(ran, Ran::Unprotected(number));
+    }
+    let failed = run::<(), _>(&guard, &by_key(), "k", async || Err("no paper")).await;
+    assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
+    assert_eq!(monitor.commands().into_iter().filter(|line| line.contains("onceward")).collect::<Vec<_>>(), [""; 0]);
+    assert!(guard.would_have().is_empty());
+}
+
+#[tokio::test]
+async fn a_guard_that_observes_runs_everything_and_counts_what_it_would_not_have_run() {
+    let mut redis = RedisServer::start();
+    let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
+    let guard = Guard::builder(store).mode(Mode::Observe).build();
+    let failed = run::<u8, _>(&guard, &by_key(), "k", async || Err("no paper")).await;
+    assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
+    let twice = async || {
+        let beside = run(&guard, &by_key(), "k", async || Ok(2)).await.unwrap();
+        assert_eq!(beside, Ran::Unprotected(2), "it runs beside the first");
+        Ok(1)
+    };
+    assert_eq!(run(&guard, &by_key(), "k", twice).await.unwrap(), Ran::Executed(1));
+    assert_eq!(run(&guard, &by_key(), "k", async || Ok(3)).await.unwrap(), Ran::Unprotected(3));
+    assert_eq!(guard.would_have(), BTreeMap::from([("in_progress", 1), ("replayed", 1)]));
+    redis.kill();
+    assert_eq!(run(&guard, &by_key(), "other", async || Ok(4)).await.unwrap(), Ran::Unprotected(4));
+    assert_eq!(guard.would_have().get("store_unavailable"), Some(&1));
 }
 
 #[tokio::test]

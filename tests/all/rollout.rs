@@ -10,11 +10,12 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer, error, test};
 use futures_util::stream;
-use onceward::actix::{Exempt, KeyFrom, Protect, Require, SubjectFrom, token_route};
+use onceward::actix::{Exempt, KeyFrom, Presented, Protect, Require, SubjectFrom, token_route};
 use onceward::store::{Memory, Redis};
-use onceward::{Binding, Guard, IntervalRules, KeyRules, Mode};
+use onceward::{Binding, Guard, IntervalRules, KeyRules, Mode, Secret};
 use onceward_api::header::TOKEN;
-use onceward_tests::client::{Answer, http, send, submit};
+use onceward_api::{IssuedToken, Retry};
+use onceward_tests::client::{Answer, ask_token, http, send, submit, token};
 use onceward_tests::keyed::{KEY, buy, serve, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
@@ -547,4 +548,61 @@ async fn the_route_that_gives_out_tokens_needs_no_protection() {
         assert_eq!(test::call_service(&app, request).await.status(), 201);
     }
     assert_eq!(require.unprotected(), [""; 0]);
+}
+
+/// An application that gives out tokens, takes submissions with them, and has a route that only a token leads to.
+fn application(guard: &Guard, ledger: &Ledger) -> Served {
+    let guard = guard.clone();
+    serve(ledger, move |config| {
+        let protect = Protect::token(&guard, SubjectFrom::anonymous());
+        config
+            .service(token_route(&guard, SubjectFrom::anonymous()))
+            .service(web::resource("/it").wrap(protect).route(web::post().to(order)))
+            .service(
+                web::resource("/led")
+                    .route(web::post().guard(Presented::new(&guard)).to(order))
+                    .route(web::post().to(HttpResponse::BadRequest)),
+            );
+    })
+}
+
+/// Pages fetch a token before they submit: a guard that is off, or only observes, must not keep them from it.
+#[tokio::test]
+async fn a_store_that_is_down_keeps_no_page_from_its_token_unless_the_guard_enforces() {
+    for (mode, fetched, submitted) in
+        [(Mode::Off, 201, "200 "), (Mode::Observe, 201, "200 "), (Mode::Enforce, 503, "400 token_missing")]
+    {
+        let mut redis = RedisServer::start();
+        let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(200));
+        let guard = Guard::builder(store).mode(mode).build();
+        redis.kill();
+        let ledger = Ledger::new();
+        let served = application(&guard, &ledger);
+        let answer = ask_token(&served.url, r#"{"action": "POST /it"}"#).await;
+        assert_eq!(answer.status, fetched, "{mode:?}");
+        let token = serde_json::from_slice::<IssuedToken>(&answer.body).map(|issued| issued.token).unwrap_or_default();
+        assert_eq!(token.is_empty(), mode == Mode::Enforce);
+        assert_eq!(send(submit(&served.url, "/it", &token, "ran")).await.said(), submitted, "{mode:?}");
+        let led = send(submit(&served.url, "/led", &token, "led")).await;
+        assert_eq!(led.status, if mode == Mode::Enforce { 400 } else { 200 }, "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_is_off_gives_out_tokens_without_its_store_that_are_not_taken_for_used_ones_later() {
+    let redis = RedisServer::start();
+    let monitor = redis.monitor();
+    let guard = |mode| {
+        let secret = Secret::new("the same before and afterwards").unwrap();
+        Guard::builder(Redis::open(&redis.url()).unwrap()).secret(secret).mode(mode).build()
+    };
+    let ledger = Ledger::new();
+    let off = application(&guard(Mode::Off), &ledger);
+    let token = token(&off.url).await;
+    assert_eq!(send(submit(&off.url, "/it", &token, "ran")).await.said(), "200 ");
+    assert_eq!(monitor.commands().into_iter().filter(|line| line.contains("onceward")).collect::<Vec<_>>(), [""; 0]);
+    // A page that was open when the guard was switched on fetches another, since nothing was sent with this one.
+    let on = application(&guard(Mode::Enforce), &ledger);
+    let later = send(submit(&on.url, "/it", &token, "ran")).await;
+    assert_eq!((later.said().as_str(), later.problem().retry), ("403 token_invalid", Retry::NewToken));
 }

@@ -6,6 +6,7 @@ use super::asked::action_of;
 use super::carrier::Carried;
 use crate::guard::Guard;
 use crate::intent::{Intent, Subject};
+use crate::mode::Mode;
 use crate::policy::{Policy, TokenRules};
 
 type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
@@ -13,8 +14,8 @@ type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 /// A routing guard that matches requests that present a good token in the header or the query.
 ///
 /// It only looks: nothing is used up, and the store is not asked, so a used token matches as well. As long as a guard
-/// that shares its secret through the store has not reached it once, nothing matches. Protect the route
-/// with [`Protect`](super::Protect) all the same. A token that is bound to a caller matches only if
+/// that shares its secret through the store has not reached it once, nothing matches; with a guard that does not
+/// [enforce](crate::Mode), everything does. Protect the route with [`Protect`](super::Protect) all the same. A token that is bound to a caller matches only if
 /// [`subject`](Self::subject) says who is asking.
 ///
 /// ```
@@ -66,6 +67,9 @@ impl Presented {
 
 impl RouteGuard for Presented {
     fn check(&self, context: &GuardContext<'_>) -> bool {
+        if self.guard.mode() != Mode::Enforce {
+            return true;
+        }
         let head = context.head();
         let mut carried = Carried::default();
         let read =

@@ -50,11 +50,7 @@ impl Reading {
         policy: &Policy,
         subject: Subject<'static>,
     ) -> Result<Option<Asked>, Refusal> {
-        let action = match &self.action {
-            Some(action) => action.as_ref().to_owned(),
-            None => action_of(request.method().as_str(), request.uri().path()),
-        };
-        let asked = Asked::new(action, subject, request.headers().contains_key(&LOOK));
+        let asked = Asked::new(self.action(request), subject, request.headers().contains_key(&LOOK));
         match policy {
             Policy::Token(TokenRules { remember: None, .. }) => asked.with_token(request, self.limit).await.map(Some),
             // Apart, so that a plain token does not carry room for it.
@@ -116,6 +112,14 @@ impl Reading {
             return Err(too_large(self.limit));
         }
         Ok(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields))))
+    }
+
+    /// What the request is for: what the route says, or method and path as sent.
+    pub(super) fn action(&self, request: &ServiceRequest) -> String {
+        match &self.action {
+            Some(action) => action.as_ref().to_owned(),
+            None => action_of(request.method().as_str(), request.uri().path()),
+        }
     }
 
     /// Whoever only looks has nothing run, not even unprotected.

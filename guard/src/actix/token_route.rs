@@ -8,12 +8,14 @@ use super::require::mark_seen;
 use super::subject::SubjectFrom;
 use crate::guard::Guard;
 use crate::intent::Binding;
+use crate::mode::Mode;
 use crate::refusal::Refusal;
 
 /// `POST /token`, for an application's own pages: answers with a fresh token.
 ///
 /// The body may name the `action` it is for and a shorter `ttl`. Whom it is for is not the client's to say: that is
-/// what `subject` finds, and the token is bound to it, unless it is anonymous.
+/// what `subject` finds, and the token is bound to it, unless it is anonymous. A guard that is off does not ask its store, and
+/// one that observes does not mind if that fails: the page gets a token to go on with, which no guard that enforces accepts.
 pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
     let (guard, others) = (guard.clone(), guard.clone());
     let post = move |request: HttpRequest, body: web::Payload| {
@@ -47,9 +49,19 @@ async fn issue(
             .detail("`subject`: whom a token is for is decided by this application, not by the request."));
     }
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;
-    let token = guard.issue(ttl, Binding::to(asked.action.as_deref(), subject)).await.map_err(|error| {
-        tracing::warn!(%error, "no token could be issued");
-        Refusal::new(Code::StoreUnavailable)
-    })?;
+    let bound = Binding::to(asked.action.as_deref(), subject);
+    let token = match guard.mode() {
+        Mode::Off => guard.blank(ttl, &bound),
+        mode => match guard.issue(ttl, bound.clone()).await {
+            Ok(token) => token,
+            Err(error) => {
+                tracing::warn!(%error, "no token could be issued");
+                if mode == Mode::Enforce {
+                    return Err(Code::StoreUnavailable.into());
+                }
+                guard.blank(ttl, &bound)
+            }
+        },
+    };
     Ok(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(issued(&token, ttl)))
 }

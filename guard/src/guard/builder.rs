@@ -112,7 +112,7 @@ impl GuardBuilder {
         self
     }
 
-    /// How much it does, on every route at most: everything.
+    /// How much it does, on every route at most and in [`run`](Guard::run): everything.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self

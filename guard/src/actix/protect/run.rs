@@ -74,11 +74,11 @@ where
         Ok(Entered::Run(admitted)) => admitted,
         Ok(Entered::Unprotected) => return Ok(service.call(request).await?.map_into_left_body()),
         Ok(Entered::Replay(_)) => {
-            rules.guard.observe(Outcome::Replayed, request.uri().path());
+            rules.guard.observe(Outcome::Replayed, &rules.reading.action(&request));
             return Ok(service.call(request).await?.map_into_left_body());
         }
         Err(refusal) => {
-            rules.guard.observe(Outcome::Refused(refusal.code()), request.uri().path());
+            rules.guard.observe(Outcome::Refused(refusal.code()), &rules.reading.action(&request));
             return Ok(service.call(request).await?.map_into_left_body());
         }
     };
