@@ -482,6 +482,66 @@ async fn a_login_check_that_answers_for_a_protected_route_does_not_have_it_refus
     }
 }
 
+/// A form is answered with a redirect as a rule. So is whoever has to log in first, on a route that is protected.
+#[actix_web::test]
+async fn a_redirect_finds_a_route_until_a_guard_is_seen_on_it_and_has_nothing_refused() {
+    let guard = Guard::new(Memory::new());
+    let require = Require::new(&guard);
+    let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let post = || web::post().to(order);
+    let app = App::new()
+        .app_data(web::Data::new(Ledger::new()))
+        .wrap(require.clone())
+        .service(web::resource("/forgotten").route(post()))
+        .service(web::resource("/member").wrap(protect()).wrap(from_fn(logged_in)).route(post()))
+        .service(
+            web::scope("/members").wrap(from_fn(logged_in)).service(web::resource("/a").wrap(protect()).route(post())),
+        );
+    let app = test::init_service(app).await;
+    let ask = async |path: &str, user: Option<&str>| {
+        let request = test::TestRequest::post().uri(path).insert_header((KEY, "k")).insert_header((STATUS, 303));
+        let request = request.insert_header(("accept", "text/html"));
+        let request = if let Some(user) = user { request.insert_header(("x-user", user)) } else { request };
+        test::call_service(&app, request.to_request()).await.status()
+    };
+    for path in ["/forgotten", "/member", "/members/a"] {
+        for _ in 0..2 {
+            assert_eq!(ask(path, None).await, 303, "{path}");
+        }
+    }
+    assert_eq!(require.unprotected(), ["POST /forgotten", "POST /member"]);
+    assert_eq!(ask("/member", Some("alice")).await, 303);
+    assert_eq!(ask("/member", None).await, 303);
+    assert_eq!(require.unprotected(), ["POST /forgotten"]);
+}
+
+#[actix_web::test]
+async fn what_is_taken_without_a_route_is_found_too() {
+    let guard = Guard::new(Memory::new());
+    for is_exempt in [false, true] {
+        let (require, ledger) = (Require::new(&guard), Ledger::new());
+        let fallback = if is_exempt { web::to(order).wrap(Exempt) } else { web::to(order) };
+        let app = App::new()
+            .app_data(web::Data::new(ledger.clone()))
+            .wrap(require.clone())
+            .service(web::resource("/search").wrap(Exempt).route(web::post().to(order)))
+            .default_service(fallback);
+        let app = test::init_service(app).await;
+        let ask = async |path: &str| {
+            let request = test::TestRequest::post().uri(path).insert_header((ORDER, "ran"));
+            test::call_service(&app, request.to_request()).await.status()
+        };
+        let expected = if is_exempt { 200 } else { 500 };
+        for path in ["/anything", "/else"] {
+            assert_eq!(ask(path).await, expected, "{path}");
+        }
+        assert_eq!(ask("/search").await, 200);
+        assert_eq!(ledger.count("ran"), if is_exempt { 3 } else { 2 });
+        let found = if is_exempt { vec![] } else { vec!["POST (no route)".to_owned()] };
+        assert_eq!(require.unprotected(), found);
+    }
+}
+
 #[tokio::test]
 async fn a_guard_that_is_off_or_observes_has_a_net_that_refuses_nothing() {
     for (mode, found) in [(Mode::Off, vec![]), (Mode::Observe, vec!["POST /forgotten/{id}"])] {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
@@ -40,9 +40,10 @@ pub(super) fn is_safe(method: &Method) -> bool {
 /// seen, with a 500 that names the route.
 ///
 /// What wraps a route is known only when the route is called. So the first such submission that succeeds finds it out, after its
-/// handler has run; from then on that route is refused before anything runs. An answer that is no success proves nothing: it may
-/// be that of a login check further out than the guard. Run your own tests with it, and [`unprotected`](Self::unprotected) says
-/// what they have found. With a guard that observes nothing is refused, and with one that is off nothing is found.
+/// handler has run; from then on that route is refused before anything runs. A redirect may be the handler's, or that of a login
+/// check further out than the guard: its route is found as well, until a guard is seen on it, and not refused. Any other answer
+/// proves nothing. Run your own tests with it, and [`unprotected`](Self::unprotected) says what they have found. With a guard that
+/// observes nothing is refused, and with one that is off nothing is found.
 ///
 /// ```
 /// use actix_web::{App, HttpResponse, web};
@@ -64,7 +65,18 @@ pub(super) fn is_safe(method: &Method) -> bool {
 #[derive(Clone)]
 pub struct Require {
     guard: Guard,
-    found: Arc<Mutex<HashSet<String>>>,
+    found: Arc<Mutex<Found>>,
+}
+
+/// What is known of routes, by their names.
+#[derive(Default)]
+struct Found {
+    /// A submission was taken there that no guard has seen.
+    bare: HashSet<String>,
+    /// It was answered with a redirect.
+    doubtful: HashSet<String>,
+    /// A guard was seen there.
+    guarded: HashSet<String>,
 }
 
 impl Require {
@@ -74,26 +86,51 @@ impl Require {
     }
 
     /// The routes that were found without protection, as `POST /orders/{id}`, in order. For a test of your own: call every route,
-    /// and this is empty.
+    /// as somebody who may, and this is empty.
     pub fn unprotected(&self) -> Vec<String> {
-        let mut found: Vec<_> = self.found.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-        found.sort();
-        found
+        let found = self.found();
+        let doubtful = found.doubtful.difference(&found.guarded);
+        let mut all: Vec<_> = found.bare.iter().chain(doubtful.filter(|route| !found.bare.contains(*route))).collect();
+        all.sort();
+        all.into_iter().cloned().collect()
     }
 
     fn has_found(&self, route: &str) -> bool {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).contains(route)
+        self.found().bare.contains(route)
     }
 
-    fn found(&self, route: &str) {
-        let is_new = self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(route.to_owned());
-        if is_new {
-            tracing::error!(
-                route,
-                "a submission was answered that no guard has seen; wrap its route in Protect or Exempt"
-            );
+    /// Takes note of an answer, and says whether it is to be refused.
+    fn note<B>(&self, route: &str, answer: &ServiceResponse<B>, is_seen: bool) -> bool {
+        let status = answer.status();
+        // Of what was sent away before it got to its route, the route is not the cause.
+        let is_there = answer.request().match_info().unprocessed().is_empty();
+        let mut found = self.found();
+        let known = match is_seen {
+            true => &mut found.guarded,
+            false if status.is_success() => &mut found.bare,
+            false if status.is_redirection() && is_there => &mut found.doubtful,
+            false => return false,
+        };
+        if !known.contains(route) {
+            known.insert(route.to_owned());
+            if !is_seen {
+                tracing::error!(
+                    route,
+                    "a submission was answered that no guard has seen; wrap its route in Protect or Exempt"
+                );
+            }
         }
+        !is_seen && status.is_success()
     }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name of a route, or of no route, where a default service takes submissions.
+fn name(method: &Method, request: &HttpRequest) -> String {
+    format!("{method} {}", request.match_pattern().as_deref().unwrap_or("(no route)"))
 }
 
 fn refusal(route: &str) -> Refusal {
@@ -154,9 +191,9 @@ where
             if is_safe(request.method()) || mode == Mode::Off {
                 return Ok(service.call(request).await?.map_into_left_body());
             }
-            let method = request.method().to_string();
-            let known = request.request().match_pattern().map(|pattern| format!("{method} {pattern}"));
-            if let Some(route) = known.filter(|route| mode == Mode::Enforce && require.has_found(route)) {
+            let method = request.method().clone();
+            let route = name(&method, request.request());
+            if mode == Mode::Enforce && require.has_found(&route) {
                 let answer = refuse(request.request(), &require.guard, &refusal(&route));
                 Box::pin(drain(&mut request)).await;
                 return Ok(request.into_response(answer).map_into_right_body());
@@ -164,14 +201,8 @@ where
             let (seen, audience) = (Mark::default(), Audience::of(request.request()));
             request.extensions_mut().insert(seen.clone());
             let answer = service.call(request).await?;
-            // A path that no route has was not submitted to anything, nor what a login check has sent away.
-            let is_unseen = !seen.0.get() && answer.status().is_success();
-            let Some(pattern) = answer.request().match_pattern().filter(|_| is_unseen) else {
-                return Ok(answer.map_into_left_body());
-            };
-            let route = format!("{method} {pattern}");
-            require.found(&route);
-            if mode != Mode::Enforce {
+            let route = name(&method, answer.request());
+            if !require.note(&route, &answer, seen.0.get()) || mode != Mode::Enforce {
                 return Ok(answer.map_into_left_body());
             }
             let refused = audience.refuse(&require.guard, &refusal(&route));
