@@ -38,20 +38,20 @@
 //! | below 400 | it happened | it happened |
 //! | 401, 403, 408, 425, 429, 500, 501, 503, and a 4xx made before the handler was entered | it did not | it did not |
 //! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
-//! | any other 5xx, a panic, a task that was lost; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 | *unknown* | *unknown* |
+//! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 |
 //!
 //! # One walk
 //!
 //! [`actix::Protect`] reads what a request asks into an [`Intent`]. [`Guard::check`] has its mint verify the token: a
 //! forged, expired or misplaced one is refused without a word to the store. What is left is one question, used or not,
 //! and one atomic step that answers it: [`Store::take`](store::Store::take), the delete whose result is the verdict.
-//! The [`Verdict`] is to run, with a [`Pass`], or to refuse. The pass is settled by the answer, before the answer is sent.
+//! The [`Verdict`] is to run, with a [`Pass`], to give a reply again, or to refuse. The pass is settled by the answer, before the answer is sent.
 //!
 //! Under a [`Key`] the one step is [`Store::insert`](store::Store::insert), of a claim that lives for a lease and is renewed on a
 //! thread of the guard's own while the pass lives. Settling it swaps the claim for the [`Reply`], which is the verdict on every
 //! later request, or removes it.
 //!
-//! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it.
+//! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it, and [`Guard::run`] is both.
 //!
 //! # Features
 //!

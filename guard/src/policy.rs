@@ -55,7 +55,8 @@ impl TokenRules {
         self.remember_by(KeyRules::new().retain(retain))
     }
 
-    /// The same, with a lease, a ceiling and a limit of your own. The claim is always held.
+    /// The same, with a lease, a ceiling and a limit of your own. The claim is always held; what an answer says goes by what
+    /// holds for tokens all the same: a 500 gives the token back, so that the form can be sent again.
     #[must_use]
     pub fn remember_by(mut self, rules: KeyRules) -> Self {
         self.remember = Some(rules.hold());
@@ -248,6 +249,7 @@ impl Policy {
     pub fn effect(&self, status: u16) -> Effect {
         match (self, status) {
             (Self::Key(rules), status) => rules.effect(status),
+            (Self::Token(TokenRules { remember: Some(rules), .. }), _) if rules.replays_everything => Effect::Happened,
             (_, ..400) => Effect::Happened,
             (_, 400..=501 | 503) => Effect::DidNotHappen,
             (_, _) => Effect::Unknown,
@@ -275,7 +277,7 @@ impl Policy {
 mod tests {
     use super::*;
 
-    /// The column of the table for keys, as text: `+` it happened, `-` it did not, `?` nobody can tell.
+    /// A column of the table, as text: `+` it happened, `-` it did not, `?` nobody can tell.
     fn column(policy: &Policy, statuses: &[u16]) -> String {
         let sign = |status: &u16| match policy.effect(*status) {
             Effect::Happened => '+',
@@ -298,6 +300,9 @@ mod tests {
         let statuses = [200, 302, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 501, 502, 503, 504, 505, 599];
         let key = |rules| Policy::key(rules);
         assert_eq!(column(&Policy::token(), &statuses), "++-----------?-???");
+        let remembered = |rules| Policy::Token(TokenRules::new().remember_by(rules));
+        assert_eq!(column(&remembered(KeyRules::new()), &statuses), "++-----------?-???", "held, and a token's column");
+        assert_eq!(column(&remembered(KeyRules::new().replay_everything()), &statuses), "+".repeat(statuses.len()));
         assert_eq!(column(&Policy::interval(IntervalRules::new()), &statuses), "++-----------?-???");
         assert_eq!(column(&key(KeyRules::new()), &statuses), "+++--+-++----?-???");
         assert_eq!(column(&key(KeyRules::new().hold()), &statuses), "+++--+?++--???????");

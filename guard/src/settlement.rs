@@ -27,8 +27,9 @@ pub enum Resolved {
 const TRIES: usize = 4;
 
 impl Guard {
-    /// Settles a run under a key, or with a token whose answer is remembered, whose outcome is unknown: it happened, and a duplicate gets this reply from now on; or it did not, and
-    /// the next request runs. A run that is still alive is left alone. Whoever names the run, as [`look`](Self::look) has given
+    /// Settles a run under a key, or with a token whose answer is remembered, whose outcome is unknown: it happened, and a
+    /// duplicate gets this reply from now on; or it did not, and the next request runs. A run that is still alive, as far as
+    /// this machine's clock can tell, is left alone. Whoever names the run, as [`look`](Self::look) has given
     /// it, settles that one only: doing the same twice is as good as once then, also if it has run again meanwhile.
     ///
     /// # Errors
