@@ -3,7 +3,6 @@
 use crate::policy::Effect;
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
-#[cfg(feature = "actix")]
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 
@@ -48,7 +47,6 @@ impl Event {
 }
 
 /// A submission that ran although the store could not be asked.
-#[cfg(feature = "actix")]
 pub(crate) fn let_through(action: &str, error: &StoreError) {
     tracing::warn!(target: "onceward::event", event = "unprotected", action, %error);
 }

@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use onceward_api::Outcome;
 
+use crate::event;
 use crate::guard::Guard;
+use crate::store::StoreError;
 
 /// How much a guard does, on its routes and in [`Guard::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -33,11 +35,6 @@ impl Observed {
         *counts.entry(outcome.as_str()).or_default() += 1;
     }
 
-    #[cfg(feature = "actix")]
-    pub(crate) fn count_let_through(&self) {
-        self.let_through.fetch_add(1, Ordering::Relaxed);
-    }
-
     fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -55,7 +52,13 @@ impl Guard {
         self.observed().counts()
     }
 
-    /// How many submissions ran unprotected because the store could not be asked and their route
+    /// Counts and logs what runs although the store could not be asked.
+    pub(crate) fn note_let_through(&self, action: &str, error: &StoreError) {
+        self.observed().let_through.fetch_add(1, Ordering::Relaxed);
+        event::let_through(action, error);
+    }
+
+    /// How many submissions ran unprotected because the store could not be asked and their policy
     /// [fails open](crate::IntervalRules::fail_open).
     pub fn let_through(&self) -> u64 {
         self.observed().let_through.load(Ordering::Relaxed)

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::record::UnknownRecord;
 use crate::reply::Reply;
+use crate::store::StoreError;
 
 /// How a submission is told from its repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +102,15 @@ impl IntervalRules {
     }
 
     /// Lets submissions through when the store cannot be asked: they are answered as `unprotected`, and
-    /// [counted](crate::Guard::let_through).
+    /// [counted](crate::Guard::let_through). No other policy can do that.
+    ///
+    /// ```compile_fail
+    /// onceward::KeyRules::new().fail_open();
+    /// ```
+    ///
+    /// ```compile_fail
+    /// onceward::TokenRules::new().fail_open();
+    /// ```
     #[must_use]
     pub fn fail_open(mut self) -> Self {
         self.fails_open = true;
@@ -266,10 +276,10 @@ impl Policy {
         }
     }
 
-    /// Whether a submission runs when the store cannot be asked.
-    #[cfg(feature = "actix")]
-    pub(crate) fn fails_open(&self) -> bool {
-        matches!(self, Self::Interval(rules) if rules.fails_open)
+    /// Whether a submission runs although the store could not be asked. A record of another version is an answer, and none that
+    /// anything may run by.
+    pub(crate) fn fails_open(&self, error: &StoreError) -> bool {
+        matches!(self, Self::Interval(rules) if rules.fails_open) && !error.is_because_of::<UnknownRecord>()
     }
 }
 

@@ -20,7 +20,8 @@ pub enum Ran<T> {
     /// It ran now.
     Executed(T),
     /// It ran now, and nothing but its lease keeps a duplicate from running: that could not be written down yet, or the guard
-    /// does not [enforce](crate::Mode).
+    /// does not [enforce](crate::Mode), or the store could not be asked and the policy
+    /// [fails open](crate::IntervalRules::fail_open).
     Unprotected(T),
     /// It ran before, and this is what came of it.
     Replayed(T),
@@ -88,7 +89,13 @@ impl Guard {
         let checked = match self.mode() {
             Mode::Off => None,
             Mode::Observe => self.check_and_count(policy, intent).await,
-            Mode::Enforce => Some(self.check(policy, intent).await?),
+            Mode::Enforce => match self.check(policy, intent).await {
+                Err(error) if policy.fails_open(&error) => {
+                    self.note_let_through(intent.action, &error);
+                    None
+                }
+                checked => Some(checked?),
+            },
         };
         let pass = match checked {
             None => return work().await.map(Ran::Unprotected).map_err(RunError::Failed),

@@ -199,7 +199,6 @@ impl StoreError {
     }
 
     /// Whether this was the reason.
-    #[cfg(feature = "actix")]
     pub(crate) fn is_because_of<E: Error + 'static>(&self) -> bool {
         let (Self::NotExecuted(Reason(reason)) | Self::Unknown(Reason(reason))) = self;
         reason.is::<E>()

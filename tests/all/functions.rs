@@ -243,14 +243,17 @@ async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_l
 }
 
 #[tokio::test]
-async fn nothing_runs_if_the_store_cannot_be_asked() {
+async fn nothing_runs_if_the_store_cannot_be_asked_unless_the_policy_fails_open() {
     let mut redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300)));
     redis.kill();
-    for policy in [by_key(), held(), Policy::interval(IntervalRules::new().fail_open())] {
+    for policy in [by_key(), held(), Policy::interval(IntervalRules::new())] {
         let ended = run(&guard, &policy, "k", never::<()>).await;
         assert!(matches!(&ended, Err(error @ RunError::Store(_)) if error.is_temporary()), "{ended:?}");
     }
+    let open = Policy::interval(IntervalRules::new().fail_open());
+    assert_eq!(run(&guard, &open, "k", async || Ok(1)).await.unwrap(), Ran::Unprotected(1));
+    assert_eq!(guard.let_through(), 1);
 }
 
 #[tokio::test]

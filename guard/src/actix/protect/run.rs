@@ -15,12 +15,10 @@ use super::super::answered::Answered;
 use super::super::asked::{Asked, drain};
 use super::super::detached::Idle;
 use super::Rules;
-use crate::event;
 use crate::guard::Verdict;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
 use crate::policy::Effect;
-use crate::record::UnknownRecord;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::token::Token;
@@ -126,13 +124,10 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         }
         (checked, _) => checked,
     };
-    // A record of another version is an answer, and none that anything may run by.
     if let Err(error) = &checked
-        && rules.policy.fails_open()
-        && !error.is_because_of::<UnknownRecord>()
+        && rules.policy.fails_open(error)
     {
-        rules.guard.observed().count_let_through();
-        event::let_through(asked.action(), error);
+        rules.guard.note_let_through(asked.action(), error);
         return Ok(Entered::Unprotected);
     }
     match checked.map_err(failed)? {
