@@ -6,12 +6,13 @@
 use std::future::Future;
 use std::sync::LazyLock;
 
-#[cfg(feature = "redis")]
-use tokio::runtime::Id;
 use tokio::runtime::{Builder, Handle};
 
 static THREAD: LazyLock<Handle> = LazyLock::new(|| {
-    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime for the background thread");
+    // The clock is looked at after each step. By default that is done after 61, each of which may carry a hundred answers of
+    // the store, and a renewal that is due would wait for thousands of them.
+    let runtime = Builder::new_current_thread().event_interval(1).enable_all().build();
+    let runtime = runtime.expect("a runtime for the background thread");
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("onceward".into())
@@ -23,10 +24,4 @@ static THREAD: LazyLock<Handle> = LazyLock::new(|| {
 /// Runs a future to its end on the background thread.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     THREAD.spawn(future);
-}
-
-/// What its thread is told from others by.
-#[cfg(feature = "redis")]
-pub(crate) fn id() -> Id {
-    THREAD.id()
 }

@@ -56,7 +56,7 @@ async fn an_idle_connection_that_was_lost_is_made_anew_before_anybody_needs_it()
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let token = token(shop.url()).await;
     redis.ask::<i64>("CLIENT KILL TYPE normal");
-    let is_back = || async { redis.ask::<String>("CLIENT LIST").lines().count() == 2 };
+    let is_back = || async { redis.ask::<String>("CLIENT LIST").lines().count() >= 2 };
     until("the store has connected again", Duration::from_secs(2), is_back).await;
     assert_eq!(order(shop.url(), &token, "a").await.said(), "200 executed");
 }
@@ -258,8 +258,8 @@ async fn a_guard_that_is_dropped_closes_its_connections() {
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     guard.issue(MINUTE, Binding::none()).await.unwrap();
     let clients = || redis.ask::<String>("CLIENT LIST").lines().count();
-    until("there are its own, this thread's, and that which asks", Duration::from_secs(5), || async { clients() == 3 })
-        .await;
+    let are_there = || async { clients() == 4 };
+    until("there are its own two, this thread's, and that which asks", Duration::from_secs(5), are_there).await;
     drop(guard);
     until("they are closed", Duration::from_secs(5), || async { clients() == 1 }).await;
 }

@@ -49,9 +49,9 @@ async fn each_worker_soon_has_one_and_no_more() {
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let are_there = || async {
         token(shop.url()).await;
-        connections(&redis).len() == 3
+        connections(&redis).len() == 4
     };
-    until("two workers have theirs", SOON, are_there).await;
+    until("two workers and the background have theirs", SOON, are_there).await;
     let before = connections(&redis);
     for _ in 0..100 {
         let token = token(shop.url()).await;

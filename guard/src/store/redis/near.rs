@@ -1,8 +1,9 @@
-//! A connection of the asking thread's own, where that thread is a worker that drives itself.
+//! A connection of the asking thread's own, where that thread drives its runtime alone.
 //!
 //! What a worker asks over the shared connection goes through the background thread and back: two wake-ups for each
-//! command, which cost more than the command. So each worker soon has a connection that it drives itself. It only shortens
-//! the way: the shared one says whether the server is there, and carries everything whenever there is none here.
+//! command, which cost more than the command. So each worker soon has a connection that it drives itself. So has the
+//! background thread, for a renewal may not stand in a queue behind ten thousand other commands. It only shortens the way:
+//! the shared one says whether the server is there, and carries everything whenever there is none here.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
 
 use super::link::connect;
-use crate::background;
 
 /// How long nothing is tried after a connection could not be made: the server may take no more of them.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Way {
     pub(super) fn near(&self, number: u64) -> Option<MultiplexedConnection> {
         let runtime = Handle::try_current().ok()?;
         // Several threads that drive one runtime would wake each other just the same.
-        if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread || runtime.id() == background::id() {
+        if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
             return None;
         }
         let of = Of { number, runtime: runtime.id() };
