@@ -26,6 +26,7 @@ mod races;
 mod readme;
 mod remembered;
 mod rollout;
+mod sdk;
 mod service;
 mod service_callers;
 mod service_input;

@@ -1,0 +1,238 @@
+//! Tokens kept in stock, so that a submission does not have to wait for one.
+//!
+//! However many ask at the same moment, one fetch is under way. It belongs to nobody: whoever asked first may go away, and
+//! the others still get theirs.
+
+mod source;
+mod stock;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep};
+
+use self::source::Fetched;
+pub(crate) use self::source::{Binding, NoToken, Source};
+use self::stock::Stock;
+use crate::limits::Limits;
+use crate::retry::Wait;
+use crate::token::Token;
+
+/// How long a failed refill that nobody waited for is left alone.
+const QUIET: Duration = Duration::from_secs(1);
+
+type Waiter = oneshot::Sender<Result<Token, NoToken>>;
+
+/// The tokens of one kind from one endpoint.
+pub(crate) struct Pool {
+    source: Source,
+    limits: Limits,
+    /// The most that are kept.
+    size: u32,
+    state: Mutex<State>,
+    /// Told whenever a fetch has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    stock: Stock,
+    waiting: VecDeque<Waiter>,
+    is_fetching: bool,
+    /// How many should be in stock. It grows when somebody had to wait.
+    aim: u32,
+    /// How many may be asked for at once, after the server has said that it was too many.
+    most: Option<u32>,
+    quiet_until: Option<Instant>,
+    /// Why the last fetch ended, unless it ended well.
+    failure: Option<NoToken>,
+}
+
+impl Pool {
+    pub(crate) fn new(source: Source, size: u32, limits: Limits) -> Arc<Self> {
+        let state = Mutex::new(State { aim: 1, ..State::default() });
+        Arc::new(Self { source, limits, size: size.max(1), state, ended: Notify::new() })
+    }
+
+    /// A token, from stock if there is one.
+    ///
+    /// # Errors
+    /// If none can be had.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Token, NoToken> {
+        loop {
+            let receiver = {
+                let mut state = self.state();
+                let now = Instant::now();
+                if let Some(token) = state.stock.take(now) {
+                    self.refill(&mut state, now);
+                    return Ok(token);
+                }
+                let (sender, receiver) = oneshot::channel();
+                state.waiting.push_back(sender);
+                state.aim = (state.aim * 2).min(self.size);
+                self.begin(&mut state);
+                receiver
+            };
+            // Nobody answers if the runtime that fetched has ended: then it is fetched on this one.
+            if let Ok(token) = receiver.await {
+                return token;
+            }
+        }
+    }
+
+    /// Has this many in stock, as far as the pool's size allows.
+    ///
+    /// # Errors
+    /// If none can be had.
+    pub(crate) async fn warm_up(self: &Arc<Self>, count: u32) -> Result<(), NoToken> {
+        loop {
+            let ended = self.ended.notified();
+            {
+                let mut state = self.state();
+                state.aim = state.aim.max(count.clamp(1, self.size));
+                if state.stock.fresh(Instant::now()) >= state.aim as usize {
+                    return Ok(());
+                }
+                self.begin(&mut state);
+            }
+            ended.await;
+            if let Some(failure) = self.state().failure.clone() {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Takes in a token that came with an answer.
+    pub(crate) fn give(&self, token: Token) {
+        let mut state = self.state();
+        if state.stock.fresh(Instant::now()) < self.size as usize {
+            state.stock.put_unasked(token, Instant::now());
+        }
+    }
+
+    /// Forgets what is in stock.
+    pub(crate) fn clear(&self) {
+        self.state().stock.clear();
+    }
+
+    /// Whether it holds nothing and nobody waits for anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        !state.is_fetching && state.waiting.is_empty() && state.stock.fresh(Instant::now()) == 0
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to fetch if the stock runs low, unless that has just failed.
+    fn refill(self: &Arc<Self>, state: &mut State, now: Instant) {
+        let is_low = state.stock.fresh(now) < state.aim.div_ceil(2) as usize;
+        if is_low && state.quiet_until.is_none_or(|until| until <= now) {
+            self.begin(state);
+        }
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State) {
+        if !state.is_fetching {
+            state.is_fetching = true;
+            tokio::spawn(fetch(Fetching { pool: Arc::clone(self), is_over: false }));
+        }
+    }
+}
+
+/// A fetch that is under way. If it is dropped before it is over, with the runtime it ran on, the next who asks begins another.
+struct Fetching {
+    pool: Arc<Pool>,
+    is_over: bool,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.pool.state();
+            state.is_fetching = false;
+            state.waiting.clear();
+        }
+        self.pool.ended.notify_waiters();
+    }
+}
+
+/// Fetches until nobody waits and the stock is full, or until it fails.
+async fn fetch(mut fetching: Fetching) {
+    let pool = Arc::clone(&fetching.pool);
+    let mut failures = 0;
+    while let Some(count) = wanted(&pool) {
+        match pool.source.fetch(count, |tokens| hand_out(&pool, tokens)).await {
+            Ok(()) => failures = 0,
+            Err(error) => {
+                failures += 1;
+                let wait = may_wait(&pool, &error, failures);
+                tracing::debug!(count, failures, waits = wait.is_some(), "no token: {}", error.says);
+                let Some(wait) = wait else {
+                    fail(&pool, &error);
+                    break;
+                };
+                pool.state().most = Some((count / 2).max(1));
+                sleep(wait.drawn(fastrand::f64())).await;
+            }
+        }
+    }
+    // Under the lock it is already: another may have begun since.
+    fetching.is_over = true;
+}
+
+/// How many to ask for. `None`, and no longer fetching, if that is none.
+fn wanted(pool: &Pool) -> Option<u32> {
+    let mut state = pool.state();
+    state.waiting.retain(|waiter| !waiter.is_closed());
+    let missing = state.aim as usize + state.waiting.len();
+    let count = missing.saturating_sub(state.stock.fresh(Instant::now())) as u32;
+    if count == 0 {
+        state.is_fetching = false;
+        return None;
+    }
+    Some(count.min(state.most.unwrap_or(count)).min(100))
+}
+
+/// Gives tokens to whoever waits, the others to the stock.
+fn hand_out(pool: &Pool, tokens: Vec<Fetched>) {
+    let mut state = pool.state();
+    (state.most, state.quiet_until, state.failure) = (None, None, None);
+    'tokens: for Fetched { token, asked, life } in tokens {
+        let mut token = token;
+        while let Some(waiter) = state.waiting.pop_front() {
+            match waiter.send(Ok(token)) {
+                Ok(()) => continue 'tokens,
+                // It has gone away meanwhile.
+                Err(Ok(back)) => token = back,
+                Err(Err(_)) => continue 'tokens,
+            }
+        }
+        state.stock.put(token, asked, life);
+    }
+}
+
+/// How long to wait before it is tried again, if somebody waits and it may help.
+fn may_wait(pool: &Pool, error: &NoToken, failures: u32) -> Option<Wait> {
+    let after = error.refusal.as_ref().and_then(|refusal| refusal.retry_after);
+    let in_time = after.is_none_or(|after| after < pool.limits.deadline);
+    let may = error.is_passing && in_time && failures < pool.limits.tries && !pool.state().waiting.is_empty();
+    may.then(|| Wait::before(failures, after, &pool.limits))
+}
+
+fn fail(pool: &Pool, error: &NoToken) {
+    let mut state = pool.state();
+    let after = error.refusal.as_ref().and_then(|refusal| refusal.retry_after).unwrap_or(QUIET);
+    state.quiet_until = Some(Instant::now() + after.min(pool.limits.deadline));
+    (state.is_fetching, state.failure) = (false, Some(error.clone()));
+    for waiter in state.waiting.drain(..) {
+        // Whoever has gone away does not need to know.
+        let _ = waiter.send(Err(error.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Where an answer leads, and what may be carried there.
+
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderValue,
+    PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+};
+use reqwest::header::{HeaderMap, HeaderName, LOCATION};
+use reqwest::{Method, StatusCode, Url};
+
+/// The most redirects that are followed in one try.
+pub(crate) const MOST: usize = 10;
+
+/// A step that an answer asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) url: Url,
+    /// Whether it is still the submission, or a look at its result.
+    pub(crate) submits: bool,
+    /// Whether it is another origin than the last.
+    pub(crate) crosses: bool,
+}
+
+/// Where an answer leads, if it leads anywhere.
+pub(crate) fn step(method: &Method, from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Step> {
+    let submits = match status {
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
+        StatusCode::SEE_OTHER => false,
+        _ => return None,
+    };
+    let mut url = from.join(headers.get(LOCATION)?.to_str().ok()?).ok()?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return None;
+    }
+    if url.fragment().is_none() {
+        url.set_fragment(from.fragment());
+    }
+    let crosses = !same_origin(from, &url);
+    Some(Step { url, submits, crosses })
+}
+
+/// Whether two addresses have scheme, host and port in common.
+pub(crate) fn same_origin(one: &Url, other: &Url) -> bool {
+    one.origin() == other.origin()
+}
+
+/// Takes away what is meant for the origin that was left. What the HTTP client would add by itself is left empty instead, since
+/// its default headers go everywhere.
+pub(crate) fn drop_credentials(headers: &mut HeaderMap, identity: &[HeaderName]) {
+    for name in identity.iter().chain([&PROXY_AUTHORIZATION]) {
+        headers.remove(name);
+    }
+    for name in [AUTHORIZATION, COOKIE] {
+        headers.insert(name, HeaderValue::from_static(""));
+    }
+}
+
+/// Takes away what describes a body that is not sent.
+pub(crate) fn drop_content(headers: &mut HeaderMap) {
+    for name in [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_LANGUAGE, TRANSFER_ENCODING] {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leads(method: Method, status: u16, location: &str) -> Option<Step> {
+        let mut headers = HeaderMap::new();
+        headers.insert(LOCATION, location.parse().unwrap());
+        let from = "https://shop.example/orders?x=1".parse().unwrap();
+        step(&method, &from, StatusCode::from_u16(status).unwrap(), &headers)
+    }
+
+    #[test]
+    fn a_submission_stays_one_where_the_status_says_so() {
+        for (status, post, put) in [(301, false, true), (302, false, true), (303, false, false)] {
+            assert_eq!(leads(Method::POST, status, "/a").unwrap().submits, post, "{status}");
+            assert_eq!(leads(Method::PUT, status, "/a").unwrap().submits, put, "{status}");
+        }
+        for status in [307, 308] {
+            assert!(leads(Method::POST, status, "/a").unwrap().submits);
+            assert!(leads(Method::DELETE, status, "/a").unwrap().submits);
+        }
+        assert_eq!(leads(Method::POST, 200, "/a"), None);
+        assert_eq!(leads(Method::POST, 304, "/a"), None);
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let crosses = |location: &str| leads(Method::POST, 307, location).unwrap().crosses;
+        for here in ["/other", "?y", "https://shop.example:443/a", "https://SHOP.example/", "//shop.example/"] {
+            assert!(!crosses(here), "{here}");
+        }
+        for elsewhere in [
+            "http://shop.example/",
+            "https://shop.example:444/",
+            "https://a.shop.example/",
+            "//shop.example.evil.test/",
+        ] {
+            assert!(crosses(elsewhere), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_leads_nowhere_is_an_answer() {
+        assert_eq!(leads(Method::POST, 307, "http://[::1"), None);
+        assert_eq!(leads(Method::POST, 307, "file:///etc/passwd"), None);
+        assert_eq!(leads(Method::POST, 307, "javascript:alert(1)"), None);
+        let from = "https://shop.example/".parse().unwrap();
+        assert_eq!(step(&Method::POST, &from, StatusCode::FOUND, &HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn nothing_that_names_the_caller_crosses() {
+        let mut headers = HeaderMap::new();
+        let own = HeaderName::from_static("x-user");
+        for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, own.clone(), CONTENT_TYPE] {
+            headers.insert(name, HeaderValue::from_static("secret"));
+        }
+        drop_credentials(&mut headers, std::slice::from_ref(&own));
+        let left: Vec<_> = headers.iter().filter(|(_, value)| *value == "secret").map(|(name, _)| name).collect();
+        assert_eq!(left, [CONTENT_TYPE]);
+    }
+}

@@ -1,0 +1,46 @@
+//! A one-time token, as the pool holds it and a request carries it.
+
+use std::fmt;
+
+use reqwest::header::HeaderValue;
+
+/// The most characters that are taken for a token.
+const LONGEST: usize = 1024;
+
+/// A token. It shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(HeaderValue);
+
+impl Token {
+    /// `None` if no header could carry it.
+    pub(crate) fn new(text: &[u8]) -> Option<Self> {
+        let fits = (1..=LONGEST).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
+        let mut value = HeaderValue::from_bytes(text).ok().filter(|_| fits)?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_header_can_carry_is_no_token() {
+        for wrong in ["", "a b", "a\r\nx: y", "é", &"x".repeat(1025)] {
+            assert!(Token::new(wrong.as_bytes()).is_none(), "{wrong}");
+        }
+        let token = Token::new(b"ow1_secret").unwrap();
+        assert!(!format!("{token:?} {:?}", token.header()).contains("secret"));
+    }
+}

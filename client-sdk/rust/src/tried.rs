@@ -1,0 +1,217 @@
+//! One try: sent, led wherever its answer leads, and read.
+
+use onceward_api::{Code, Outcome};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request, Response, StatusCode, Url};
+
+use crate::error::{BoxError, Error, Kind};
+use crate::held::Held;
+use crate::redirect::{self, Step, drop_content, drop_credentials, step};
+use crate::refusal::{self, Refusal, Told, outcome, retry_after, told};
+use crate::retry::{Came, Carries};
+use crate::submission::Plan;
+use crate::transport::{Failed, Transport};
+
+/// What came of a try.
+pub(crate) enum Tried {
+    Answer(Response),
+    Refused(Refusal),
+    NotSent(BoxError),
+    Lost(BoxError),
+    /// It ends here, whatever was decided: the call is wrong, or what its answer leads to could not be read.
+    Over(Error),
+}
+
+/// Sends one try.
+pub(crate) struct Attempted<'a, T> {
+    pub(crate) transport: &'a mut T,
+    pub(crate) http: &'a reqwest::Client,
+    pub(crate) key_header: &'a HeaderName,
+    pub(crate) plan: &'a mut Plan,
+    pub(crate) held: &'a Held,
+    pub(crate) authorization: Option<HeaderValue>,
+    /// Nothing any more once it was led to another origin.
+    pub(crate) carries: Carries,
+    /// More headers.
+    pub(crate) extra: HeaderMap,
+}
+
+/// Where a try is on its way.
+struct Place {
+    method: Method,
+    url: Url,
+    submits: bool,
+}
+
+impl<T: Transport> Attempted<'_, T> {
+    /// Sends it and reads what comes back.
+    pub(crate) async fn send(&mut self) -> Tried {
+        match self.follow().await {
+            Ok((response, submits)) => self.read(response, submits).await,
+            Err(tried) => tried,
+        }
+    }
+
+    /// Sends it, and on to wherever it is led. Says whether the last answer was to the submission, or to a look at its result.
+    async fn follow(&mut self) -> Result<(Response, bool), Tried> {
+        let Some(url) = self.plan.url.clone() else { return Err(Tried::Over(Error::misuse("there is no address"))) };
+        let mut place = Place { method: self.plan.method.clone(), url, submits: true };
+        let mut response = self.hop(&place).await?;
+        for _ in 0..redirect::MOST {
+            let Some(step) = step(&place.method, &place.url, response.status(), response.headers()) else {
+                return Ok((response, place.submits));
+            };
+            if step.submits && !self.plan.body.is_repeatable() {
+                return Ok((response, place.submits));
+            }
+            place = self.go(place, step);
+            response = self.hop(&place).await?;
+        }
+        Err(Tried::Over(Error::new(Kind::Followed, "it was answered with more redirects than are followed")))
+    }
+
+    fn go(&mut self, place: Place, Step { url, submits, crosses }: Step) -> Place {
+        tracing::debug!(crosses, submits, "led on");
+        if crosses {
+            self.carries = Carries::Nothing;
+        }
+        let submits = submits && place.submits;
+        let method = if submits { place.method } else { Method::GET };
+        Place { method, url, submits }
+    }
+
+    async fn hop(&mut self, place: &Place) -> Result<Response, Tried> {
+        let request = self.request(place).map_err(Tried::Over)?;
+        let sent_to = request.url().clone();
+        let response = self.transport.carry(request).await.map_err(|failed| fails(failed, place.submits))?;
+        if without_fragment(response.url()) != without_fragment(&sent_to) {
+            let says = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
+                 origin: build it with `redirect(reqwest::redirect::Policy::none())`";
+            return Err(Tried::Over(Error::new(Kind::Unknown, says)));
+        }
+        if self.carries != Carries::Nothing {
+            self.held.take_in(response.headers());
+        }
+        Ok(response)
+    }
+
+    fn request(&mut self, place: &Place) -> Result<Request, Error> {
+        let mut request = Request::new(place.method.clone(), place.url.clone());
+        let headers = request.headers_mut();
+        headers.extend(self.plan.headers.clone());
+        headers.extend(self.plan.identity.clone());
+        headers.extend(self.extra.clone());
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if self.carries == Carries::Nothing {
+            let identity: Vec<_> = self.plan.identity.keys().cloned().collect();
+            drop_credentials(headers, &identity);
+        } else if place.submits {
+            self.held.put_into(headers, self.key_header)?;
+        }
+        if !place.submits {
+            drop_content(headers);
+            return Ok(request);
+        }
+        let cannot = |error: reqwest::Error| Error::misuse("the body cannot be sent").with_source(Some(error.into()));
+        let request = self.plan.body.put_into(request, self.http).map_err(cannot)?;
+        request.ok_or_else(|| Error::misuse("the body was sent already, and cannot be sent again"))
+    }
+
+    /// Tells a refusal from an answer, and reads an answer to its end if it is not long.
+    async fn read(&mut self, response: Response, submits: bool) -> Tried {
+        let lost = |error: reqwest::Error| fails(Failed::Lost(error.without_url().into()), submits);
+        let told = if submits { told(response).await } else { Ok(Told::Answer(response)) };
+        match told {
+            Err(error) => lost(error),
+            Ok(Told::Refused(refusal)) => Tried::Refused(refusal),
+            Ok(Told::Answer(response)) => match whole(response, self.plan.answer_limit).await {
+                Ok(response) => Tried::Answer(response),
+                Err(error) => lost(error),
+            },
+        }
+    }
+}
+
+/// The answer with all of its body at hand, unless that is longer than the limit.
+async fn whole(mut response: Response, limit: usize) -> reqwest::Result<Response> {
+    let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if limit == 0 || length.is_some_and(|length: usize| length > limit) {
+        return Ok(response);
+    }
+    let read = refusal::read(&mut response, limit).await?;
+    Ok(read.back_into(response))
+}
+
+fn without_fragment(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    url
+}
+
+/// What is known of a request that has failed. Once the submission itself is answered, that is no longer in doubt.
+fn fails(failed: Failed, submits: bool) -> Tried {
+    match failed {
+        Failed::Misuse(error) => {
+            Tried::Over(Error::misuse(format!("this cannot be sent: {error}")).with_source(Some(error)))
+        }
+        Failed::NotSent(error) | Failed::Lost(error) if !submits => {
+            let says = "it was answered, and what its answer leads to could not be read";
+            Tried::Over(Error::new(Kind::Followed, says).with_source(Some(error)))
+        }
+        Failed::NotSent(error) => Tried::NotSent(error),
+        Failed::Lost(error) => Tried::Lost(error),
+    }
+}
+
+impl Tried {
+    /// What it comes to. `None` if there is nothing to decide.
+    pub(crate) fn came(&self) -> Option<Came> {
+        Some(match self {
+            Self::Answer(response) => answered(response.status(), response.headers()),
+            Self::Refused(Refusal { problem, .. }) if problem.code == Code::Unauthorized => Came::Unauthorized,
+            Self::Refused(Refusal { problem, retry_after }) => {
+                Came::Refused { code: problem.code, retry: problem.retry, after: *retry_after }
+            }
+            Self::NotSent(_) => Came::NotSent,
+            Self::Lost(_) => Came::Lost,
+            Self::Over(_) => return None,
+        })
+    }
+}
+
+/// Whose answer it is: a guard marks what its handler says, and a handler's word is the last.
+fn answered(status: StatusCode, headers: &HeaderMap) -> Came {
+    let after = retry_after(headers);
+    let is_guarded = matches!(outcome(headers), Some(Outcome::Executed | Outcome::Replayed | Outcome::Unprotected));
+    match status {
+        StatusCode::UNAUTHORIZED => Came::Unauthorized,
+        _ if is_guarded => Came::Answer,
+        StatusCode::TOO_MANY_REQUESTS => Came::Busy { after },
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            Came::Between { after }
+        }
+        _ => Came::Answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_is_told_from_the_application_by_the_guard_s_mark() {
+        let mut marked = HeaderMap::new();
+        marked.insert(onceward_api::header::OUTCOME, HeaderValue::from_static("executed"));
+        for status in [502, 503, 504] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(answered(status, &HeaderMap::new()), Came::Between { after: None });
+            assert_eq!(answered(status, &marked), Came::Answer);
+        }
+        assert_eq!(answered(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), Came::Busy { after: None });
+        assert_eq!(answered(StatusCode::TOO_MANY_REQUESTS, &marked), Came::Answer);
+        assert_eq!(answered(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()), Came::Answer);
+        assert_eq!(answered(StatusCode::UNAUTHORIZED, &marked), Came::Unauthorized);
+    }
+}
