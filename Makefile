@@ -7,7 +7,7 @@ BENCH_NEEDS := wrk=wrk
 
 .PHONY: help
 help: ## List what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
 test: setup lint unit doc ## Set up, then check and test everything: what CI runs
@@ -48,8 +48,12 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 faults: setup ## Kill 50 processes in the middle of a handler, and freeze and cut off Redis (minutes)
 	FAULTS=50 cargo test --release -p onceward-tests --locked -- --nocapture faults:: keys_crashes::
 
+.PHONY: sdk-faults
+sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)
+	SUBMISSIONS=10000 cargo test --release -p onceward-tests --locked sdk_faults:: -- --nocapture
+
 .PHONY: bench
-bench: ## Measure what the guard costs, beside a bare route (under five minutes after the build)
+bench: ## Measure what the guard costs beside a bare route, and the SDK beside reqwest (some minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked
 

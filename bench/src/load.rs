@@ -15,7 +15,8 @@ pub(crate) const CONNECTIONS: u64 = 64;
 
 const SCRIPT: &str = include_str!("load.lua");
 /// What every request says: an order here, and at `POST /token` what is asked for.
-const BODY: &str = r#"{"action":"POST /shops/north/customers/4711/baskets/0815/orders/express/insured","ttl":"20m"}"#;
+pub(crate) const BODY: &str =
+    r#"{"action":"POST /shops/north/customers/4711/baskets/0815/orders/express/insured","ttl":"20m"}"#;
 
 /// What a load has measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +87,7 @@ fn after_the_last(tokens: Tokens) -> &'static str {
 }
 
 /// Reads what the script said at its end. The error is why the run does not count.
-fn read(said: &str, status: u16) -> Result<Load, String> {
+pub(crate) fn read(said: &str, status: u16) -> Result<Load, String> {
     let line = said.lines().find_map(|line| line.strip_prefix("figures "));
     let line = line.ok_or_else(|| format!("wrk gave no figures: {said}"))?;
     let pairs: HashMap<_, _> = line.split(' ').filter_map(|pair| pair.split_once('=')).collect();

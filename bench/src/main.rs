@@ -1,10 +1,12 @@
-//! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it.
+//! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it, and what the
+//! Rust SDK costs beside plain reqwest. `onceward-bench clients [ROUNDS [SECONDS]]` is the latter alone.
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: what
 //! else the machine does changes slowly, and so weighs on both. The server, Redis and the generator are three processes.
 //! A run that measured anything but the expected answers ends everything with an error; a missed target does not.
 
 mod case;
+mod clients;
 mod cpu;
 mod figures;
 mod load;
@@ -13,6 +15,7 @@ mod run;
 mod server;
 mod shop;
 mod stock;
+mod submitter;
 mod table;
 
 use std::path::Path;
@@ -24,6 +27,7 @@ use crate::load::Generator;
 use crate::redis_server::RedisServer;
 use crate::run::{Run, Track};
 use crate::server::SERVE;
+use crate::submitter::SUBMIT;
 
 /// Why there are no figures.
 type Failure = Box<dyn std::error::Error>;
@@ -31,6 +35,8 @@ type Failure = Box<dyn std::error::Error>;
 /// As many as end within five minutes, at the default length: a case takes about five seconds, its tokens included.
 const ROUNDS: u64 = 4;
 const SECONDS: u64 = 2;
+/// The word that asks for the pair of clients alone.
+const CLIENTS: &str = "clients";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,10 +55,16 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
             let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
             shop::serve(case, redis, Path::new(tokens), per_thread.parse()?)
         }
+        [SUBMIT, way, url, tokens, count, seconds] => {
+            submitter::submit(way, url, Path::new(tokens), count.parse()?, seconds.parse()?)
+        }
+        [CLIENTS] => measure_clients(ROUNDS, SECONDS),
+        [CLIENTS, rounds] => measure_clients(at_least_one(rounds)?, SECONDS),
+        [CLIENTS, rounds, seconds] => measure_clients(at_least_one(rounds)?, at_least_one(seconds)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        _ => Err("usage: onceward-bench [ROUNDS [SECONDS]]".into()),
+        _ => Err("usage: onceward-bench [clients] [ROUNDS [SECONDS]]".into()),
     }
 }
 
@@ -70,7 +82,15 @@ fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let [bare, ..] = &runs;
     let rows = Case::ALL.iter().zip(&runs).filter_map(|(case, runs)| Some((case, Figures::of(runs, bare)?)));
     let rows: Vec<_> = rows.collect();
+    let clients = clients::measure(rounds, seconds, folder.path())?;
     println!("\n{}\n\n{}\n\n{}", table::table(&rows), table::costs(&rows), table::targets(&rows));
+    println!("\n{clients}");
+    Ok(())
+}
+
+fn measure_clients(rounds: u64, seconds: u64) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    println!("\n{}", clients::measure(rounds, seconds, folder.path())?);
     Ok(())
 }
 

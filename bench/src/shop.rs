@@ -8,12 +8,15 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
+use actix_web::error::ErrorServiceUnavailable;
 use actix_web::web::{self, Bytes, ServiceConfig};
 use actix_web::{App, HttpResponse, HttpServer, rt};
-use onceward::actix::{Protect, SubjectFrom, token_route};
+use onceward::actix::{Protect, SubjectFrom, issued, token_route};
+use onceward::api::IssuedTokens;
 use onceward::api::header::IDEMPOTENCY_KEY;
 use onceward::store::{Memory, Redis};
-use onceward::{Guard, IntervalRules, KeyRules};
+use onceward::{Binding, Guard, IntervalRules, KeyRules};
+use serde::Deserialize;
 
 use crate::Failure;
 use crate::case::{Case, Store, Tokens};
@@ -70,6 +73,7 @@ fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {
         Some(guard) => {
             let anonymous = SubjectFrom::anonymous;
             config.service(token_route(guard, anonymous()));
+            config.app_data(web::Data::new(guard.clone())).route("/tokens", web::post().to(issue_many));
             config.service(order("/orders").wrap(Protect::token(guard, anonymous())));
             config.service(order("/keyed").wrap(Protect::key(guard, anonymous(), KeyRules::new())));
             config.service(order("/remembered").wrap(Protect::token(guard, anonymous()).remember(RETAIN)));
@@ -85,6 +89,22 @@ fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {
 /// Reads its body: a connection whose body was left unread is not used again, and everything would look fast beside it.
 async fn order(body: Bytes) -> HttpResponse {
     HttpResponse::Created().content_type("application/json").body(format!(r#"{{"bytes":{}}}"#, body.len()))
+}
+
+/// What is asked for at `POST /tokens`.
+#[derive(Deserialize)]
+struct Wanted {
+    count: u32,
+}
+
+/// Issues several tokens, as the service does.
+async fn issue_many(guard: web::Data<Guard>, wanted: web::Json<Wanted>) -> actix_web::Result<web::Json<IssuedTokens>> {
+    let mut tokens = Vec::new();
+    for _ in 0..wanted.count {
+        let token = guard.issue(guard.token_ttl(), Binding::none()).await.map_err(ErrorServiceUnavailable)?;
+        tokens.push(issued(&token, guard.token_ttl()));
+    }
+    Ok(web::Json(IssuedTokens { tokens }))
 }
 
 /// Ends the process when whoever started it has gone, however that came about.

@@ -1,6 +1,7 @@
 //! The implementations of others, each with the one flaw that its row of the museum tells of, and otherwise as good as
 //! it can be. What Onceward promises is only worth something if these fail to keep it.
 
+mod clients;
 mod keys;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
+pub use self::clients::{Careless, ClientFlaw};
 pub use self::keys::{KeyFlaw, Naive};
 use crate::keyed::purchase;
 use crate::ledger::Ledger;

@@ -112,8 +112,8 @@ impl Error {
         self.0.kind == Kind::NoToken
     }
 
-    /// Whether it is certain that this submission has taken no effect.
-    pub fn is_certain(&self) -> bool {
+    /// Whether it is certain that no try of this submission ran anything, and that none will.
+    pub fn ran_nothing(&self) -> bool {
         let may_run_yet = self.is_in_progress();
         matches!(self.0.kind, Kind::Misuse | Kind::NoToken | Kind::NotSent | Kind::Refused) && !may_run_yet
     }
@@ -200,7 +200,7 @@ mod tests {
     fn an_error_answers_what_it_is_asked_and_nothing_else_is_in_its_text() {
         let key = Key::new("secret-key").unwrap();
         let error = refused(Code::InProgress).with_key(Some(&key)).with_tries(3);
-        assert!(error.is_in_progress() && !error.is_unknown() && !error.is_duplicate() && !error.is_certain());
+        assert!(error.is_in_progress() && !error.is_unknown() && !error.is_duplicate() && !error.ran_nothing());
         assert_eq!((error.retry_after(), error.tries()), (Some(Duration::from_secs(2)), 3));
         assert_eq!(error.key().map(Key::as_str), Some("secret-key"));
         assert!(!format!("{error} {error:?}").contains("secret-key"));
@@ -211,7 +211,7 @@ mod tests {
         assert!(refused(Code::TokenUsed).is_duplicate() && refused(Code::ReplyNotKept).is_duplicate());
         let refusal = Refusal { problem: Problem::new(Code::TokenUsed), retry_after: None };
         let unknown = Error::new(Kind::Unknown, "").with_refusal(Some(refusal));
-        assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.is_certain());
-        assert!(refused(Code::TokenExpired).is_certain() && Error::misuse("").is_certain());
+        assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing());
+        assert!(refused(Code::TokenExpired).ran_nothing() && Error::misuse("").ran_nothing());
     }
 }

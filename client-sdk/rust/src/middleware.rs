@@ -18,7 +18,7 @@ use crate::transport::{Failed, Transport};
 /// A layer that makes a submission of every request that is not a mere question.
 ///
 /// The client below it has to be built without redirects, and layers that repeat requests belong nowhere: this one
-/// repeats what may be repeated. A [`Key`] among the request's extensions is the key of that request. Where there is no
+/// repeats what may be repeated. A [`Key`] among the request's extensions, or in its header, is the key of that request. Where there is no
 /// answer, the error is a [`reqwest_middleware::Error::Middleware`] that can be downcast to [`Error`](crate::Error).
 ///
 /// ```no_run
@@ -54,10 +54,12 @@ impl Submitting {
                 plan.identity.insert(name, value);
             }
         }
-        plan.headers = headers;
-        if let Some(key) = extensions.get::<Key>() {
-            plan.credential = Credential::Key(key.clone());
+        let brought = headers.remove(&self.client.inner().key_header);
+        let brought = brought.and_then(|value| Key::new(value.to_str().ok()?).ok());
+        if let Some(key) = extensions.get::<Key>().cloned().or(brought) {
+            plan.credential = Credential::Key(key);
         }
+        plan.headers = headers;
         plan
     }
 }

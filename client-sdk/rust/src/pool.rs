@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onceward_api::Code;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -22,6 +23,8 @@ use crate::token::Token;
 
 /// How long a failed refill that nobody waited for is left alone.
 const QUIET: Duration = Duration::from_secs(1);
+/// How many the service gives at once at most.
+const MOST: u32 = 100;
 
 type Waiter = oneshot::Sender<Result<Token, NoToken>>;
 
@@ -43,8 +46,10 @@ struct State {
     is_fetching: bool,
     /// How many should be in stock. It grows when somebody had to wait.
     aim: u32,
-    /// How many may be asked for at once, after the server has said that it was too many.
+    /// How many may be asked for at once for now, after the server has said that it was too many.
     most: Option<u32>,
+    /// The same for good: so many at once are never given.
+    ceiling: Option<u32>,
     quiet_until: Option<Instant>,
     /// Why the last fetch ended, unless it ended well.
     failure: Option<NoToken>,
@@ -169,13 +174,17 @@ async fn fetch(mut fetching: Fetching) {
             Ok(()) => failures = 0,
             Err(error) => {
                 failures += 1;
-                let wait = may_wait(&pool, &error, failures);
+                let wait = may_wait(&pool, &error, count, failures);
                 tracing::debug!(count, failures, waits = wait.is_some(), "no token: {}", error.says);
                 let Some(wait) = wait else {
                     fail(&pool, &error);
                     break;
                 };
-                pool.state().most = Some((count / 2).max(1));
+                let most = Some((count / 2).max(1));
+                match is_too_many(&error, count) {
+                    true => pool.state().ceiling = most,
+                    false => pool.state().most = most,
+                }
                 sleep(wait.drawn(fastrand::f64())).await;
             }
         }
@@ -194,7 +203,8 @@ fn wanted(pool: &Pool) -> Option<u32> {
         state.is_fetching = false;
         return None;
     }
-    Some(count.min(state.most.unwrap_or(count)).min(100))
+    let most = [state.most, state.ceiling].into_iter().flatten().min();
+    Some(count.min(most.unwrap_or(MOST)))
 }
 
 /// Gives tokens to whoever waits, the others to the stock.
@@ -215,8 +225,17 @@ fn hand_out(pool: &Pool, tokens: Vec<Fetched>) {
     }
 }
 
+/// Whether the server never gives so many at once.
+fn is_too_many(error: &NoToken, count: u32) -> bool {
+    let code = error.refusal.as_ref().map(|refusal| refusal.problem.code);
+    count > 1 && code == Some(Code::BadRequest)
+}
+
 /// How long to wait before it is tried again, if somebody waits and it may help.
-fn may_wait(pool: &Pool, error: &NoToken, failures: u32) -> Option<Wait> {
+fn may_wait(pool: &Pool, error: &NoToken, count: u32, failures: u32) -> Option<Wait> {
+    if is_too_many(error, count) {
+        return Some(Wait { at_least: Duration::ZERO, spread: Duration::ZERO });
+    }
     let after = error.refusal.as_ref().and_then(|refusal| refusal.retry_after);
     let in_time = after.is_none_or(|after| after < pool.limits.deadline);
     let may = error.is_passing && in_time && failures < pool.limits.tries && !pool.state().waiting.is_empty();
@@ -233,6 +252,3 @@ fn fail(pool: &Pool, error: &NoToken) {
         let _ = waiter.send(Err(error.clone()));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -121,7 +121,7 @@ impl Wait {
 
     /// A wait of this kind, drawn with a number from 0 to 1.
     pub(crate) fn drawn(self, random: f64) -> Duration {
-        self.at_least + self.spread.mul_f64(random)
+        self.at_least.saturating_add(self.spread.mul_f64(random))
     }
 }
 

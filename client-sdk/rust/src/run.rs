@@ -18,7 +18,7 @@ use crate::refusal::{Refusal, outcome};
 use crate::retry::{Came, Carries, History, Next, Terms, Wait, decide};
 use crate::submission::Plan;
 use crate::transport::Transport;
-use crate::tried::{Attempted, Tried};
+use crate::tried::{Sending, Tried};
 use crate::undecided::Undecided;
 
 /// Sends a submission, as often as it takes and is allowed.
@@ -169,7 +169,7 @@ impl<T: Transport> Run<'_, T> {
             },
         };
         let limit = self.plan.limits.try_timeout.min(self.left()).max(Duration::from_millis(1));
-        let mut attempted = Attempted {
+        let mut sending = Sending {
             transport: &mut *self.transport,
             http: &inner.http,
             key_header: &inner.key_header,
@@ -179,8 +179,8 @@ impl<T: Transport> Run<'_, T> {
             carries: held.carries(),
             extra,
         };
-        let tried = timeout(limit, attempted.send()).await;
-        let carries = attempted.carries;
+        let tried = timeout(limit, sending.send()).await;
+        let carries = sending.carries;
         (tried.unwrap_or_else(|_| Tried::Lost(format!("there was no whole answer within {limit:?}").into())), carries)
     }
 

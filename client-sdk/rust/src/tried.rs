@@ -23,7 +23,7 @@ pub(crate) enum Tried {
 }
 
 /// Sends one try.
-pub(crate) struct Attempted<'a, T> {
+pub(crate) struct Sending<'a, T> {
     pub(crate) transport: &'a mut T,
     pub(crate) http: &'a reqwest::Client,
     pub(crate) key_header: &'a HeaderName,
@@ -43,7 +43,7 @@ struct Place {
     submits: bool,
 }
 
-impl<T: Transport> Attempted<'_, T> {
+impl<T: Transport> Sending<'_, T> {
     /// Sends it and reads what comes back.
     pub(crate) async fn send(&mut self) -> Tried {
         match self.follow().await {

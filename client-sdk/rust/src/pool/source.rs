@@ -16,8 +16,6 @@ use crate::token::Token;
 
 /// The most that is read of an answer with tokens.
 const LIMIT: usize = 256 * 1024;
-/// How many are asked for at once with one request.
-const MOST: u32 = 100;
 /// How many requests for one token each are under way at a time.
 const AT_ONCE: usize = 8;
 
@@ -82,7 +80,7 @@ impl Source {
     /// If there is none at all.
     pub(crate) async fn fetch(&self, count: u32, hand_over: impl Fn(Vec<Fetched>)) -> Result<(), NoToken> {
         if count > 1 && !self.has_no_batches.load(Ordering::Relaxed) {
-            if let Some(tokens) = self.fetch_batch(count.min(MOST)).await? {
+            if let Some(tokens) = self.fetch_batch(count).await? {
                 hand_over(tokens);
                 return Ok(());
             }

@@ -13,7 +13,7 @@ use crate::token::Token;
 /// What a token is taken to live if nobody has said so.
 const SHORT: Duration = Duration::from_secs(30);
 
-/// Tokens, the oldest first.
+/// Tokens, those first that have to be replaced first.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     held: VecDeque<Held>,
@@ -33,13 +33,17 @@ struct Held {
 impl Stock {
     /// Takes one that is still good.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Token> {
-        self.held.retain(|held| now < held.until);
-        self.held.pop_front().map(|held| held.token)
+        while let Some(held) = self.held.pop_front() {
+            if now < held.until {
+                return Some(held.token);
+            }
+        }
+        None
     }
 
     /// How many will be good for a while.
     pub(crate) fn fresh(&self, now: Instant) -> usize {
-        self.held.iter().filter(|held| now < held.renew_at).count()
+        self.held.len() - self.held.partition_point(|held| held.renew_at <= now)
     }
 
     /// Puts one in that was asked for at `asked`, with this life.
@@ -59,7 +63,7 @@ impl Stock {
         // The way there takes time, and so does a queue before the guard.
         let margin = (life / 4).min(Duration::from_secs(5));
         let held = Held { token, renew_at: asked + life * 2 / 3, until: asked + (life - margin) };
-        let at = self.held.partition_point(|other| other.until <= held.until);
+        let at = self.held.partition_point(|other| other.renew_at <= held.renew_at);
         self.held.insert(at, held);
     }
 
