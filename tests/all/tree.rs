@@ -3,8 +3,12 @@
 use std::process::Command;
 
 fn tree(features: &str) -> String {
+    tree_of("onceward", features)
+}
+
+fn tree_of(package: &str, features: &str) -> String {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--offline", "--package", "onceward", "--edges", "normal", "--prefix", "none"])
+        .args(["tree", "--locked", "--offline", "--package", package, "--edges", "normal", "--prefix", "none"])
         .args(["--no-default-features", "--features", features])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
@@ -26,4 +30,14 @@ fn with_actix_alone_there_is_no_store_client_no_pages_and_no_http_client() {
     }
     assert!(has(&tree("actix,redis"), "redis"));
     assert!(!has(&tree(""), "actix-web"));
+}
+
+#[test]
+fn a_client_has_no_guard_no_web_framework_and_no_store() {
+    let client = tree_of("onceward-client", "middleware");
+    assert!(has(&client, "reqwest") && has(&client, "reqwest-middleware"));
+    for foreign in ["onceward", "actix-web", "actix-http", "redis", "sqlx"] {
+        assert!(!has(&client, foreign), "{foreign} is in it");
+    }
+    assert!(!has(&tree_of("onceward-client", ""), "reqwest-middleware"));
 }

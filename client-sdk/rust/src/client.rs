@@ -190,5 +190,6 @@ fn shown(text: &str) -> String {
 }
 
 pub(crate) fn no_token(NoToken { says, refusal, .. }: NoToken) -> Error {
-    Error::new(Kind::NoToken, format!("there is no token, so nothing was sent: {says}")).with_refusal(refusal)
+    Error::new(Kind::NoToken, format!("there is no token, so nothing was sent: {says}"))
+        .with_refusal(refusal.map(|refusal| *refusal))
 }

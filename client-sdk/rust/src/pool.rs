@@ -3,6 +3,7 @@
 //! However many ask at the same moment, one fetch is under way. It belongs to nobody: whoever asked first may go away, and
 //! the others still get theirs.
 
+mod no_token;
 mod source;
 mod stock;
 
@@ -14,8 +15,9 @@ use onceward_api::Code;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
+pub(crate) use self::no_token::NoToken;
 use self::source::Fetched;
-pub(crate) use self::source::{Binding, NoToken, Source};
+pub(crate) use self::source::{Binding, Source};
 use self::stock::Stock;
 use crate::limits::Limits;
 use crate::retry::Wait;
@@ -236,7 +238,7 @@ fn may_wait(pool: &Pool, error: &NoToken, count: u32, failures: u32) -> Option<W
     if is_too_many(error, count) {
         return Some(Wait { at_least: Duration::ZERO, spread: Duration::ZERO });
     }
-    let after = error.refusal.as_ref().and_then(|refusal| refusal.retry_after);
+    let after = error.retry_after();
     let in_time = after.is_none_or(|after| after < pool.limits.deadline);
     let may = error.is_passing && in_time && failures < pool.limits.tries && !pool.state().waiting.is_empty();
     may.then(|| Wait::before(failures, after, &pool.limits))
@@ -244,7 +246,7 @@ fn may_wait(pool: &Pool, error: &NoToken, count: u32, failures: u32) -> Option<W
 
 fn fail(pool: &Pool, error: &NoToken) {
     let mut state = pool.state();
-    let after = error.refusal.as_ref().and_then(|refusal| refusal.retry_after).unwrap_or(QUIET);
+    let after = error.retry_after().unwrap_or(QUIET);
     state.quiet_until = Some(Instant::now() + after.min(pool.limits.deadline));
     (state.is_fetching, state.failure) = (false, Some(error.clone()));
     for waiter in state.waiting.drain(..) {

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use onceward_api::{Code, TokenRequest, TokensRequest};
+use onceward_api::{TokenRequest, TokensRequest};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, Request, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::no_token::{self, NoToken};
 use crate::authorization::Authorization;
-use crate::refusal::{self, Refusal, Told, told};
+use crate::refusal::{self, Told, told};
 use crate::token::Token;
 
 /// The most that is read of an answer with tokens.
@@ -45,15 +46,6 @@ pub(crate) struct Fetched {
     pub(crate) token: Token,
     pub(crate) asked: Instant,
     pub(crate) life: Duration,
-}
-
-/// Why there is no token.
-#[derive(Debug, Clone)]
-pub(crate) struct NoToken {
-    pub(crate) says: String,
-    /// Whether it may be otherwise in a moment.
-    pub(crate) is_passing: bool,
-    pub(crate) refusal: Option<Refusal>,
 }
 
 /// What is read of an issued token. Its date is not looked at.
@@ -148,11 +140,7 @@ impl Source {
         headers.extend(self.identity.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(authorization) = &self.authorization {
-            let value = authorization.value(again).await.map_err(|error| NoToken {
-                says: format!("the credentials for {} could not be had: {error}", named(url)),
-                is_passing: false,
-                refusal: None,
-            })?;
+            let value = authorization.value(again).await.map_err(|error| no_token::without_credentials(url, &error))?;
             headers.insert(AUTHORIZATION, value);
         }
         if let Some(body) = body {
@@ -160,7 +148,7 @@ impl Source {
             *request.body_mut() = Some(serde_json::to_vec(body).unwrap_or_default().into());
         }
         *request.timeout_mut() = Some(self.timeout);
-        self.http.execute(request).await.map_err(|error| unreachable(url, error))
+        self.http.execute(request).await.map_err(|error| no_token::unreachable(url, error))
     }
 
     async fn read<T: for<'de> Deserialize<'de>>(&self, url: &Url, response: Response) -> Result<T, NoToken> {
@@ -169,76 +157,23 @@ impl Source {
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no content type");
         let kind = kind.chars().take(60).collect::<String>();
         let retry_after = refusal::retry_after(response.headers());
-        let mut response = match told(response).await.map_err(|error| unreachable(url, error))? {
-            Told::Refused(refusal) => return Err(refused(url, refusal)),
+        let mut response = match told(response).await.map_err(|error| no_token::unreachable(url, error))? {
+            Told::Refused(refusal) => return Err(no_token::refused(url, refusal)),
             Told::Answer(response) => response,
         };
         if !status.is_success() {
-            return Err(other_status(url, status, retry_after));
+            return Err(no_token::other_status(url, status, retry_after));
         }
-        let read = refusal::read(&mut response, LIMIT).await.map_err(|error| unreachable(url, error))?;
-        serde_json::from_slice(read.bytes()).ok().filter(|_| read.is_whole()).ok_or_else(|| NoToken {
-            says: format!("{} answered {status} with {kind}, and no token is in it. {ADVICE}", named(url)),
-            is_passing: false,
-            refusal: None,
-        })
+        let read = refusal::read(&mut response, LIMIT).await.map_err(|error| no_token::unreachable(url, error))?;
+        serde_json::from_slice(read.bytes())
+            .ok()
+            .filter(|_| read.is_whole())
+            .ok_or_else(|| no_token::of_another_kind(url, status, &kind))
     }
-}
-
-/// What to do about a server that is another one.
-const ADVICE: &str = "Is Onceward there? An application needs `token_route`; if its tokens come from elsewhere, name that \
-    address with `tokens_from`; if it goes by keys, use `with_keys`.";
-
-/// An address as it may be shown: without what may be secret.
-fn named(url: &Url) -> String {
-    format!("POST {}{}", url.origin().ascii_serialization(), url.path())
-}
-
-fn unreachable(url: &Url, error: reqwest::Error) -> NoToken {
-    use std::error::Error as _;
-    let error = error.without_url();
-    let mut why = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        why = format!("{why}: {cause}");
-        source = cause.source();
-    }
-    let says = format!("{} does not answer ({why}). Is it running, and is the address right?", named(url));
-    NoToken { says, is_passing: !error.is_builder(), refusal: None }
-}
-
-fn refused(url: &Url, refusal: Refusal) -> NoToken {
-    let problem = &refusal.problem;
-    let is_passing = problem.retry == onceward_api::Retry::Same;
-    let next = match problem.code {
-        Code::RateLimited => " Ask for fewer at a time (`pool_size`), or have `rate_limit` raised.",
-        Code::Unauthorized => " Say who is asking, with `authorization` or `identity`.",
-        _ => "",
-    };
-    let says = format!("{} refused ({}): {}{next}", named(url), problem.code, problem.detail);
-    NoToken { says, is_passing, refusal: Some(refusal) }
-}
-
-fn other_status(url: &Url, status: StatusCode, retry_after: Option<Duration>) -> NoToken {
-    let is_passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-    let says = match status {
-        _ if status.is_redirection() => {
-            format!("{} leads elsewhere ({status}). Name the address it leads to with `tokens_from`.", named(url))
-        }
-        _ if is_passing => format!("{} answered {status}. Try again in a moment.", named(url)),
-        _ => format!("{} answered {status}. {ADVICE}", named(url)),
-    };
-    let code = if status == StatusCode::TOO_MANY_REQUESTS { Code::RateLimited } else { Code::Overloaded };
-    let wait = |after| Refusal { problem: onceward_api::Problem::new(code), retry_after: Some(after) };
-    NoToken { says, is_passing, refusal: retry_after.filter(|_| is_passing).map(wait) }
 }
 
 fn fetched(url: &Url, issued: Issued, asked: Instant) -> Result<Fetched, NoToken> {
-    let wrong = |what: &str| NoToken {
-        says: format!("{} answered with {what}. Is Onceward there?", named(url)),
-        is_passing: false,
-        refusal: None,
-    };
+    let wrong = |what: &str| no_token::of_no_use(url, what);
     // A day is the longest that a token may live: more is a mistake, and could not be counted.
     let life = Duration::from_secs(issued.expires_in.min(24 * 60 * 60));
     if life.is_zero() {
