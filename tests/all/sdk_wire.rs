@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use onceward::store::Memory;
-use onceward_client::{Client, Code, Outcome};
+use onceward_client::{Client, Code, Outcome, Undecided};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen, first, smooth};
 use onceward_tests::shop::{ORDER, Shop};
 use reqwest::redirect::Policy;
@@ -93,10 +93,17 @@ async fn what_was_lost_on_another_origin_is_not_sent_again() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
     let stranger = RoughWay::to(other.url(), first([Mishap::CutAnswer(0)])).await;
     let way = RoughWay::to(shop.url(), first([Mishap::Lead(307, format!("{}/open", stranger.url))])).await;
-    let client = builder().with_keys().build().unwrap();
+    // Not even to ask: a stranger might run what only asks.
+    let client = builder().with_keys().undecided(Undecided::Ask).build().unwrap();
     let error = client.post(format!("{}/orders", way.url)).header(ORDER, "led").send().await.unwrap_err();
     assert!(error.is_unknown() && error.tries() == 1, "{error:?}");
-    assert_eq!(other.ledger.count("led"), 1);
+    assert_eq!((other.ledger.count("led"), stranger.seen().len()), (1, 1));
+
+    let lead = Mishap::Lead(307, format!("{}/open", stranger.url));
+    way.plan(first([vec![Mishap::CutBefore; 5], vec![lead]].concat()));
+    let error = client.post(format!("{}/orders", way.url)).header(ORDER, "led").send().await.unwrap_err();
+    assert!(error.is_unknown(), "{error:?}");
+    assert_eq!(stranger.seen().len(), 1);
 }
 
 #[tokio::test]
@@ -117,7 +124,7 @@ async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or
     let shop = Shop::on(Memory::new());
     let way = RoughWay::to(shop.url(), first([Mishap::Lead(303, "/open".into()), Mishap::CutBefore])).await;
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
-    assert!(!error.is_unknown() && !error.ran_nothing(), "{error:?}");
+    assert!(error.is_answered() && !error.is_unknown() && !error.ran_nothing(), "{error:?}");
     assert!(error.to_string().contains("it was answered"), "{error}");
     assert_eq!(way.submissions().len(), 2);
 }

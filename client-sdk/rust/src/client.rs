@@ -19,7 +19,7 @@ use crate::redirect::same_origin;
 use crate::submission::Submission;
 use crate::undecided::Undecided;
 
-/// How many pools there are at most before those that are empty are forgotten.
+/// How many pools there are at most before they are forgotten, those that are empty first.
 const POOLS: usize = 1000;
 
 /// A client whose submissions take effect once, however often they have to be sent. Cheap to clone; clones share their
@@ -118,6 +118,10 @@ impl Client {
         }
         if pools.len() >= POOLS {
             pools.retain(|_, pool| !pool.is_idle());
+            // Whoever holds one of these goes on with it; their tokens expire unused.
+            if pools.len() >= POOLS {
+                pools.clear();
+            }
         }
         let mut source =
             Source::new(inner.http.clone(), sort.base.clone(), sort.binding.clone(), inner.limits.try_timeout);
@@ -177,6 +181,9 @@ pub(crate) fn parse(text: &str) -> Result<Url, Error> {
         .map_err(|error| wrong(&format!("{error}. Write it in full, as in `https://shop.example/orders`")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(wrong("it has to begin with `http://` or `https://` and name a host"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("a name or password does not belong into it; say who is asking with `identity`"));
     }
     Ok(url)
 }

@@ -86,7 +86,8 @@ impl Error {
         self
     }
 
-    /// Whether it was carried out before, as far as the server says; this submission ran nothing.
+    /// Whether it was carried out, as far as the server says, and its answer is not to be had: it was used before by somebody
+    /// else, or it was too large to keep.
     pub fn is_duplicate(&self) -> bool {
         self.0.kind == Kind::Refused && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept))
     }
@@ -114,8 +115,14 @@ impl Error {
 
     /// Whether it is certain that no try of this submission ran anything, and that none will.
     pub fn ran_nothing(&self) -> bool {
-        let may_run_yet = self.is_in_progress();
-        matches!(self.0.kind, Kind::Misuse | Kind::NoToken | Kind::NotSent | Kind::Refused) && !may_run_yet
+        let is_certain = matches!(self.0.kind, Kind::Misuse | Kind::NoToken | Kind::NotSent | Kind::Refused);
+        // In progress it runs, and whose run it was whose reply was not kept is not said.
+        is_certain && !matches!(self.code(), Some(Code::InProgress | Code::ReplyNotKept))
+    }
+
+    /// Whether it was answered, and only what its answer leads to could not be read.
+    pub fn is_answered(&self) -> bool {
+        self.0.kind == Kind::Followed
     }
 
     /// How long the server asks to wait before the same is sent again.
@@ -213,5 +220,6 @@ mod tests {
         let unknown = Error::new(Kind::Unknown, "").with_refusal(Some(refusal));
         assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing());
         assert!(refused(Code::TokenExpired).ran_nothing() && Error::misuse("").ran_nothing());
+        assert!(!refused(Code::ReplyNotKept).ran_nothing(), "it may have been our own");
     }
 }

@@ -105,8 +105,13 @@ impl Pool {
                 self.begin(&mut state);
             }
             ended.await;
-            if let Some(failure) = self.state().failure.clone() {
+            let state = self.state();
+            if let Some(failure) = state.failure.clone() {
                 return Err(failure);
+            }
+            if !state.is_fetching && state.stock.fresh(Instant::now()) == 0 {
+                // They do not live long enough to be kept.
+                return Ok(());
             }
         }
     }
@@ -171,7 +176,9 @@ impl Drop for Fetching {
 async fn fetch(mut fetching: Fetching) {
     let pool = Arc::clone(&fetching.pool);
     let mut failures = 0;
-    while let Some(count) = wanted(&pool) {
+    let mut had = None;
+    while let Some((count, fresh)) = wanted(&pool, had) {
+        had = Some(fresh);
         match pool.source.fetch(count, |tokens| hand_out(&pool, tokens)).await {
             Ok(()) => failures = 0,
             Err(error) => {
@@ -195,18 +202,20 @@ async fn fetch(mut fetching: Fetching) {
     fetching.is_over = true;
 }
 
-/// How many to ask for. `None`, and no longer fetching, if that is none.
-fn wanted(pool: &Pool) -> Option<u32> {
+/// How many to ask for, and how many there are. `None`, and no longer fetching, if that is none, or if nobody waits and it did
+/// not get more since there were `had`: tokens that are too old as soon as they come are not worth having in stock.
+fn wanted(pool: &Pool, had: Option<usize>) -> Option<(u32, usize)> {
     let mut state = pool.state();
     state.waiting.retain(|waiter| !waiter.is_closed());
-    let missing = state.aim as usize + state.waiting.len();
-    let count = missing.saturating_sub(state.stock.fresh(Instant::now())) as u32;
-    if count == 0 {
+    let fresh = state.stock.fresh(Instant::now());
+    let count = (state.aim as usize + state.waiting.len()).saturating_sub(fresh) as u32;
+    let is_in_vain = state.waiting.is_empty() && had.is_some_and(|had| fresh <= had);
+    if count == 0 || is_in_vain {
         state.is_fetching = false;
         return None;
     }
     let most = [state.most, state.ceiling].into_iter().flatten().min();
-    Some(count.min(most.unwrap_or(MOST)))
+    Some((count.min(most.unwrap_or(MOST)), fresh))
 }
 
 /// Gives tokens to whoever waits, the others to the stock.

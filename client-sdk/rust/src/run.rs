@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use onceward_api::{Code, Outcome, header};
-use reqwest::header::{HeaderMap, HeaderValue};
+use onceward_api::{Code, Outcome};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
@@ -45,12 +44,16 @@ impl<T: Transport> Run<'_, T> {
     async fn go(mut self) -> Result<Answer, Error> {
         let mut held = self.in_time(Held::get(self.client, &self.plan)).await?;
         loop {
-            let (tried, carries) = self.send(&held, HeaderMap::new()).await;
+            let (tried, carries) = self.send(&held, false).await;
             let Some(came) = tried.came() else { return Err(self.ended(tried, &held)) };
             let next = decide(&self.history, came, &self.terms(carries));
             self.history = self.history.and(came, next);
             tracing::debug!(target: "onceward_client", number = self.history.tries, ?came, ?next, "tried");
-            if let Came::Refused { code: Code::TokenExpired | Code::TokenStale | Code::TokenInvalid, .. } = came {
+            if let Came::Refused {
+                code: Code::TokenExpired | Code::TokenStale | Code::TokenInvalid | Code::TokenMalformed,
+                ..
+            } = came
+            {
                 held.distrust();
             }
             match next {
@@ -60,7 +63,7 @@ impl<T: Transport> Run<'_, T> {
                     pause(wait).await;
                     self.in_time(held.renew()).await.map_err(|error| error.with_tries(self.history.tries))?;
                 }
-                Next::Unknown => return self.undecided(tried, held).await,
+                Next::Unknown => return self.undecided(tried, carries, held).await,
                 Next::Give | Next::Refused | Next::NotSent => return self.give(tried, &held),
             }
         }
@@ -89,9 +92,9 @@ impl<T: Transport> Run<'_, T> {
     }
 
     /// Nobody knows whether it happened: what is to be done then?
-    async fn undecided(mut self, tried: Tried, held: Held) -> Result<Answer, Error> {
+    async fn undecided(mut self, tried: Tried, carries: Carries, held: Held) -> Result<Answer, Error> {
         let unknown = self.unknown(tried, &held);
-        if self.plan.undecided != Undecided::Ask || held.carries() == Carries::Nothing {
+        if self.plan.undecided != Undecided::Ask || carries == Carries::Nothing {
             return Err(unknown);
         }
         self.ask(&held).await.unwrap_or(Err(unknown))
@@ -99,13 +102,11 @@ impl<T: Transport> Run<'_, T> {
 
     /// Asks what is on record until that is an answer, or tells nothing. `None` if there is nothing better to say.
     async fn ask(&mut self, held: &Held) -> Option<Result<Answer, Error>> {
-        let mut look = HeaderMap::new();
-        look.insert(header::LOOK, HeaderValue::from_static("true"));
         for asked in 0..self.plan.limits.tries {
             if !self.plan.body.is_repeatable() {
                 self.plan.body = crate::body::Body::None;
             }
-            let (tried, _) = self.send(held, look.clone()).await;
+            let (tried, _) = self.send(held, true).await;
             let after = match tried {
                 Tried::Answer(response) if outcome(response.headers()) == Some(Outcome::Replayed) => {
                     return Some(Ok(Answer::new(response, self.history.tries)));
@@ -159,7 +160,7 @@ impl<T: Transport> Run<'_, T> {
     }
 
     /// Sends it once. Says what it still carried in the end.
-    async fn send(&mut self, held: &Held, extra: HeaderMap) -> (Tried, Carries) {
+    async fn send(&mut self, held: &Held, looks: bool) -> (Tried, Carries) {
         let inner = self.client.inner();
         let authorization = match &inner.authorization {
             None => None,
@@ -177,7 +178,7 @@ impl<T: Transport> Run<'_, T> {
             held,
             authorization,
             carries: held.carries(),
-            extra,
+            looks,
         };
         let tried = timeout(limit, sending.send()).await;
         let carries = sending.carries;

@@ -128,6 +128,9 @@ impl Submission {
                 self.wrong = self.wrong.or_else(|| Some(Error::misuse(says)));
             }
             (Ok(name), Ok(value)) if [AUTHORIZATION, COOKIE].contains(&name) => self.identify(name, value),
+            (Ok(name), Ok(value)) if name == CONTENT_TYPE => {
+                self.plan.headers.insert(name, value);
+            }
             (Ok(name), Ok(value)) => {
                 self.plan.headers.append(name, value);
             }

@@ -1,6 +1,6 @@
 //! One try: sent, led wherever its answer leads, and read.
 
-use onceward_api::{Code, Outcome};
+use onceward_api::{Code, Outcome, header};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 
@@ -32,8 +32,8 @@ pub(crate) struct Sending<'a, T> {
     pub(crate) authorization: Option<HeaderValue>,
     /// Nothing any more once it was led to another origin.
     pub(crate) carries: Carries,
-    /// More headers.
-    pub(crate) extra: HeaderMap,
+    /// Whether it only asks what is on record.
+    pub(crate) looks: bool,
 }
 
 /// Where a try is on its way.
@@ -61,7 +61,8 @@ impl<T: Transport> Sending<'_, T> {
             let Some(step) = step(&place.method, &place.url, response.status(), response.headers()) else {
                 return Ok((response, place.submits));
             };
-            if step.submits && !self.plan.body.is_repeatable() {
+            // Another origin knows nothing of it, and might run what only asks.
+            if step.submits && !self.plan.body.is_repeatable() || step.crosses && self.looks {
                 return Ok((response, place.submits));
             }
             place = self.go(place, step);
@@ -100,7 +101,9 @@ impl<T: Transport> Sending<'_, T> {
         let headers = request.headers_mut();
         headers.extend(self.plan.headers.clone());
         headers.extend(self.plan.identity.clone());
-        headers.extend(self.extra.clone());
+        if self.looks {
+            headers.insert(header::LOOK, HeaderValue::from_static("true"));
+        }
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }

@@ -210,8 +210,8 @@ impl ClientBuilder {
 /// An address that `/token` can be appended to.
 fn base(text: &str) -> Result<Url, Error> {
     let url = parse(text)?;
-    if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() || url.password().is_some() {
-        let why = "`/token` is appended to it, so it has no query, no fragment and no password";
+    if url.query().is_some() || url.fragment().is_some() {
+        let why = "`/token` is appended to it, so it has no query and no fragment";
         return Err(Error::misuse(format!("the address that tokens come from has a part too many: {why}")));
     }
     Ok(url)
