@@ -32,6 +32,7 @@ mod sdk_faults;
 mod sdk_input;
 mod sdk_kills;
 mod sdk_pool;
+mod sdk_undecided;
 mod sdk_wire;
 mod service;
 mod service_callers;

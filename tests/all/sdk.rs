@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::store::Memory;
-use onceward_client::{Client, ClientBuilder, Code, Key, Limits, Outcome, Submitting, Undecided};
+use onceward_client::{Client, ClientBuilder, Code, Key, Limits, Outcome, Submitting};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::mishap::{Mishap, RoughWay, first, smooth};
-use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, USER};
+use onceward_tests::shop::{ORDER, STATUS, Shop, USER};
 use onceward_tests::wait::until;
 use reqwest::redirect::Policy;
 use serde_json::json;
@@ -138,60 +138,6 @@ async fn a_caller_s_own_key_is_given_back_and_resumed() {
 }
 
 #[tokio::test]
-async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
-    let shop = Shop::on(Memory::new());
-    let asking = builder().with_keys().undecided(Undecided::Ask).build().unwrap();
-    let way = RoughWay::to(shop.url(), first(vec![Mishap::CutAnswer(0); 5])).await;
-    let url = |path: &str| format!("{}{path}", way.url);
-    let answer = asking.post(url("/keyed/orders")).header(ORDER, "ran").send().await.unwrap();
-    assert!(answer.is_replayed() && shop.ledger.count("ran") == 1);
-    assert_eq!(way.submissions().last().unwrap().header("onceward-look"), "true");
-
-    way.plan(first(vec![Mishap::CutBefore; 5]));
-    let absent = asking.post(url("/keyed/orders")).header(ORDER, "never ran").send().await.unwrap_err();
-    assert!(absent.is_unknown() && absent.code() == Some(Code::NotFound), "{absent:?}");
-    assert!(absent.key().is_some() && shop.ledger.count("never ran") == 0);
-
-    // A remembered token can be asked for too; a plain one tells nothing more.
-    let tokens = builder().undecided(Undecided::Ask).build().unwrap();
-    way.plan(first(vec![Mishap::CutAnswer(0); 5]));
-    assert!(tokens.post(url("/remembered/orders")).send().await.unwrap().is_replayed());
-    way.plan(first(vec![Mishap::CutAnswer(0); 5]));
-    assert!(tokens.post(url("/orders")).header(ORDER, "plain").send().await.unwrap_err().is_unknown());
-    assert_eq!(shop.ledger.count("plain"), 1);
-}
-
-#[tokio::test]
-async fn whoever_asks_waits_for_a_run_that_goes_on() {
-    let shop = Shop::on(Memory::new());
-    let cut = Mishap::CutBefore;
-    let way = RoughWay::to(shop.url(), first([Mishap::Delay(Duration::from_secs(20)), cut])).await;
-    let limits = Limits::new().tries(2).try_timeout(Duration::from_millis(300)).waits(Duration::ZERO, Duration::ZERO);
-    let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().header(TAKES, 1200);
-    let answer = submission.header(ORDER, "slow").limits(limits.tries(6)).undecided(Undecided::Ask).send().await;
-    assert!(answer.unwrap().is_replayed());
-    assert_eq!(shop.ledger.count("slow"), 1);
-}
-
-#[tokio::test]
-async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
-    let shop = Shop::on(Memory::new());
-    let mishaps = [vec![Mishap::CutBefore; 12], vec![Mishap::CutAnswer(0); 3]].concat();
-    let way = RoughWay::to(shop.url(), first(mishaps)).await;
-    let client = builder().with_keys().undecided(Undecided::Retry).build().unwrap();
-    let url = format!("{}/keyed/orders", way.url);
-    let answer = client.post(&url).header(ORDER, "a").send().await.unwrap();
-    assert_eq!((answer.tries(), answer.is_replayed(), shop.ledger.count("a")), (16, true, 1));
-
-    way.plan(|seen| if seen.fetches() { Mishap::None } else { Mishap::CutBefore });
-    let limits = Limits::new().deadline(Duration::from_millis(300)).waits(Duration::ZERO, Duration::from_millis(10));
-    let begun = tokio::time::Instant::now();
-    let error = client.post(&url).limits(limits).send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() > 5, "{error:?}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-}
-
-#[tokio::test]
 async fn a_connection_that_is_refused_is_certain() {
     let url = format!("http://127.0.0.1:{}/orders", onceward_tests::redis_server::free_port());
     let error = client().post(&url).with_key().send().await.unwrap_err();
@@ -217,6 +163,23 @@ async fn credentials_are_refreshed_and_the_key_stays() {
     let sent: Vec<_> = seen.iter().map(|seen| seen.header("authorization")).collect();
     assert_eq!(sent, ["Bearer alice.0", "Bearer alice.0", "Bearer alice.102"]);
     assert!(seen.iter().all(|request| request.header("idempotency-key") == seen[0].header("idempotency-key")));
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() {
+    let shop = Shop::on(Memory::new());
+    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let asked = AtomicUsize::new(0);
+    let client = builder().with_keys().authorization(move |_| {
+        let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { if is_first { Ok("Bearer alice.1".to_owned()) } else { Err("the sign-in is down".into()) } }
+    });
+    let client = client.build().unwrap();
+    let error = client.post(format!("{}/keyed/bearer", way.url)).header(ORDER, "a").send().await.unwrap_err();
+    assert!(error.is_unknown() && error.key().is_some() && error.tries() == 2, "{error:?}");
+    assert!(error.to_string().contains("the sign-in is down") && shop.ledger.count("a") == 1, "{error}");
+    let never = client.post(format!("{}/keyed/bearer", way.url)).send().await.unwrap_err();
+    assert!(never.is_misuse() && never.ran_nothing(), "{never:?}");
 }
 
 #[tokio::test]

@@ -184,8 +184,10 @@ async fn neither_a_token_nor_a_key_is_in_what_is_traced() {
     }
     let lines = Lines::default();
     let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    let guard = tracing::subscriber::set_default(subscriber.with_writer(move || writer.clone()).finish());
+    let subscriber = || tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+    // While there is only one, what another test's thread meets first is taken to interest nobody, for all threads.
+    let _second = tracing::Dispatch::new(subscriber().with_writer(std::io::sink).finish());
+    let guard = tracing::subscriber::set_default(subscriber().with_writer(move || writer.clone()).finish());
     let shop = Shop::on(Memory::new());
     let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
     client().post(format!("{}/remembered/orders?secret=query", way.url)).send().await.unwrap();

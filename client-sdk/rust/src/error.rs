@@ -66,6 +66,16 @@ impl Error {
         Self::new(Kind::Refused, hint(&refusal)).with_refusal(Some(refusal))
     }
 
+    /// The same after a try without an answer: what is wrong now says nothing of that one.
+    pub(crate) fn in_doubt(mut self) -> Self {
+        if matches!(self.0.kind, Kind::Misuse | Kind::NoToken) {
+            self.0.says =
+                format!("it is not known whether it happened, since an earlier try had no answer: {}", self.0.says);
+            self.0.kind = Kind::Unknown;
+        }
+        self
+    }
+
     pub(crate) fn with_key(mut self, key: Option<&Key>) -> Self {
         self.0.key = key.cloned();
         self
@@ -211,6 +221,13 @@ mod tests {
         assert_eq!((error.retry_after(), error.tries()), (Some(Duration::from_secs(2)), 3));
         assert_eq!(error.key().map(Key::as_str), Some("secret-key"));
         assert!(!format!("{error} {error:?}").contains("secret-key"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_later_try_says_nothing_of_an_earlier_one() {
+        let later = Error::misuse("no credentials").in_doubt();
+        assert!(later.is_unknown() && !later.ran_nothing() && later.to_string().ends_with("no credentials"));
+        assert!(Error::new(Kind::Followed, "").in_doubt().is_answered());
     }
 
     #[test]

@@ -45,7 +45,10 @@ impl<T: Transport> Run<'_, T> {
         let mut held = self.in_time(Held::get(self.client, &self.plan)).await?;
         loop {
             let (tried, carries) = self.send(&held, false).await;
-            let Some(came) = tried.came() else { return Err(self.ended(tried, &held)) };
+            let Some(came) = tried.came() else {
+                self.history.tries += 1;
+                return Err(self.ended(tried, &held));
+            };
             let next = decide(&self.history, came, &self.terms(carries));
             self.history = self.history.and(came, next);
             tracing::debug!(target: "onceward_client", number = self.history.tries, ?came, ?next, "tried");
@@ -79,6 +82,7 @@ impl<T: Transport> Run<'_, T> {
 
     fn ended(&self, tried: Tried, held: &Held) -> Error {
         let error = match tried {
+            Tried::Over(error) if self.history.unanswered => error.in_doubt(),
             Tried::Over(error) => error,
             Tried::Refused(refusal) => Error::refused(refusal),
             Tried::NotSent(error) => {
@@ -166,7 +170,10 @@ impl<T: Transport> Run<'_, T> {
             None => None,
             Some(authorization) => match authorization.value(std::mem::take(&mut self.is_refused)).await {
                 Ok(value) => Some(value),
-                Err(error) => return (self.without_credentials(error), held.carries()),
+                Err(error) => {
+                    let error = Error::misuse(format!("the caller's credentials could not be had: {error}"));
+                    return (Tried::Over(error), held.carries());
+                }
             },
         };
         let limit = self.plan.limits.try_timeout.min(self.left()).max(Duration::from_millis(1));
@@ -183,11 +190,6 @@ impl<T: Transport> Run<'_, T> {
         let tried = timeout(limit, sending.send()).await;
         let carries = sending.carries;
         (tried.unwrap_or_else(|_| Tried::Lost(format!("there was no whole answer within {limit:?}").into())), carries)
-    }
-
-    fn without_credentials(&self, error: crate::error::BoxError) -> Tried {
-        let kind = if self.history.unanswered { Kind::Unknown } else { Kind::Misuse };
-        Tried::Over(Error::new(kind, "the caller's credentials could not be had").with_source(Some(error)))
     }
 
     fn terms(&self, carries: Carries) -> Terms {

@@ -1,0 +1,64 @@
+//! What the Rust SDK does about a submission of which nobody can tell whether it happened: it reports, asks, or retries.
+
+use std::time::Duration;
+
+use onceward::store::Memory;
+use onceward_client::{Code, Limits, Undecided};
+use onceward_tests::mishap::{Mishap, RoughWay, first};
+use onceward_tests::shop::{ORDER, Shop, TAKES};
+
+use crate::sdk::{builder, client};
+
+#[tokio::test]
+async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
+    let shop = Shop::on(Memory::new());
+    let asking = builder().with_keys().undecided(Undecided::Ask).build().unwrap();
+    let way = RoughWay::to(shop.url(), first(vec![Mishap::CutAnswer(0); 5])).await;
+    let url = |path: &str| format!("{}{path}", way.url);
+    let answer = asking.post(url("/keyed/orders")).header(ORDER, "ran").send().await.unwrap();
+    assert!(answer.is_replayed() && shop.ledger.count("ran") == 1);
+    assert_eq!(way.submissions().last().unwrap().header("onceward-look"), "true");
+
+    way.plan(first(vec![Mishap::CutBefore; 5]));
+    let absent = asking.post(url("/keyed/orders")).header(ORDER, "never ran").send().await.unwrap_err();
+    assert!(absent.is_unknown() && absent.code() == Some(Code::NotFound), "{absent:?}");
+    assert!(absent.key().is_some() && shop.ledger.count("never ran") == 0);
+
+    // A remembered token can be asked for too; a plain one tells nothing more.
+    let tokens = builder().undecided(Undecided::Ask).build().unwrap();
+    way.plan(first(vec![Mishap::CutAnswer(0); 5]));
+    assert!(tokens.post(url("/remembered/orders")).send().await.unwrap().is_replayed());
+    way.plan(first(vec![Mishap::CutAnswer(0); 5]));
+    assert!(tokens.post(url("/orders")).header(ORDER, "plain").send().await.unwrap_err().is_unknown());
+    assert_eq!(shop.ledger.count("plain"), 1);
+}
+
+#[tokio::test]
+async fn whoever_asks_waits_for_a_run_that_goes_on() {
+    let shop = Shop::on(Memory::new());
+    let cut = Mishap::CutBefore;
+    let way = RoughWay::to(shop.url(), first([Mishap::Delay(Duration::from_secs(20)), cut])).await;
+    let limits = Limits::new().tries(2).try_timeout(Duration::from_millis(300)).waits(Duration::ZERO, Duration::ZERO);
+    let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().header(TAKES, 1200);
+    let answer = submission.header(ORDER, "slow").limits(limits.tries(6)).undecided(Undecided::Ask).send().await;
+    assert!(answer.unwrap().is_replayed());
+    assert_eq!(shop.ledger.count("slow"), 1);
+}
+
+#[tokio::test]
+async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
+    let shop = Shop::on(Memory::new());
+    let mishaps = [vec![Mishap::CutBefore; 12], vec![Mishap::CutAnswer(0); 3]].concat();
+    let way = RoughWay::to(shop.url(), first(mishaps)).await;
+    let client = builder().with_keys().undecided(Undecided::Retry).build().unwrap();
+    let url = format!("{}/keyed/orders", way.url);
+    let answer = client.post(&url).header(ORDER, "a").send().await.unwrap();
+    assert_eq!((answer.tries(), answer.is_replayed(), shop.ledger.count("a")), (16, true, 1));
+
+    way.plan(|seen| if seen.fetches() { Mishap::None } else { Mishap::CutBefore });
+    let limits = Limits::new().deadline(Duration::from_millis(300)).waits(Duration::ZERO, Duration::from_millis(10));
+    let begun = tokio::time::Instant::now();
+    let error = client.post(&url).limits(limits).send().await.unwrap_err();
+    assert!(error.is_unknown() && error.tries() > 5, "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
