@@ -8,12 +8,12 @@ use crate::case::Case;
 use crate::figures::Spread;
 use crate::load::{self, Load};
 use crate::server::Server;
-use crate::submitter::{SUBMIT, WARM_UP, Way};
+use crate::submitter::{CPU, SUBMIT, WARM_UP, Way};
 
 /// The share of plain reqwest's throughput that is aimed for.
 const TARGET: f64 = 0.90;
 /// How many requests a second a client is prepared for.
-const MOST: u64 = 25_000;
+const MOST: u64 = 60_000;
 
 /// Measures both in each round, and says what came of it.
 pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<String, Failure> {
@@ -24,16 +24,16 @@ pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<String
             let tokens = MOST * (WARM_UP + seconds);
             // The case is one in memory: there is no Redis to be named.
             let server = Server::start(case, "", folder, tokens as usize)?;
-            let load = send(way, server.url(), folder, tokens, seconds)?;
-            println!("round {} of {rounds}: {:<17} {:>8.0} requests/s", round + 1, way.name(), throughput(&load));
-            loads.push(load);
+            let sent = send(way, server.url(), folder, tokens, seconds)?;
+            println!("round {} of {rounds}: {:<17} {:>8.0} requests/s", round + 1, way.name(), sent.throughput());
+            loads.push(sent);
         }
     }
     Ok(summary(&plain, &sdk).ok_or("there were no rounds")?)
 }
 
 /// Starts this program again as a client.
-fn send(way: Way, url: &str, folder: &Path, tokens: u64, seconds: u64) -> Result<Load, Failure> {
+fn send(way: Way, url: &str, folder: &Path, tokens: u64, seconds: u64) -> Result<Sent, Failure> {
     let output = Command::new(std::env::current_exe()?)
         .args([SUBMIT, way.name(), url])
         .arg(folder)
@@ -44,30 +44,45 @@ fn send(way: Way, url: &str, folder: &Path, tokens: u64, seconds: u64) -> Result
     if !output.status.success() {
         return Err(format!("{}: the client ended with {}", way.name(), output.status).into());
     }
-    load::read(&String::from_utf8_lossy(&output.stdout), 201).map_err(|error| format!("{}: {error}", way.name()).into())
+    let said = String::from_utf8_lossy(&output.stdout);
+    let load = load::read(&said, 201).map_err(|error| format!("{}: {error}", way.name()))?;
+    let micros = said.lines().find_map(|line| line.strip_prefix(CPU)?.parse::<f64>().ok());
+    Ok(Sent { load, micros: micros.ok_or("a client did not say what it cost")? / load.requests as f64 })
 }
 
-fn throughput(load: &Load) -> f64 {
-    load.requests as f64 / load.lasted.as_secs_f64()
+/// What a client has measured.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    load: Load,
+    /// Its processor time for each request.
+    micros: f64,
+}
+
+impl Sent {
+    fn throughput(&self) -> f64 {
+        self.load.requests as f64 / self.load.lasted.as_secs_f64()
+    }
 }
 
 /// One line for each, and one for the target; `None` if there were no rounds.
-fn summary(plain: &[Load], sdk: &[Load]) -> Option<String> {
-    let ratio = Spread::of(sdk.iter().zip(plain).map(|(sdk, plain)| throughput(sdk) / throughput(plain)))?;
-    let line = |way: Way, loads: &[Load]| {
-        let rate = Spread::of(loads.iter().map(throughput))?.median;
-        let millis = |of: fn(&Load) -> f64| Spread::of(loads.iter().map(of)).map(|spread| spread.median);
+fn summary(plain: &[Sent], sdk: &[Sent]) -> Option<String> {
+    let ratio = Spread::of(sdk.iter().zip(plain).map(|(sdk, plain)| sdk.throughput() / plain.throughput()))?;
+    let line = |way: Way, loads: &[Sent]| {
+        let rate = Spread::of(loads.iter().map(Sent::throughput))?.median;
+        let micros = Spread::of(loads.iter().map(|sent| sent.micros))?.median;
+        let millis = |of: fn(&Load) -> f64| Spread::of(loads.iter().map(|sent| of(&sent.load))).map(|it| it.median);
         let (p50, p99) = (millis(|load| load.p50.as_secs_f64() * 1e3)?, millis(|load| load.p99.as_secs_f64() * 1e3)?);
-        Some(format!("{:<17} {rate:>11.0} {p50:>8.2} {p99:>8.2}", way.name()))
+        Some(format!("{:<17} {rate:>11.0} {p50:>8.2} {p99:>8.2} {micros:>15.1}", way.name()))
     };
     let Spread { median, least, most } = ratio;
     let verdict = if median >= TARGET { "met" } else { "missed" };
     Some(format!(
-        "{:<17} {:>11} {:>8} {:>8}\n{}\n{}\n\n{:<17} {median:.2} ({least:.2}–{most:.2}) of plain reqwest, target {TARGET:.2}: {verdict}",
+        "{:<17} {:>11} {:>8} {:>8} {:>15}\n{}\n{}\n\n{:<17} {median:.2} ({least:.2}–{most:.2}) of plain reqwest, target {TARGET:.2}: {verdict}",
         "client",
         "requests/s",
         "p50 ms",
         "p99 ms",
+        "CPU µs/request",
         line(Way::Plain, plain)?,
         line(Way::Sdk, sdk)?,
         Way::Sdk.name(),
@@ -80,19 +95,20 @@ mod tests {
 
     use super::*;
 
-    fn load(requests: u64) -> Load {
-        Load { requests, lasted: Duration::from_secs(1), p50: Duration::from_millis(1), p99: Duration::from_millis(2) }
+    fn sent(requests: u64) -> Sent {
+        let (p50, p99) = (Duration::from_millis(1), Duration::from_millis(2));
+        Sent { load: Load { requests, lasted: Duration::from_secs(1), p50, p99 }, micros: 40.0 }
     }
 
     #[test]
     fn the_ratio_is_of_the_same_round_and_its_median_meets_the_target_or_not() {
         let told = |sdk: &[u64]| {
-            let plain = [load(1000), load(500), load(2000)];
-            summary(&plain, &sdk.iter().copied().map(load).collect::<Vec<_>>()).unwrap()
+            let plain = [sent(1000), sent(500), sent(2000)];
+            summary(&plain, &sdk.iter().copied().map(sent).collect::<Vec<_>>()).unwrap()
         };
         let met = told(&[950, 450, 1000]);
         assert!(met.ends_with("SDK, warm pool    0.90 (0.50–0.95) of plain reqwest, target 0.90: met"), "{met}");
-        assert!(met.contains("plain reqwest            1000     1.00     2.00"), "{met}");
+        assert!(met.contains("plain reqwest            1000     1.00     2.00            40.0"), "{met}");
         assert!(told(&[890, 400, 2000]).ends_with("missed"));
     }
 }

@@ -11,12 +11,14 @@ use onceward_client::Client;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::Failure;
 use crate::load::{BODY, CONNECTIONS};
+use crate::{Failure, cpu};
 
 /// The word that makes this program a client.
 pub(crate) const SUBMIT: &str = "submit";
 
+/// What the line with its processor time begins with, in microseconds.
+pub(crate) const CPU: &str = "cpu=";
 /// How long it is warmed up, in seconds.
 pub(crate) const WARM_UP: u64 = 1;
 
@@ -55,9 +57,10 @@ pub(crate) fn submit(way: &str, url: &str, tokens: &Path, count: u32, seconds: u
         let url = format!("{url}/orders");
         let sender = Sender::open(way, &url, tokens, count).await?;
         send_for(WARM_UP, &sender, &url).await?;
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), cpu::used_by(std::process::id())?);
         let took = send_for(seconds, &sender, &url).await?;
-        println!("{}", figures(took, begun.elapsed()));
+        let (lasted, used) = (begun.elapsed(), cpu::used_by(std::process::id())?.saturating_sub(used));
+        println!("{}{}\n{}", CPU, used.as_micros(), figures(took, lasted));
         Ok(())
     })
 }

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn what_stands_between_is_told_from_the_application_by_the_guard_s_mark() {
         let mut marked = HeaderMap::new();
-        marked.insert(onceward_api::header::OUTCOME, HeaderValue::from_static("executed"));
+        marked.insert(header::OUTCOME, HeaderValue::from_static("executed"));
         for status in [502, 503, 504] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(answered(status, &HeaderMap::new()), Came::Between { after: None });
