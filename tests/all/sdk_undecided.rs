@@ -56,9 +56,9 @@ async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
     assert_eq!((answer.tries(), answer.is_replayed(), shop.ledger.count("a")), (16, true, 1));
 
     way.plan(|seen| if seen.fetches() { Mishap::None } else { Mishap::CutBefore });
-    let limits = Limits::new().deadline(Duration::from_millis(300)).waits(Duration::ZERO, Duration::from_millis(10));
+    let limits = Limits::new().tries(1).deadline(Duration::from_millis(500)).waits(Duration::ZERO, Duration::ZERO);
     let begun = tokio::time::Instant::now();
     let error = client.post(&url).limits(limits).send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() > 5, "{error:?}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(error.is_unknown() && error.tries() > 1, "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

@@ -85,7 +85,7 @@ impl<T: Transport> Sending<'_, T> {
         let request = self.request(place).map_err(Tried::Over)?;
         let sent_to = request.url().clone();
         let response = self.transport.carry(request).await.map_err(|failed| fails(failed, place.submits))?;
-        if without_fragment(response.url()) != without_fragment(&sent_to) {
+        if *response.url() != sent_to && without_fragment(response.url()) != without_fragment(&sent_to) {
             let says = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
                  origin: build it with `redirect(reqwest::redirect::Policy::none())`";
             return Err(Tried::Over(Error::new(Kind::Unknown, says)));
