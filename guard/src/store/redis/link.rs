@@ -22,9 +22,9 @@ use crate::store::{StoreError, async_trait};
 const CONNECT: Duration = Duration::from_secs(2);
 /// The first and the longest pause between two tries to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-/// What an answer gets beyond its time: a thread that was held up, and drives its own connection, finds that the time is over
-/// before it has read what has long been there.
-const MOMENT: Duration = Duration::from_millis(10);
+/// What an answer gets beyond its time, at least and at most. A thread that was held up, and drives its own connection, finds
+/// that the time is over before it has sent what it asks, or read what has long been there: it gets as long as it was late.
+const BEYOND: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// A connection that broke sooner than this is made anew only after a pause: a server that takes connections and refuses
 /// commands is not to be stormed.
@@ -182,7 +182,10 @@ async fn query(
     let mut answer = pin!(command.query_async(connection));
     match timeout_at(deadline, &mut answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => timeout(MOMENT, answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from),
+        Err(_) => {
+            let late = deadline.elapsed().clamp(BEYOND.0, BEYOND.1);
+            timeout(late, answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from)
+        }
     }
 }
 
