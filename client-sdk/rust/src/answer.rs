@@ -3,27 +3,34 @@
 use bytes::Bytes;
 use onceward_api::Outcome;
 use reqwest::header::HeaderMap;
-use reqwest::{Response, StatusCode};
+use reqwest::{Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::refusal::outcome;
+use crate::refusal::{Read, outcome};
 
 /// An answer of the application, be it a success or a failure of its own. Up to a limit it was read to its end before it was
 /// handed over, so that it can no longer break off.
 #[derive(Debug)]
 pub struct Answer {
     response: Response,
+    /// What was read of its body already.
+    read: Option<Read>,
     tries: u32,
 }
 
 impl Answer {
-    pub(crate) fn new(response: Response, tries: u32) -> Self {
-        Self { response, tries }
+    pub(crate) fn new(response: Response, read: Option<Read>, tries: u32) -> Self {
+        Self { response, read, tries }
     }
 
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.response.status()
+    }
+
+    /// Where it came from in the end.
+    pub fn url(&self) -> &Url {
+        self.response.url()
     }
 
     /// The headers.
@@ -52,7 +59,7 @@ impl Answer {
     /// # Errors
     /// If it is not, or not of this form.
     pub async fn json<T: DeserializeOwned>(self) -> reqwest::Result<T> {
-        self.response.json().await
+        self.into_response().json().await
     }
 
     /// The body as text.
@@ -60,7 +67,7 @@ impl Answer {
     /// # Errors
     /// If it is streamed and breaks off.
     pub async fn text(self) -> reqwest::Result<String> {
-        self.response.text().await
+        self.into_response().text().await
     }
 
     /// The body.
@@ -68,23 +75,24 @@ impl Answer {
     /// # Errors
     /// If it is streamed and breaks off.
     pub async fn bytes(self) -> reqwest::Result<Bytes> {
-        self.response.bytes().await
+        match self.read {
+            Some(read) if read.is_whole() => Ok(read.into_bytes()),
+            Some(read) => read.back_into(self.response).bytes().await,
+            None => self.response.bytes().await,
+        }
     }
 
     /// The answer as reqwest has it.
     pub fn into_response(self) -> Response {
-        self.response
-    }
-}
-
-impl AsRef<Response> for Answer {
-    fn as_ref(&self) -> &Response {
-        &self.response
+        match self.read {
+            Some(read) => read.back_into(self.response),
+            None => self.response,
+        }
     }
 }
 
 impl From<Answer> for Response {
     fn from(answer: Answer) -> Self {
-        answer.response
+        answer.into_response()
     }
 }

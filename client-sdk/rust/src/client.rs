@@ -4,10 +4,11 @@ mod builder;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::header::{HeaderMap, HeaderName};
 use reqwest::{Method, Url};
+use url::Position;
 
 pub use self::builder::ClientBuilder;
 use crate::authorization::Authorization;
@@ -39,7 +40,22 @@ pub(crate) struct Inner {
     /// Where else tokens may be sent.
     origins: Vec<Url>,
     pool_size: u32,
-    pools: Mutex<HashMap<Sort, Arc<Pool>>>,
+    pools: Mutex<Pools>,
+}
+
+#[derive(Default)]
+struct Pools {
+    all: HashMap<Sort, Arc<Pool>>,
+    /// The last one that was asked for, by the address up to its path: mostly it is asked for again, by the same caller for
+    /// the same thing, and found without copying what it is told by.
+    last: Option<(String, Binding, HeaderMap, Arc<Pool>)>,
+}
+
+impl Pools {
+    fn last(&self, origin: &str, binding: &Binding, identity: &HeaderMap) -> Option<Arc<Pool>> {
+        let (last, bound, who, pool) = self.last.as_ref()?;
+        (last == origin && bound == binding && who == identity).then(|| Arc::clone(pool))
+    }
 }
 
 /// What tells the tokens of one pool from those of another.
@@ -96,7 +112,7 @@ impl Client {
     /// # Errors
     /// If the address is none, or no token can be had.
     pub async fn warm_up(&self, url: impl AsRef<str>, count: u32) -> Result<(), Error> {
-        let pool = self.pool(&parse(url.as_ref())?, Binding::default(), &HeaderMap::new())?;
+        let pool = self.pool(&parse(url.as_ref())?, &Binding::default(), &HeaderMap::new())?;
         pool.warm_up(count).await.map_err(no_token)
     }
 
@@ -105,22 +121,34 @@ impl Client {
     }
 
     /// The tokens for a submission to this address, of this kind, by this caller.
-    pub(crate) fn pool(&self, url: &Url, binding: Binding, identity: &HeaderMap) -> Result<Arc<Pool>, Error> {
+    pub(crate) fn pool(&self, url: &Url, binding: &Binding, who: &HeaderMap) -> Result<Arc<Pool>, Error> {
         let inner = &self.0;
+        let origin = &url[..Position::BeforePath];
+        if let Some(pool) = inner.pools().last(origin, binding, who) {
+            return Ok(pool);
+        }
         let base = inner.token_base(url)?;
         // Who is asking is told to the origin that it was meant for, and to no other.
         let is_home = same_origin(&base, url);
-        let identity = if is_home { identity.clone() } else { HeaderMap::new() };
-        let sort = Sort::of(base, binding, &identity, is_home && inner.authorization.is_some());
-        let mut pools = inner.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(&sort) {
-            return Ok(Arc::clone(pool));
-        }
-        if pools.len() >= POOLS {
-            pools.retain(|_, pool| !pool.is_idle());
+        let identity = if is_home { who.clone() } else { HeaderMap::new() };
+        let sort = Sort::of(base, binding.clone(), &identity, is_home && inner.authorization.is_some());
+        let mut pools = inner.pools();
+        let pool = match pools.all.get(&sort) {
+            Some(pool) => Arc::clone(pool),
+            None => pools.open(sort, identity, inner),
+        };
+        pools.last = Some((origin.to_owned(), binding.clone(), who.clone(), Arc::clone(&pool)));
+        Ok(pool)
+    }
+}
+
+impl Pools {
+    fn open(&mut self, sort: Sort, identity: HeaderMap, inner: &Inner) -> Arc<Pool> {
+        if self.all.len() >= POOLS {
+            self.all.retain(|_, pool| !pool.is_idle());
             // Whoever holds one of these goes on with it; their tokens expire unused.
-            if pools.len() >= POOLS {
-                pools.clear();
+            if self.all.len() >= POOLS {
+                self.all.clear();
             }
         }
         let mut source =
@@ -128,12 +156,16 @@ impl Client {
         source.identity = identity;
         source.authorization = inner.authorization.clone().filter(|_| sort.is_authorized);
         let pool = Pool::new(source, inner.pool_size, inner.limits);
-        pools.insert(sort, Arc::clone(&pool));
-        Ok(pool)
+        self.all.insert(sort, Arc::clone(&pool));
+        pool
     }
 }
 
 impl Inner {
+    fn pools(&self) -> MutexGuard<'_, Pools> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Where the tokens for this address come from.
     fn token_base(&self, url: &Url) -> Result<Url, Error> {
         match &self.token_base {

@@ -35,7 +35,7 @@ impl Held {
             Credential::AnyKey(application) => generate_key(application.as_deref()).map(Self::Key).map_err(wrong),
             Credential::Token => {
                 let url = plan.url.as_ref().ok_or_else(|| Error::misuse("there is no address"))?;
-                let pool = client.pool(url, plan.binding.clone(), &plan.identity)?;
+                let pool = client.pool(url, &plan.binding, &plan.identity)?;
                 let token = pool.take().await.map_err(no_token)?;
                 Ok(Self::Token { token, pool })
             }

@@ -74,8 +74,9 @@ fn is_problem(response: &Response) -> bool {
 }
 
 /// What was read of a body.
+#[derive(Debug)]
 pub(crate) struct Read {
-    bytes: BytesMut,
+    bytes: Bytes,
     is_whole: bool,
 }
 
@@ -88,15 +89,15 @@ impl Read {
         self.is_whole
     }
 
-    fn into_bytes(self) -> Bytes {
-        self.bytes.freeze()
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.bytes
     }
 
     /// The answer as it was before it was read.
     pub(crate) fn back_into(self, response: Response) -> Response {
         use futures_util::{StreamExt as _, stream};
         use reqwest::{Body, ResponseBuilderExt as _};
-        let (url, read, is_whole) = (response.url().clone(), self.bytes.freeze(), self.is_whole);
+        let (url, read, is_whole) = (response.url().clone(), self.bytes, self.is_whole);
         let (parts, rest) = http::Response::<Body>::from(response).into_parts();
         let body = if is_whole {
             Body::from(read)
@@ -120,14 +121,21 @@ impl Read {
 /// # Errors
 /// If it breaks off.
 pub(crate) async fn read(response: &mut Response, limit: usize) -> reqwest::Result<Read> {
-    let mut bytes = BytesMut::new();
+    // Most bodies come in one piece, and need not be copied.
+    let first = response.chunk().await?.unwrap_or_default();
+    if first.len() > limit {
+        return Ok(Read { bytes: first, is_whole: false });
+    }
+    let Some(second) = response.chunk().await? else { return Ok(Read { bytes: first, is_whole: true }) };
+    let mut bytes = BytesMut::from(first);
+    bytes.extend_from_slice(&second);
     while bytes.len() <= limit {
         match response.chunk().await? {
             Some(chunk) => bytes.extend_from_slice(&chunk),
-            None => return Ok(Read { bytes, is_whole: true }),
+            None => return Ok(Read { bytes: bytes.freeze(), is_whole: true }),
         }
     }
-    Ok(Read { bytes, is_whole: false })
+    Ok(Read { bytes: bytes.freeze(), is_whole: false })
 }
 
 #[cfg(test)]

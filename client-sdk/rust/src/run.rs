@@ -75,7 +75,7 @@ impl<T: Transport> Run<'_, T> {
     /// Hands over an answer, or says why there is none.
     fn give(&self, tried: Tried, held: &Held) -> Result<Answer, Error> {
         match tried {
-            Tried::Answer(response) => Ok(Answer::new(response, self.history.tries)),
+            Tried::Answer(response, read) => Ok(Answer::new(response, read, self.history.tries)),
             tried => Err(self.ended(tried, held)),
         }
     }
@@ -112,13 +112,13 @@ impl<T: Transport> Run<'_, T> {
             }
             let (tried, _) = self.send(held, true).await;
             let after = match tried {
-                Tried::Answer(response) if outcome(response.headers()) == Some(Outcome::Replayed) => {
-                    return Some(Ok(Answer::new(response, self.history.tries)));
+                Tried::Answer(response, read) if outcome(response.headers()) == Some(Outcome::Replayed) => {
+                    return Some(Ok(Answer::new(response, read, self.history.tries)));
                 }
                 Tried::Refused(refusal) if refusal.problem.retry == onceward_api::Retry::Same => refusal.retry_after,
                 Tried::Refused(refusal) => return Some(Err(self.looked(refusal, held))),
                 // Whoever does not know the question has told nothing.
-                Tried::Answer(_) | Tried::Over(_) => return None,
+                Tried::Answer(..) | Tried::Over(_) => return None,
                 Tried::NotSent(_) | Tried::Lost(_) => None,
             };
             let wait = Wait::before(asked, after, &self.plan.limits).drawn(fastrand::f64());
@@ -154,7 +154,7 @@ impl<T: Transport> Run<'_, T> {
                 let code = refusal.problem.code;
                 (format!("the last try was refused ({code}), and an earlier one may have run"), Some(refusal), None)
             }
-            Tried::Answer(response) => (format!("the answer was {}", response.status()), None, None),
+            Tried::Answer(response, _) => (format!("the answer was {}", response.status()), None, None),
             Tried::NotSent(error) => ("an earlier try had no answer".to_owned(), None, Some(error)),
             Tried::Lost(error) => ("the answer was lost".to_owned(), None, Some(error)),
             Tried::Over(error) => return error,

@@ -7,14 +7,15 @@ use reqwest::{Method, Request, Response, StatusCode, Url};
 use crate::error::{BoxError, Error, Kind};
 use crate::held::Held;
 use crate::redirect::{self, Step, drop_content, drop_credentials, step};
-use crate::refusal::{self, Refusal, Told, outcome, retry_after, told};
+use crate::refusal::{self, Read, Refusal, Told, outcome, retry_after, told};
 use crate::retry::{Came, Carries};
 use crate::submission::Plan;
 use crate::transport::{Failed, Transport};
 
 /// What came of a try.
 pub(crate) enum Tried {
-    Answer(Response),
+    /// With what was read of its body, if that was begun.
+    Answer(Response, Option<Read>),
     Refused(Refusal),
     NotSent(BoxError),
     Lost(BoxError),
@@ -83,9 +84,8 @@ impl<T: Transport> Sending<'_, T> {
 
     async fn hop(&mut self, place: &Place) -> Result<Response, Tried> {
         let request = self.request(place).map_err(Tried::Over)?;
-        let sent_to = request.url().clone();
         let response = self.transport.carry(request).await.map_err(|failed| fails(failed, place.submits))?;
-        if *response.url() != sent_to && without_fragment(response.url()) != without_fragment(&sent_to) {
+        if *response.url() != place.url && without_fragment(response.url()) != without_fragment(&place.url) {
             let says = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
                  origin: build it with `redirect(reqwest::redirect::Policy::none())`";
             return Err(Tried::Over(Error::new(Kind::Unknown, says)));
@@ -99,8 +99,10 @@ impl<T: Transport> Sending<'_, T> {
     fn request(&mut self, place: &Place) -> Result<Request, Error> {
         let mut request = Request::new(place.method.clone(), place.url.clone());
         let headers = request.headers_mut();
-        headers.extend(self.plan.headers.clone());
-        headers.extend(self.plan.identity.clone());
+        *headers = self.plan.headers.clone();
+        if !self.plan.identity.is_empty() {
+            headers.extend(self.plan.identity.clone());
+        }
         if self.looks {
             headers.insert(header::LOOK, HeaderValue::from_static("true"));
         }
@@ -130,21 +132,21 @@ impl<T: Transport> Sending<'_, T> {
             Err(error) => lost(error),
             Ok(Told::Refused(refusal)) => Tried::Refused(refusal),
             Ok(Told::Answer(response)) => match whole(response, self.plan.answer_limit).await {
-                Ok(response) => Tried::Answer(response),
+                Ok((response, read)) => Tried::Answer(response, read),
                 Err(error) => lost(error),
             },
         }
     }
 }
 
-/// The answer with all of its body at hand, unless that is longer than the limit.
-async fn whole(mut response: Response, limit: usize) -> reqwest::Result<Response> {
+/// The answer, with all of its body at hand unless that is longer than the limit.
+async fn whole(mut response: Response, limit: usize) -> reqwest::Result<(Response, Option<Read>)> {
     let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if limit == 0 || length.is_some_and(|length: usize| length > limit) {
-        return Ok(response);
+        return Ok((response, None));
     }
     let read = refusal::read(&mut response, limit).await?;
-    Ok(read.back_into(response))
+    Ok((response, Some(read)))
 }
 
 fn without_fragment(url: &Url) -> Url {
@@ -172,7 +174,7 @@ impl Tried {
     /// What it comes to. `None` if there is nothing to decide.
     pub(crate) fn came(&self) -> Option<Came> {
         Some(match self {
-            Self::Answer(response) => answered(response.status(), response.headers()),
+            Self::Answer(response, _) => answered(response.status(), response.headers()),
             Self::Refused(Refusal { problem, .. }) if problem.code == Code::Unauthorized => Came::Unauthorized,
             Self::Refused(Refusal { problem, retry_after }) => {
                 Came::Refused { code: problem.code, retry: problem.retry, after: *retry_after }

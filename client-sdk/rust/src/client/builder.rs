@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
@@ -202,7 +201,7 @@ impl ClientBuilder {
             token_base: self.token_base.as_deref().map(base).transpose()?,
             origins: self.origins.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?,
             pool_size: self.pool_size,
-            pools: Mutex::new(HashMap::new()),
+            pools: Mutex::default(),
         })))
     }
 }
