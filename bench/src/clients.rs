@@ -13,7 +13,7 @@ use crate::submitter::{CPU, SUBMIT, WARM_UP, Way};
 /// The share of plain reqwest's throughput that is aimed for.
 const TARGET: f64 = 0.90;
 /// How many requests a second a client is prepared for.
-const MOST: u64 = 60_000;
+const MOST: u64 = 150_000;
 
 /// Measures both in each round, and says what came of it.
 pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<String, Failure> {
