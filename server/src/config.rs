@@ -47,6 +47,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// How much the memory store may hold.
     pub memory_limit: usize,
+    /// Whether the demo stands at `/`.
+    pub demo: bool,
     /// How long the store may take.
     pub store_timeout: Duration,
     /// How long to wait for the store at start.
@@ -190,9 +192,11 @@ impl Config {
 
 fn build(given: &Given) -> Result<Config, ConfigError> {
     let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
+    let store = given.secret("store", store)?.unwrap_or(StoreAt::Memory);
     Ok(Config {
         listen: given.value("listen", value::address)?,
-        store: given.secret("store", store)?.unwrap_or(StoreAt::Memory),
+        demo: given.value("demo", value::demo)?.unwrap_or(store == StoreAt::Memory),
+        store,
         prefix: given.value("prefix", value::prefix)?,
         secret: given.secret("secret", secret)?,
         secret_previous: given.secret("secret_previous", secret)?,

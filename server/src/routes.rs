@@ -37,7 +37,6 @@ pub fn others(config: &mut web::ServiceConfig) {
         }
     };
     config
-        .service(pages::start)
         .service(pages::problem)
         .service(pages::docs)
         // Load balancers ask with HEAD.

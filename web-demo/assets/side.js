@@ -1,0 +1,110 @@
+// One side of the demo: a form, what goes over the wire for it, and what is said about it.
+
+import { abbreviated, orderOf, Submissions } from "./submission.js";
+import { kindOf, Wire } from "./wire.js";
+
+const SLOW_TO_READY = 3000;
+
+export class Side {
+  /** `says(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
+  constructor(name, { conduct, policy, says, answered }) {
+    this.form = document.getElementById(name);
+    this.name = name;
+    this.submissions = new Submissions(this.form);
+    this.wire = new Wire(document.getElementById(`${name}-wire`));
+    Object.assign(this, { conduct, policy, says, answered });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#send();
+    });
+    this.form.addEventListener("reset", () => this.submissions.end());
+    // A click that the SDK holds back, because another one already waits for the token.
+    this.form.addEventListener("onceward:duplicate", () => this.say("One is enough: the first click still waits for its token."));
+  }
+
+  /** Begins another order with the same content. */
+  beginAnew() {
+    this.form.dispatchEvent(new Event("reset", { bubbles: true }));
+  }
+
+  /** Waits until the form has a token, if it takes one: the SDK fetches it when somebody begins to fill in the form. */
+  async ready() {
+    if (!this.form.matches("[data-onceward]") || this.form.dataset.oncewardState === "ready") return;
+    const isReady = new Promise((go) => {
+      this.form.addEventListener("onceward:ready", go, { once: true });
+      setTimeout(go, SLOW_TO_READY);
+    });
+    this.form.dispatchEvent(new Event("input", { bubbles: true }));
+    await isReady;
+  }
+
+  /** Draws the fetching of a token. */
+  async drawToken(fetching) {
+    const upcoming = this.submissions.upcoming();
+    const trip = this.wire.sent(upcoming, "POST /token");
+    try {
+      const answer = (await fetching).clone();
+      const token = answer.ok ? (await answer.json()).token : null;
+      if (token) this.submissions.issued(upcoming, token);
+      trip.answered(answer.status, null, token ? abbreviated(token) : "no token");
+    } catch {
+      trip.lost();
+    }
+  }
+
+  say(text) {
+    document.getElementById(`${this.name}-said`).textContent = text;
+  }
+
+  clear() {
+    this.wire.clear();
+    this.beginAnew();
+  }
+
+  async #send() {
+    const { submission, headers, carrier, order } = this.#what();
+    const path = this.form.getAttribute("action");
+    const trip = this.wire.sent(submission, `POST ${path}`, carrier);
+    const conduct = this.conduct();
+    if (conduct) headers["Demo-Handler"] = conduct;
+    submission.underWay += 1;
+    let kind = "lost";
+    try {
+      const answer = await fetch(path, { method: "POST", headers, body: new URLSearchParams(order) });
+      const told = await answer.json();
+      const outcome = answer.headers.get("onceward-outcome");
+      kind = kindOf(answer.status, outcome);
+      submission.isAnswered = true;
+      submission.order = told.order ?? submission.order;
+      submission.told = told.text ?? told.title;
+      trip.answered(answer.status, outcome, told.order ? `order ${told.order}` : "");
+    } catch {
+      trip.lost();
+    }
+    submission.kinds[kind] = (submission.kinds[kind] ?? 0) + 1;
+    submission.underWay -= 1;
+    this.#ended(submission, kind);
+  }
+
+  /** What is sent: the same order under every policy, and what it is told by. */
+  #what() {
+    const order = orderOf(this.form);
+    const policy = this.policy();
+    if (policy === "remembered" || policy === "token") {
+      const token = new FormData(this.form).get("_onceward") ?? "";
+      if (token) order.set("_onceward", token);
+      return { submission: this.submissions.withToken(token), headers: {}, carrier: token && abbreviated(token), order };
+    }
+    const submission = this.submissions.withoutToken();
+    if (policy !== "key") return { submission, headers: {}, carrier: "", order };
+    return { submission, headers: { "Idempotency-Key": submission.key }, carrier: abbreviated(submission.key), order };
+  }
+
+  #ended(submission, kind) {
+    this.answered(submission, kind);
+    if (submission.underWay > 0) return;
+    // The SDK has to know, so that it asks before it sends something else.
+    if (!submission.isAnswered && this.form.matches("[data-onceward]")) window.onceward?.answered(this.form, null);
+    this.say(this.says(submission));
+  }
+}
