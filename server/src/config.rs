@@ -283,6 +283,16 @@ mod tests {
     }
 
     #[test]
+    fn the_demo_stands_where_the_store_is_memory_unless_somebody_says_otherwise() {
+        let redis = ["--store", "redis://127.0.0.1:6379"];
+        assert!(load(&[], &[]).unwrap().demo && !load(&redis, &[]).unwrap().demo);
+        assert!(!load(&["--demo", "off"], &[]).unwrap().demo);
+        assert!(load(&[redis[0], redis[1], "--demo"], &[]).unwrap().demo);
+        assert!(!load(&[], &[("ONCEWARD_DEMO", "false")]).unwrap().demo);
+        assert!(load(&["--demo", "auto"], &[("ONCEWARD_DEMO", "false")]).unwrap().demo);
+    }
+
+    #[test]
     fn an_error_names_the_setting_and_where_it_came_from() {
         assert!(error(&["--token-ttl", "x"], &[]).starts_with("token_ttl (from --token-ttl): `x` is not a duration"));
         assert!(error(&[], &[("ONCEWARD_LISTEN", "nowhere")]).starts_with("listen (from ONCEWARD_LISTEN): `nowhere`"));

@@ -4,6 +4,8 @@
 mod bad_input;
 mod binding;
 mod defects;
+mod demo;
+mod demo_bounds;
 mod faults;
 mod functions;
 mod intervals;

@@ -1,19 +1,21 @@
 // The chart: a column for each submission, a block for each time it was sent. Each kind has a sign of its own, so that it can
 // be told without its colour.
 
-const KINDS = ["executed", "replayed", "refused", "failed", "lost"];
-const SIGNS = { executed: "✓", replayed: "↺", refused: "✕", failed: "!", lost: "?" };
+const SIGNS = { unprotected: "✓", executed: "✓", replayed: "↺", refused: "✕", failed: "!", lost: "?" };
+const KINDS = Object.keys(SIGNS);
 const COLUMNS = 24;
-const BLOCK = 22;
+const BLOCK = 26;
 const GAP = 4;
 const SVG = "http://www.w3.org/2000/svg";
 
 export class Chart {
   #place;
+  #title;
   #columns = [];
 
-  constructor(place) {
+  constructor(place, title) {
     this.#place = place;
+    this.#title = title;
     new ResizeObserver(() => this.#draw()).observe(place);
   }
 
@@ -37,12 +39,12 @@ export class Chart {
 
   #draw() {
     const width = this.#place.clientWidth;
-    const most = Math.max(5, ...this.#columns.map(({ counts }) => blocks(counts).length));
-    const unit = Math.min(BLOCK, 220 / most);
+    const most = Math.max(4, ...this.#columns.map(({ counts }) => blocks(counts).length));
+    const unit = Math.min(BLOCK, 200 / most);
     const height = most * (unit + GAP) + 28;
     const fitting = Math.max(1, Math.floor((width - 8) / (BLOCK + 18)));
     const shown = this.#columns.slice(-fitting);
-    const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": told(this.#columns) });
+    const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${this.#title}: ${told(this.#columns)}` });
     const floor = height - 24;
     svg.append(node("line", { class: "axis", x1: 0, x2: width, y1: floor + 0.5, y2: floor + 0.5 }));
     shown.forEach(({ submission, counts }, at) => {
@@ -54,7 +56,7 @@ export class Chart {
       });
       svg.append(node("text", { class: "number", x: x + BLOCK / 2, y: floor + 17 }, String(submission.number)));
     });
-    if (shown.length === 0) svg.append(node("text", { class: "none", x: width / 2, y: height / 2 }, "Send the guarded form to fill this in."));
+    if (shown.length === 0) svg.append(node("text", { class: "none", x: width / 2, y: height / 2 }, "Nothing yet."));
     this.#place.replaceChildren(svg);
   }
 }
@@ -66,12 +68,12 @@ function blocks(counts) {
 
 /** The same in words. */
 function told(columns) {
-  if (columns.length === 0) return "Chart: nothing sent yet.";
+  if (columns.length === 0) return "nothing sent yet.";
   const words = columns.slice(-8).map(({ submission, counts }) => {
     const parts = KINDS.filter((kind) => counts[kind]).map((kind) => `${counts[kind]} ${kind}`);
     return `Submission ${submission.number}: ${parts.join(", ")}.`;
   });
-  return `Chart. ${words.join(" ")}`;
+  return words.join(" ");
 }
 
 function node(name, attributes, text) {

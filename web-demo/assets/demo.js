@@ -10,17 +10,13 @@ const byId = (id) => document.getElementById(id);
 const policy = () => document.querySelector("[name=policy]:checked").value;
 const conduct = () => [...document.querySelectorAll("[name=conduct]:checked")].map(({ value }) => value).join(", ");
 
-const chart = new Chart(byId("chart"));
-const unguarded = new Side("unguarded", { conduct, policy: () => "none", says: unguardedSays, answered: count });
-const guarded = new Side("guarded", {
-  conduct,
-  policy,
-  says: guardedSays,
-  answered(submission, kind) {
-    chart.add(submission, kind);
-    count();
-  },
-});
+const charts = { unguarded: new Chart(byId("unguarded-chart"), "Unguarded"), guarded: new Chart(byId("guarded-chart"), "Guarded") };
+const answered = (name) => (submission, kind) => {
+  charts[name].add(submission, kind);
+  count();
+};
+const unguarded = new Side("unguarded", { conduct, policy: () => "none", says: unguardedSays, answered: answered("unguarded") });
+const guarded = new Side("guarded", { conduct, policy, says: guardedSays, answered: answered("guarded") });
 
 let visitor = "";
 let tab = "tab-html";
@@ -57,9 +53,11 @@ function show(tally) {
   for (const name of ["unguarded", "guarded"]) {
     const output = byId(`${name}-count`);
     if (output.textContent !== String(tally[name])) output.textContent = tally[name];
+    byId(`${name}-score`).textContent = tally[name];
     byId(`${name}-unit`).textContent = tally[name] === 1 ? "order" : "orders";
   }
   for (const name of ["executed", "replayed", "refused", "failed"]) byId(`total-${name}`).textContent = tally[name];
+  byId("total-unprotected").textContent = tally.unguarded;
 }
 
 function showSnippet() {
@@ -88,7 +86,7 @@ async function sendBoth() {
 async function startOver() {
   await fetch("/demo/start-over", { method: "POST" });
   for (const side of [unguarded, guarded]) side.clear();
-  chart.clear();
+  for (const chart of Object.values(charts)) chart.clear();
   await count();
 }
 

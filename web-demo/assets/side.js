@@ -62,9 +62,9 @@ export class Side {
   }
 
   async #send() {
-    const { submission, headers, carrier, order } = this.#what();
+    const { submission, headers, order } = this.#what();
     const path = this.form.getAttribute("action");
-    const trip = this.wire.sent(submission, `POST ${path}`, carrier);
+    const trip = this.wire.sent(submission, `POST ${path}`);
     const conduct = this.conduct();
     if (conduct) headers["Demo-Handler"] = conduct;
     submission.underWay += 1;
@@ -92,12 +92,11 @@ export class Side {
     const policy = this.policy();
     if (policy === "remembered" || policy === "token") {
       const token = new FormData(this.form).get("_onceward") ?? "";
-      if (token) order.set("_onceward", token);
-      return { submission: this.submissions.withToken(token), headers: {}, carrier: token && abbreviated(token), order };
+      order.set("_onceward", token);
+      return { submission: this.submissions.withToken(token), headers: {}, order };
     }
-    const submission = this.submissions.withoutToken();
-    if (policy !== "key") return { submission, headers: {}, carrier: "", order };
-    return { submission, headers: { "Idempotency-Key": submission.key }, carrier: abbreviated(submission.key), order };
+    const submission = this.submissions.withoutToken(policy === "key");
+    return { submission, headers: submission.key ? { "Idempotency-Key": submission.key } : {}, order };
   }
 
   #ended(submission, kind) {

@@ -19,21 +19,24 @@ export class Submissions {
 
   /** The token has come: whatever carries it is this submission. */
   issued(submission, token) {
+    submission.carrier = `token ${abbreviated(token)}`;
     this.#tokens.set(token, submission);
   }
 
   /** What a click with this token belongs to. */
   withToken(token) {
-    if (!this.#tokens.has(token)) this.#tokens.set(token, begun());
+    if (!this.#tokens.has(token)) this.issued(begun(), token);
     return this.#numbered(this.#tokens.get(token));
   }
 
-  /** What a click without a token belongs to. A key is made here, whether it is sent or not. */
-  withoutToken() {
+  /** What a click without a token belongs to; with a key, if there is to be one. */
+  withoutToken(hasKey) {
     const content = new URLSearchParams(orderOf(this.#form)).toString();
     const last = this.#current;
     const isAnother = !last || (last.content !== content && last.isAnswered);
-    if (isAnother) this.#current = this.#numbered({ ...begun(), content, key: randomKey() });
+    if (!isAnother) return last;
+    const key = hasKey ? randomKey() : null;
+    this.#current = this.#numbered({ ...begun(), content, key, carrier: key && `key ${abbreviated(key)}` });
     return this.#current;
   }
 
@@ -61,7 +64,7 @@ export function abbreviated(secret) {
 }
 
 function begun() {
-  return { number: undefined, isAnswered: false, underWay: 0, kinds: {}, order: null };
+  return { number: undefined, carrier: null, isAnswered: false, underWay: 0, kinds: {}, order: null };
 }
 
 /** Not randomUUID, which a page that came without TLS does not have. */

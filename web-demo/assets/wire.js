@@ -16,12 +16,13 @@ export class Wire {
   }
 
   /** Draws a request that is being sent, and gives what draws its answer. */
-  sent(submission, what, carrier) {
+  sent(submission, what) {
     const group = this.#group(submission);
-    group.title.textContent = submission.number ? `Submission ${submission.number}` : "The next submission";
+    group.title.replaceChildren(submission.number ? `Submission ${submission.number}` : "The next submission");
+    if (submission.carrier) group.title.append(" ", element("code", "", submission.carrier));
     if (!group.bursts.at(-1)?.isUnderWay) group.bursts.push(new Burst());
     const burst = group.bursts.at(-1);
-    const trip = burst.sent(what, carrier);
+    const trip = burst.sent(what);
     group.list.append(trip.element);
     while (group.list.children.length > TRIPS) group.list.firstElementChild.remove();
     this.#move();
@@ -80,8 +81,8 @@ class Burst {
     return this.#trips.some((trip) => trip.until === null);
   }
 
-  sent(what, carrier) {
-    const trip = new Trip(what, carrier, this.now);
+  sent(what) {
+    const trip = new Trip(what, this.now);
     this.#trips.push(trip);
     return trip;
   }
@@ -94,21 +95,20 @@ class Burst {
 }
 
 class Trip {
-  constructor(what, carrier, from) {
+  constructor(what, from) {
     this.from = from;
     this.until = null;
     this.element = element("li", "trip");
     this.element.dataset.kind = "under-way";
     const sent = element("p", "sent");
     sent.append(sign("→"), said("sent "), element("code", "", what));
-    if (carrier) sent.append(" ", element("code", "carrier", carrier));
     const lane = element("span", "lane");
     lane.setAttribute("aria-hidden", "true");
     this.bar = element("i", "bar");
     lane.append(this.bar);
     this.got = element("p", "got");
     this.got.append(sign("…"), "under way");
-    this.element.append(sent, lane, this.got);
+    this.element.append(sent, this.got, lane);
   }
 
   /** A status of `null` is no answer at all. */
