@@ -6,6 +6,7 @@ pub mod consumer;
 pub mod flawed;
 pub mod keyed;
 pub mod ledger;
+pub mod pages;
 pub mod peer;
 pub mod proxy;
 pub mod redis_server;

@@ -148,7 +148,8 @@ fn page(problem: &Problem) -> String {
     )
 }
 
-fn escape(text: &str) -> String {
+/// Text that is taken for nothing but text, in a page and in an attribute.
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -1,0 +1,30 @@
+import { type Messages } from "./notice.js";
+import { type Held } from "./token.js";
+/** What a form needs of its surroundings. */
+export interface Surroundings {
+    token(action: string | undefined): Promise<Held>;
+    /** Whether a token may be sent to this origin. */
+    isNamed(origin: string): boolean;
+    messages: Messages;
+    /** How long a form stays busy with a try of which nothing is heard, in milliseconds. */
+    patience: number;
+}
+/** A form under guard. */
+export interface GuardedForm {
+    /** Begins anew, when the page comes back from the back/forward cache. */
+    reset(): void;
+    /** The person clears the form. What has no answer is not forgotten. */
+    cleared(): void;
+    /** Sees to it that a good token is there, or on its way. */
+    warm(): void;
+    /** Fetches the next token before the present one expires. One that was sent is kept as long as its try has no answer. */
+    renew(): void;
+    /** Decides on a submit event, before the page hears of it. */
+    submit(event: SubmitEvent): void;
+    /** The page says how the try ended that it sent by itself. */
+    answered(response: Response | null): void;
+    /** This page makes way for the one that is the answer, as far as can be seen from here. */
+    left(page: string): void;
+}
+/** Guards a form. */
+export declare function guard(form: HTMLFormElement, { token, isNamed, messages, patience }: Surroundings): GuardedForm;

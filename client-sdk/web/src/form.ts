@@ -1,0 +1,260 @@
+// One guarded form: which token its next try takes, and how it gets back to work whatever becomes of that try.
+
+import { attribute, digest } from "./content.js";
+import { choose, learned, type Ended } from "./intent.js";
+import { say, show, tell, type Messages } from "./notice.js";
+import { keep, nameOf, point, recall, type Past } from "./past.js";
+import { isHandlers } from "./submission.js";
+import { isGood, type Held } from "./token.js";
+import { FIELD } from "./wire.js";
+
+/** What a form needs of its surroundings. */
+export interface Surroundings {
+  token(action: string | undefined): Promise<Held>;
+  /** Whether a token may be sent to this origin. */
+  isNamed(origin: string): boolean;
+  messages: Messages;
+  /** How long a form stays busy with a try of which nothing is heard, in milliseconds. */
+  patience: number;
+}
+
+/** A form under guard. */
+export interface GuardedForm {
+  /** Begins anew, when the page comes back from the back/forward cache. */
+  reset(): void;
+  /** The person clears the form. What has no answer is not forgotten. */
+  cleared(): void;
+  /** Sees to it that a good token is there, or on its way. */
+  warm(): void;
+  /** Fetches the next token before the present one expires. One that was sent is kept as long as its try has no answer. */
+  renew(): void;
+  /** Decides on a submit event, before the page hears of it. */
+  submit(event: SubmitEvent): void;
+  /** The page says how the try ended that it sent by itself. */
+  answered(response: Response | null): void;
+  /** This page makes way for the one that is the answer, as far as can be seen from here. */
+  left(page: string): void;
+}
+
+/** How long a double click may take, where the answer is shown elsewhere. */
+const DOUBLE_CLICK = 1000;
+
+/** No token lives longer. */
+const DAY = 86_400_000;
+
+/** Guards a form. */
+export function guard(form: HTMLFormElement, { token, isNamed, messages, patience }: Surroundings): GuardedForm {
+  const name = nameOf(form);
+  const field = form.querySelector<HTMLInputElement>(`input[name="${FIELD}"]`) ?? document.createElement("input");
+  // The token that the server wrote into the page, for when no other can be had.
+  const rendered = field.value;
+  /** A token that no try has taken yet. */
+  let spare: Held | undefined;
+  /** The one fetch that all who need a token share. */
+  let fetching: Promise<void> | undefined;
+  let past: Past | undefined;
+  /** The try that is under way. */
+  let sending: SubmitEvent | undefined;
+  let isWaiting = false;
+  /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
+  let isConfirmed = false;
+  let isOnline = false;
+  let watchdog: ReturnType<typeof setTimeout>;
+  let renewal: ReturnType<typeof setTimeout>;
+
+  function fetch(): Promise<void> {
+    return (fetching ??= token(form.dataset.oncewardAction)
+      .then((held) => {
+        spare = held;
+        // For whoever calls form.submit(), which tells nobody.
+        if (!sending) field.value = held.token;
+        clearTimeout(renewal);
+        renewal = setTimeout(() => document.hidden || renew(), held.life * 0.8);
+        if (!isWaiting && !sending) show(form, "ready");
+        tell(form, "ready");
+      })
+      .finally(() => (fetching = undefined)));
+  }
+
+  function warm(): void {
+    // If it fails, the submit will say so.
+    if (!isGood(spare) && !sending) fetch().catch(() => {});
+  }
+
+  function renew(): void {
+    if (spare && Date.now() > spare.until - spare.life / 4) {
+      spare = undefined;
+      warm();
+    }
+  }
+
+  function submit(event: SubmitEvent): void {
+    const { submitter, defaultPrevented } = event;
+    if (defaultPrevented) return;
+    if (attribute(form, submitter, "method").toLowerCase() != "post") return leaveOut();
+    if (sending?.defaultPrevented) handOver();
+    const isSame = past?.digest == digest(form, submitter, past?.token);
+    if (isWaiting || (sending && isSame)) {
+      stop(event);
+      return void tell(form, "duplicate");
+    }
+    if (!isNamed(action(submitter).origin)) return fail(event, messages.elsewhere);
+    const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
+    if (choice == "ask") return ask(event, past!.ended);
+    const held = choice == "keep" ? past : isGood(spare) && spare;
+    if (held && (navigator.onLine || isOnline)) send(event, held, held == past && past.ended == "none");
+    else hold(event);
+  }
+
+  /** Lets it go: from here on it may run. */
+  function send(event: SubmitEvent, { token, until, life }: Held, wasLost: boolean): void {
+    const { submitter } = event;
+    field.value = token;
+    if (form.dataset.onceward == "query") carryInQuery(submitter, token);
+    if (token == spare?.token) spare = undefined;
+    sending = event;
+    note({ token, until, life, digest: digest(form, submitter, token), ended: "none", wasLost });
+    say(form, "");
+    show(form, "sending");
+    const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
+    // The page has its say after this: it may stop the event, or send by itself.
+    setTimeout(() => {
+      if (sending != event) return;
+      if (event.defaultPrevented) return handOver();
+      clearTimeout(watchdog);
+      watchdog = setTimeout(
+        () => {
+          recover();
+          if (!isElsewhere) say(form, messages.slow);
+        },
+        isElsewhere ? DOUBLE_CLICK : patience,
+      );
+    });
+  }
+
+  /** The page took the event over: nothing was sent, or the page sends by itself and may tell with `answered`. */
+  function handOver(): void {
+    end("again");
+    recover();
+  }
+
+  /** Holds a submit until a token is there, or until it is clear that there will be none. */
+  async function hold(event: SubmitEvent): Promise<void> {
+    const wasConfirmed = isConfirmed;
+    stop(event);
+    isWaiting = true;
+    say(form, "");
+    show(form, "waiting");
+    try {
+      await fetch();
+    } catch (error) {
+      if (!navigator.onLine) return fail(event, messages.offline, error);
+      if (!rendered || rendered == past?.token) return fail(event, messages.noToken, error);
+      spare = { token: rendered, until: Date.now() + DAY, life: DAY };
+    }
+    isWaiting = false;
+    again(event, wasConfirmed, true);
+  }
+
+  /** Submits the form once more, as the person did. */
+  function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
+    [isConfirmed, isOnline] = [confirmed, online];
+    show(form, "ready");
+    // Not form.requestSubmit: a field may have that name.
+    HTMLFormElement.prototype.requestSubmit.call(form, submitter?.isConnected ? submitter : null);
+    isConfirmed = isOnline = false;
+  }
+
+  /** Asks the person, who alone can know whether this is meant as a second submission. */
+  function ask(event: SubmitEvent, ended: Ended): void {
+    stop(event);
+    recover();
+    show(form, "unknown");
+    const confirm = () => {
+      say(form, "");
+      again(event, true, false);
+    };
+    const isSeen = ended == "seen";
+    if (tell(form, isSeen ? "duplicate" : "unknown", { confirm })) {
+      say(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
+    }
+  }
+
+  function fail(event: SubmitEvent, message: string, error?: unknown): void {
+    stop(event);
+    recover();
+    show(form, "error");
+    if (tell(form, "error", { message, error })) say(form, message);
+  }
+
+  function stop(event: SubmitEvent): void {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+
+  /** The form can be used again. */
+  function recover(): void {
+    clearTimeout(watchdog);
+    sending = undefined;
+    isWaiting = false;
+    show(form, spare ? "ready" : "idle");
+  }
+
+  function note(what: Past | undefined): void {
+    keep(name, (past = what));
+  }
+
+  function end(ended: Ended): void {
+    if (past) note({ ...past, ended });
+  }
+
+  /** A form that is sent with GET shows everything in the address: this time the token is left out. */
+  function leaveOut(): void {
+    field.disabled = true;
+    setTimeout(() => (field.disabled = false));
+  }
+
+  function action(submitter: HTMLElement | null): URL {
+    return new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+  }
+
+  function carryInQuery(submitter: HTMLElement | null, token: string): void {
+    const url = action(submitter);
+    url.searchParams.set(FIELD, token);
+    const isButtons = submitter?.hasAttribute("formaction");
+    (isButtons ? submitter! : form).setAttribute(isButtons ? "formaction" : "action", url.href);
+  }
+
+  function reset(): void {
+    past = recall(name);
+    recover();
+    if (past || form.contains(document.activeElement)) warm();
+  }
+
+  field.type = "hidden";
+  field.name = FIELD;
+  form.prepend(field);
+  reset();
+
+  return {
+    reset,
+    warm,
+    renew,
+    submit,
+    cleared() {
+      if (!sending && !/none|doubt/.test(past?.ended ?? "")) note(undefined);
+      say(form, "");
+    },
+    answered(response) {
+      if (!response) end("none");
+      else if (response.status < 500 && isHandlers(response)) end("final");
+      else end(learned(response.status, past?.wasLost));
+      warm();
+    },
+    left(page) {
+      if (!sending) return;
+      end(past?.wasLost ? "doubt" : "seen");
+      point(name, page);
+    },
+  };
+}

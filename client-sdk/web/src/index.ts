@@ -1,0 +1,83 @@
+// A form or a fetch that takes effect once, however often it is sent. Importing this does nothing by itself.
+
+import { messages, type Messages } from "./notice.js";
+import { page } from "./page.js";
+import { submit, type Result, type SubmissionInit } from "./submission.js";
+import { fetchToken } from "./token.js";
+
+export type { Messages, State } from "./notice.js";
+export type { Result, SubmissionInit } from "./submission.js";
+export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire.js";
+
+/** Settings, all of them optional. */
+export interface Options {
+  /** Where tokens come from: `token` below this. The page's own origin if nothing is said. */
+  baseUrl?: string;
+  /** Other origins that tokens may be sent to, beside the page's own and that of `baseUrl`. */
+  origins?: string[];
+  /** Another `fetch`. */
+  fetch?: typeof globalThis.fetch;
+  /** What is told to people, in another language. */
+  messages?: Partial<Messages>;
+  /** How long a submit waits for a token, in milliseconds: 10 seconds. */
+  tokenLimit?: number;
+  /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
+  limit?: number;
+  /** How long a form stays busy with a try of which nothing is heard, in milliseconds: 10 seconds. */
+  patience?: number;
+}
+
+/** What makes submissions take effect once. */
+export interface Onceward {
+  /** Like `fetch`, with a token of its own or your key, the same over all tries. */
+  fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
+  /** Guards every `form[data-onceward]` below `root`, also those that are added later. */
+  watch(root?: Document | ShadowRoot): void;
+  /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
+  answered(form: HTMLFormElement, response: Response | null): void;
+  /** What is told to people. */
+  messages: Messages;
+}
+
+/** Makes one. */
+export function createOnceward(options: Options = {}): Onceward {
+  const { tokenLimit = 10_000, limit = 60_000, patience = 10_000, origins = [] } = options;
+  const here = globalThis.location?.href;
+  const base = new URL(options.baseUrl ?? "/", here);
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  const named = [here ?? base, base, ...origins].map((url) => new URL(url).origin);
+  // Looked up when it is called, so that whoever replaces it is heard.
+  const fetch: typeof globalThis.fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
+  const token = (action?: string, signal?: AbortSignal) =>
+    fetchToken(fetch, new URL("token", base), action ? { action } : {}, Date.now() + tokenLimit, signal);
+  const isNamed = (origin: string) => named.includes(origin);
+  const told = { ...messages, ...options.messages };
+  const forms = page({ token, isNamed, messages: told, patience });
+  const underWay = new Map<string, { body: unknown; result: Promise<Result> }>();
+
+  return {
+    messages: told,
+    watch: (root = document) => forms.watch(root),
+    answered: (form, response) => forms.of(form).answered(response),
+    async fetch(url, init = {}) {
+      const target = new URL(url, here ?? base);
+      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins, so it gets no token`);
+      // A redirect to another origin would take the token along.
+      const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
+      const request = new Request(target, { ...init, mode });
+      const send = () => submit({ fetch, token, limit }, request, init);
+      if (!init.key) return send();
+      const name = [request.method, target, init.key].join(" ");
+      const first = underWay.get(name);
+      const result = first && first.body === init.body ? first.result : send();
+      if (!first) {
+        underWay.set(name, { body: init.body, result });
+        const over = () => underWay.delete(name);
+        result.then(over, over);
+      }
+      // The body of an answer can be read once: everybody gets a copy, and the answer itself is left unread for the others.
+      const shared = await result;
+      return { ...shared, response: shared.response?.clone() } as Result;
+    },
+  };
+}
