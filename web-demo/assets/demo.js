@@ -3,7 +3,7 @@
 import { Chart } from "./chart.js";
 import { guardedSays, NOTES, unguardedSays } from "./sentences.js";
 import { Side } from "./side.js";
-import { snippet } from "./snippets.js";
+import { snippet, withComments } from "./snippets.js";
 import { tabs } from "./tabs.js";
 
 const byId = (id) => document.getElementById(id);
@@ -61,7 +61,8 @@ function show(tally) {
 }
 
 function showSnippet() {
-  byId("snippet-text").textContent = snippet(tab, { policy: policy(), conduct: conduct(), origin: location.origin, visitor });
+  const text = snippet(tab, { policy: policy(), conduct: conduct(), origin: location.origin, visitor });
+  byId("snippet-text").replaceChildren(...withComments(text));
 }
 
 function switched() {

@@ -8,6 +8,17 @@ export function snippet(tab, switches) {
   return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
 }
 
+/** The same text in pieces, its comments set apart. */
+export function withComments(text) {
+  return text.split(/(<!--[^]*?-->|^# .*$|\/\/ .*$)/m).map((piece, at) => {
+    if (at % 2 === 0) return piece;
+    const comment = document.createElement("span");
+    comment.className = "comment";
+    comment.textContent = piece;
+    return comment;
+  });
+}
+
 function html({ policy, takesToken }) {
   const form = (attribute, field) => `<form method="post" action="/orders"${attribute}>
 ${field}  <input name="name" required>

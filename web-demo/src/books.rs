@@ -21,6 +21,7 @@ const ALL: Pace = Pace { burst: 300.0, per_second: 100.0 };
 pub(crate) struct Books {
     accounts: HashMap<Visitor, Account>,
     pace: Bucket,
+    pages: Bucket,
     most: usize,
 }
 
@@ -51,7 +52,8 @@ pub(crate) struct Tally {
 impl Books {
     /// Empty ones.
     pub(crate) fn new() -> Self {
-        Self { accounts: HashMap::new(), pace: Bucket::full(ALL, Duration::ZERO), most: VISITORS }
+        let full = Bucket::full(ALL, Duration::ZERO);
+        Self { accounts: HashMap::new(), pace: full, pages: full, most: VISITORS }
     }
 
     /// Lets a visitor in, or says how long to wait. Nobody is written down who is not let in.
@@ -62,6 +64,11 @@ impl Books {
         self.pace.take(ALL, now)?;
         self.account(visitor, now).seen = now;
         Ok(())
+    }
+
+    /// Lets somebody see the page who may be nobody yet.
+    pub(crate) fn admit_page(&mut self, now: Duration) -> Result<(), Duration> {
+        self.pages.take(ALL, now)
     }
 
     /// What a visitor has come to so far.

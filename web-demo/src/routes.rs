@@ -4,7 +4,7 @@ use actix_web::dev::HttpServiceFactory;
 use actix_web::error::{InternalError, UrlencodedError};
 use actix_web::guard::Get;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, HeaderName, HeaderValue, SET_COOKIE};
+use actix_web::http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, SET_COOKIE};
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data, Form, FormConfig, Path, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
@@ -60,12 +60,15 @@ fn resource(path: &str, route: Route, allowed: &'static str) -> Resource {
     web::resource(path).route(route).default_service(web::to(other))
 }
 
-async fn page(request: HttpRequest) -> HttpResponse {
+/// The page, with a token in it for browsers without a script.
+async fn page(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
     let mut answer = HttpResponse::Ok();
     if Visitor::known(&request).is_none() {
         answer.insert_header((SET_COOKIE, Visitor::new().cookie()));
     }
-    answer.content_type("text/html; charset=utf-8").body(PAGE)
+    let field = shop.hidden_token().await.map(|token| token.to_string()).unwrap_or_default();
+    let page = PAGE.replace("<!-- token -->", &field);
+    answer.insert_header((CACHE_CONTROL, "no-store")).content_type("text/html; charset=utf-8").body(page)
 }
 
 async fn file(request: HttpRequest, shop: Data<Shop>, name: Path<String>) -> HttpResponse {

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onceward::{Guard, Refusal};
+use onceward::actix::HiddenToken;
+use onceward::{Binding, Guard, Refusal};
 use onceward_api::Code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -47,6 +48,13 @@ impl Shop {
             Ok(()) => Ok(place),
             Err(wait) => Err(Refusal::new(Code::RateLimited).detail("The demo takes it slower.").wait(wait)),
         }
+    }
+
+    /// A token for the page itself, unless too many pages are asked for, or the store cannot be asked: then a form without a
+    /// script is told to reload.
+    pub(crate) async fn hidden_token(&self) -> Option<HiddenToken> {
+        self.books().admit_page(self.now()).ok()?;
+        HiddenToken::issue(&self.guard, Binding::none()).await.ok()
     }
 
     /// What a visitor has come to so far.
