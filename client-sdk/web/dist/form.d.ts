@@ -1,11 +1,9 @@
-import { type Messages } from "./notice.js";
 import { type Held } from "./token.js";
 /** What a form needs of its surroundings. */
 export interface Surroundings {
     token(action: string | undefined): Promise<Held>;
     /** Whether a token may be sent to this origin. */
     isNamed(origin: string): boolean;
-    messages: Messages;
     /** How long a form stays busy with a try of which nothing is heard, in milliseconds. */
     patience: number;
 }
@@ -13,11 +11,9 @@ export interface Surroundings {
 export interface GuardedForm {
     /** Begins anew, when the page comes back from the back/forward cache. */
     reset(): void;
-    /** The person clears the form. What has no answer is not forgotten. */
-    cleared(): void;
-    /** Sees to it that a good token is there, or on its way. */
+    /** Sees to it that a token is there, or on its way, with time enough to write and send. */
     warm(): void;
-    /** Fetches the next token before the present one expires. One that was sent is kept as long as its try has no answer. */
+    /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
     renew(): void;
     /** Decides on a submit event, before the page hears of it. */
     submit(event: SubmitEvent): void;
@@ -27,4 +23,4 @@ export interface GuardedForm {
     left(page: string): void;
 }
 /** Guards a form. */
-export declare function guard(form: HTMLFormElement, { token, isNamed, messages, patience }: Surroundings): GuardedForm;
+export declare function guard(form: HTMLFormElement, { token, isNamed, patience }: Surroundings): GuardedForm;

@@ -11,8 +11,6 @@ export interface Options {
     origins?: string[];
     /** Another `fetch`. */
     fetch?: typeof globalThis.fetch;
-    /** What is told to people, in another language. */
-    messages?: Partial<Messages>;
     /** How long a submit waits for a token, in milliseconds: 10 seconds. */
     tokenLimit?: number;
     /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
@@ -24,11 +22,11 @@ export interface Options {
 export interface Onceward {
     /** Like `fetch`, with a token of its own or your key, the same over all tries. */
     fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
-    /** Guards every `form[data-onceward]` below `root`, also those that are added later. */
-    watch(root?: Document | ShadowRoot): void;
+    /** Guards every `form[data-onceward]` of the page, also those that are added later. */
+    watch(): void;
     /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
     answered(form: HTMLFormElement, response: Response | null): void;
-    /** What is told to people. */
+    /** What is told to people. Change it to tell it in other words. */
     messages: Messages;
 }
 /** Makes one. */

@@ -1,4 +1,4 @@
-/** What is told to people. Change it to tell it in another language. */
+/** What is told to people. Change it to tell it in other words. */
 export declare const messages: {
     offline: string;
     noToken: string;
@@ -6,7 +6,6 @@ export declare const messages: {
     twice: string;
     unknown: string;
     confirm: string;
-    elsewhere: string;
 };
 /** What is told to people. */
 export type Messages = typeof messages;

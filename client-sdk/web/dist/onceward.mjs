@@ -2,11 +2,10 @@
 var messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
-  slow: "No answer yet. You can send the same again: it counts once.",
+  slow: "No answer yet. Sending the same again is safe.",
   twice: "You have sent exactly this before.",
-  unknown: "Nobody knows whether what you sent before has arrived.",
-  confirm: "Send this as well",
-  elsewhere: "This form leads to another site. Nothing was sent."
+  unknown: "What you sent before may have arrived.",
+  confirm: "Send this as well"
 };
 function show(form, state) {
   form.dataset.oncewardState = state;
@@ -48,7 +47,7 @@ function digest(form, submitter, salt) {
   const entries = [salt, attribute(form, submitter, "action")];
   for (const [name, value] of new FormData(form, submitter)) {
     if (name == FIELD) continue;
-    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.type, value.lastModified]);
+    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
   }
   return hash(JSON.stringify(entries));
 }
@@ -56,61 +55,40 @@ function attribute(form, submitter, name) {
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
 }
 function hash(text) {
-  let [one, other] = [7, 11];
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    one = Math.imul(one ^ unit, 16777619);
-    other = Math.imul(other, 31) + unit | 0;
-  }
-  return `${one}.${other}`;
+  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 2166136261);
 }
 
 // src/intent.ts
 var CHOICES = {
-  none: ["keep", "ask", "ask"],
-  doubt: ["ask", "ask", "ask"],
-  seen: ["ask", "fresh", "ask"],
-  again: ["keep", "fresh", "fresh"],
-  final: ["fresh", "fresh", "fresh"]
+  none: "ask keep ask",
+  lost: "ask keep ask",
+  doubt: "ask ask ask",
+  seen: "fresh ask ask",
+  again: "fresh keep fresh",
+  final: "fresh fresh fresh"
 };
 function choose(ended, isSame, isExpired) {
-  return CHOICES[ended][isSame ? isExpired ? 2 : 0 : 1];
+  return CHOICES[ended].split(" ")[isSame ? +isExpired + 1 : 0];
 }
 function learned(status, wasLost) {
   if (status < 400) return "final";
-  if (status >= 500) return wasLost ? "none" : "again";
+  if (status >= 500) return wasLost ? "lost" : "again";
   return wasLost || status == 409 ? "doubt" : "final";
 }
 function nextStep(tries, mayRepeat) {
-  const last = tries[tries.length - 1];
-  const isOpen = tries.slice(0, -1).some((tried) => tried == "lost" || tried == "running");
-  const nothingRan = isOpen ? "unknown" : "refused";
-  switch (last) {
-    case "answered":
-      return last;
-    case "not_kept":
-      return "duplicate";
-    case "used":
-      return isOpen ? "unknown" : "duplicate";
-    case "lost":
-    case "running":
-      return mayRepeat ? "same" : "unknown";
-    case "same":
-      return mayRepeat ? last : nothingRan;
-    case "new_token":
-      return mayRepeat && tries.every((tried) => tried == last) ? last : nothingRan;
-    case "refused":
-      return nothingRan;
-    default:
-      return "unknown";
-  }
+  const { code, retry } = tries[tries.length - 1] ?? { code: "in_progress", retry: "same" };
+  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
+  if (code == "reply_not_kept") return "duplicate";
+  if (code == "outcome_unknown" || code == "internal") return "unknown";
+  if (mayRepeat && (retry == "same" || retry == "new_token" && tries.every((tried) => tried?.retry == retry))) return retry;
+  if (isOpen) return "unknown";
+  return code == "token_used" ? "duplicate" : "refused";
 }
 
 // src/past.ts
 var POINTER = "onceward";
 function nameOf(form) {
-  const number = [...document.querySelectorAll("form[data-onceward]")].indexOf(form);
-  return `${POINTER}:${location.pathname}:${form.getAttribute("id") ?? number}`;
+  return [POINTER, location.pathname, form.getAttribute("id") ?? [...document.forms].indexOf(form)].join();
 }
 function recall(name) {
   try {
@@ -121,7 +99,7 @@ function recall(name) {
 }
 function keep(name, value) {
   try {
-    sessionStorage.setItem(name, JSON.stringify(value ?? null));
+    sessionStorage.setItem(name, JSON.stringify(value));
   } catch {
   }
 }
@@ -134,8 +112,7 @@ function learn() {
   const [entry] = performance.getEntriesByType("navigation");
   const status = entry?.responseStatus;
   if (past && status && pointer.page == globalThis.navigation?.currentEntry?.id) {
-    keep(pointer.name, { ...past, ended: learned(status, past.wasLost) });
-    keep(POINTER, void 0);
+    keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
   }
 }
 
@@ -147,33 +124,31 @@ function pause(millis) {
   return new Promise((go) => setTimeout(go, millis));
 }
 function waitAfter(response, tries) {
-  return Number(response?.headers.get(HEADER.retryAfter)) * 1e3 || Math.random() * 250 * 2 ** tries;
+  return +(response?.headers.get(HEADER.retryAfter) ?? 0) * 1e3 || Math.random() * 250 * 2 ** tries;
 }
-function before(deadline, signal) {
-  const timeout = AbortSignal.timeout(Math.max(0, deadline - Date.now()));
-  return signal ? AbortSignal.any([timeout, signal]) : timeout;
+function within(limit, outer = new AbortController().signal) {
+  return AbortSignal.any([AbortSignal.timeout(limit), outer]);
 }
-async function fetchToken(fetch, url, asked, deadline, signal) {
-  const init = { method: "POST", cache: "no-store" };
-  if (asked.action) {
+async function fetchToken(fetch, url, asked, limit, outer) {
+  const deadline = Date.now() + limit;
+  const init = { method: "POST", cache: "no-store", signal: within(limit, outer) };
+  if (asked) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify(asked);
   }
   for (let tries = 1; ; tries++) {
     let response;
     try {
-      response = await fetch(url, { ...init, signal: before(deadline, signal) });
+      response = await fetch(url, init);
       const { token, expires_in } = await response.json();
       const life = expires_in * 1e3;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
-      signal?.throwIfAborted();
+      outer?.throwIfAborted();
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    if (status < 500 && status != 429 || Date.now() + wait > deadline) {
-      throw new Error(`Onceward: no token from ${url}${response ? `, but ${status}` : ""}`);
-    }
+    if (status < 500 && status != 429 || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
     await pause(wait);
   }
 }
@@ -181,79 +156,57 @@ async function fetchToken(fetch, url, asked, deadline, signal) {
 // src/submission.ts
 var TRIES = 4;
 async function submit({ fetch, token, limit }, request, init) {
-  const { method, signal } = request;
   const headers = new Headers(request.headers);
   const deadline = Date.now() + limit;
-  const isGuarded = !/^(GET|HEAD|OPTIONS)$/.test(method);
+  const signal = within(limit, request.signal);
   const isOwn = headers.has(HEADER.token) || headers.has(HEADER.key);
   if (init.key && !isOwn) headers.set(HEADER.key, init.key);
-  let needsToken = isGuarded && !isOwn && !init.key;
+  const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
+  let needsToken = !isSafe && !isOwn && !init.key;
   const tries = [];
   for (; ; ) {
     let response;
     let problem;
     let error;
     try {
-      if (needsToken) headers.set(HEADER.token, (await token(init.action, before(deadline, signal))).token);
-    } catch (error2) {
-      signal.throwIfAborted();
-      return { outcome: "refused", error: error2 };
-    }
-    try {
-      response = await fetch(new Request(request.clone(), { headers, signal: before(deadline, signal) }));
+      if (needsToken) headers.set(HEADER.token, (await token(init.action, signal)).token);
+      needsToken = false;
+      response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
+      if (isSafe || !problem && !isGateways(response)) {
+        return { outcome: response.headers.get(HEADER.replayed) ? "replayed" : "executed", response };
+      }
     } catch (thrown) {
-      signal.throwIfAborted();
-      response = void 0;
+      request.signal.throwIfAborted();
       error = thrown;
+      if (needsToken) return { outcome: "refused", error };
     }
-    tries.push(isGuarded || !response ? whatCameOf(response, problem) : "answered");
+    tries.push(problem);
     const wait = waitAfter(response, tries.length);
-    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline;
-    const step = nextStep(tries, mayRepeat && !(isOwn && problem?.retry == "new_token"));
-    if (step == "answered") {
-      return { outcome: response.headers.get(HEADER.replayed) ? "replayed" : "executed", response };
-    }
+    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
+    const step = nextStep(tries, mayRepeat);
     needsToken = step == "new_token";
     if (step == "same") await pause(wait);
     else if (step != "new_token") return { outcome: step, response, problem, error };
   }
 }
 async function problemOf(response) {
-  const isProblem = response.headers.get("content-type")?.startsWith("application/problem+json");
-  if (!isProblem || isHandlers(response)) return;
-  const problem = await response.clone().json();
-  return problem.code && problem.retry ? problem : void 0;
+  if (response.ok || isHandlers(response)) return;
+  const said = await response.clone().json().catch(() => {
+  });
+  return said?.retry && said;
 }
 function isHandlers(response) {
   return /^(executed|replayed|unprotected)$/.test(response.headers.get(HEADER.outcome));
 }
-function whatCameOf(response, problem) {
-  if (!response) return "lost";
-  switch (problem?.code) {
-    case void 0: {
-      const { status } = response;
-      if (status == 502 || status == 504) return isHandlers(response) ? "unsettled" : "lost";
-      return status == 503 && !isHandlers(response) ? "lost" : "answered";
-    }
-    case "in_progress":
-      return "running";
-    case "token_used":
-      return "used";
-    case "reply_not_kept":
-      return "not_kept";
-    case "outcome_unknown":
-    case "internal":
-      return "unsettled";
-    default:
-      return problem.retry == "no" ? "refused" : problem.retry;
-  }
+function isGateways(response) {
+  return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
 }
 
 // src/form.ts
 var DOUBLE_CLICK = 1e3;
 var DAY = 864e5;
-function guard(form, { token, isNamed, messages: messages2, patience }) {
+function guard(form, { token, isNamed, patience }) {
   const name = nameOf(form);
   const field = form.querySelector(`input[name="${FIELD}"]`) ?? document.createElement("input");
   const rendered = field.value;
@@ -271,45 +224,44 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
       spare = held;
       if (!sending) field.value = held.token;
       clearTimeout(renewal);
-      renewal = setTimeout(() => document.hidden || renew(), held.life * 0.8);
+      renewal = setTimeout(renew, held.life * 0.8);
       if (!isWaiting && !sending) show(form, "ready");
       tell(form, "ready");
     }).finally(() => fetching = void 0);
   }
   function warm() {
-    if (!isGood(spare) && !sending) fetch().catch(() => {
+    const isEnough = spare && Date.now() < spare.until - spare.life / 4;
+    if (!isEnough && !sending && !document.hidden) fetch().catch(() => {
     });
   }
   function renew() {
-    if (spare && Date.now() > spare.until - spare.life / 4) {
-      spare = void 0;
-      warm();
-    }
+    if (spare) warm();
   }
   function submit2(event) {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (attribute(form, submitter, "method").toLowerCase() != "post") return leaveOut();
+    const isPost = /^post$/i.test(attribute(form, submitter, "method"));
+    if (!isPost || !isNamed(action(submitter).origin)) return leaveOut();
     if (sending?.defaultPrevented) handOver();
     const isSame = past?.digest == digest(form, submitter, past?.token);
     if (isWaiting || sending && isSame) {
       stop(event);
       return void tell(form, "duplicate");
     }
-    if (!isNamed(action(submitter).origin)) return fail(event, messages2.elsewhere);
     const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
     if (choice == "ask") return ask(event, past.ended);
     const held = choice == "keep" ? past : isGood(spare) && spare;
-    if (held && (navigator.onLine || isOnline)) send(event, held, held == past && past.ended == "none");
+    if (held && (navigator.onLine || isOnline)) send(event, held);
     else hold(event);
   }
-  function send(event, { token: token2, until, life }, wasLost) {
+  function send(event, { token: token2, until }) {
     const { submitter } = event;
     field.value = token2;
     if (form.dataset.onceward == "query") carryInQuery(submitter, token2);
+    const wasLost = token2 == past?.token && /none|lost/.test(past.ended);
+    note({ token: token2, until, digest: digest(form, submitter, token2), ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
     sending = event;
-    note({ token: token2, until, life, digest: digest(form, submitter, token2), ended: "none", wasLost });
     say(form, "");
     show(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
@@ -320,14 +272,14 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
       watchdog = setTimeout(
         () => {
           recover();
-          if (!isElsewhere) say(form, messages2.slow);
+          if (!isElsewhere) say(form, messages.slow);
         },
         isElsewhere ? DOUBLE_CLICK : patience
       );
     });
   }
   function handOver() {
-    end("again");
+    if (past?.ended == "none") end("again");
     recover();
   }
   async function hold(event) {
@@ -339,8 +291,8 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
     try {
       await fetch();
     } catch (error) {
-      if (!navigator.onLine) return fail(event, messages2.offline, error);
-      if (!rendered || rendered == past?.token) return fail(event, messages2.noToken, error);
+      if (!navigator.onLine) return fail(event, messages.offline, error);
+      if (!rendered || rendered == past?.token) return fail(event, messages.noToken, error);
       spare = { token: rendered, until: Date.now() + DAY, life: DAY };
     }
     isWaiting = false;
@@ -349,7 +301,7 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
   function again({ submitter }, confirmed, online) {
     [isConfirmed, isOnline] = [confirmed, online];
     show(form, "ready");
-    HTMLFormElement.prototype.requestSubmit.call(form, submitter?.isConnected ? submitter : null);
+    form.requestSubmit(submitter?.isConnected ? submitter : null);
     isConfirmed = isOnline = false;
   }
   function ask(event, ended) {
@@ -362,7 +314,7 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
     };
     const isSeen = ended == "seen";
     if (tell(form, isSeen ? "duplicate" : "unknown", { confirm })) {
-      say(form, isSeen ? messages2.twice : messages2.unknown, messages2.confirm, confirm);
+      say(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
     }
   }
   function fail(event, message, error) {
@@ -397,8 +349,8 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
   function carryInQuery(submitter, token2) {
     const url = action(submitter);
     url.searchParams.set(FIELD, token2);
-    const isButtons = submitter?.hasAttribute("formaction");
-    (isButtons ? submitter : form).setAttribute(isButtons ? "formaction" : "action", url.href);
+    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
+    else form.setAttribute("action", url.href);
   }
   function reset() {
     past = recall(name);
@@ -414,19 +366,14 @@ function guard(form, { token, isNamed, messages: messages2, patience }) {
     warm,
     renew,
     submit: submit2,
-    cleared() {
-      if (!sending && !/none|doubt/.test(past?.ended ?? "")) note(void 0);
-      say(form, "");
-    },
     answered(response) {
-      if (!response) end("none");
-      else if (response.status < 500 && isHandlers(response)) end("final");
-      else end(learned(response.status, past?.wasLost));
+      if (!response) end(past?.ended == "lost" ? "lost" : "none");
+      else end(isHandlers(response) && response.status < 500 ? "final" : learned(response.status, past?.ended == "lost"));
       warm();
     },
     left(page2) {
       if (!sending) return;
-      end(past?.wasLost ? "doubt" : "seen");
+      end(past?.ended == "lost" ? "doubt" : "seen");
       point(name, page2);
     }
   };
@@ -438,39 +385,28 @@ function page(around) {
   const forms = /* @__PURE__ */ new Map();
   let isForm = false;
   function of(form) {
-    let guarded = forms.get(form);
-    if (!guarded) forms.set(form, guarded = guard(form, around));
-    return guarded;
+    let guarded2 = forms.get(form);
+    if (!guarded2) forms.set(form, guarded2 = guard(form, around));
+    return guarded2;
   }
-  function watchNavigation() {
-    const on = addEventListener;
-    globalThis.navigation?.addEventListener("navigate", (event) => {
-      if (!event.hashChange && !event.downloadRequest) isForm = !!event.formData;
-    });
+  function watch() {
+    const on = (name, act) => addEventListener(name, act, true);
+    learn();
+    globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
       if (isAnswer) forms.forEach((form) => form.left(activation.entry.id));
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
-    on("visibilitychange", () => document.hidden || forms.forEach((form) => form.renew()));
+    on("visibilitychange", () => forms.forEach((form) => form.renew()));
+    on("focusin", (event) => guarded(event)?.warm());
+    on("input", (event) => guarded(event)?.warm());
+    on("submit", (event) => guarded(event)?.submit(event));
+    document.querySelectorAll(SELECTOR).forEach(of);
   }
-  function watch(root) {
-    if (root == document) {
-      learn();
-      watchNavigation();
-    }
-    for (const name of ["focusin", "input", "reset", "submit"]) {
-      const heard = (event) => {
-        const target = event.target;
-        const form = target instanceof HTMLFormElement ? target : target.form;
-        if (!form?.matches(SELECTOR)) return;
-        if (name == "submit") of(form).submit(event);
-        else if (name == "reset") of(form).cleared();
-        else of(form).warm();
-      };
-      root.addEventListener(name, heard, true);
-    }
-    root.querySelectorAll(SELECTOR).forEach(of);
+  function guarded({ target }) {
+    const form = target instanceof HTMLFormElement ? target : target.form;
+    return form?.matches(SELECTOR) ? of(form) : void 0;
   }
   return { watch, of };
 }
@@ -479,21 +415,19 @@ function page(around) {
 function createOnceward(options = {}) {
   const { tokenLimit = 1e4, limit = 6e4, patience = 1e4, origins = [] } = options;
   const here = globalThis.location?.href;
-  const base = new URL(options.baseUrl ?? "/", here);
-  if (!base.pathname.endsWith("/")) base.pathname += "/";
-  const named = [here ?? base, base, ...origins].map((url) => new URL(url).origin);
+  const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
+  const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
   const fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
-  const token = (action, signal) => fetchToken(fetch, new URL("token", base), action ? { action } : {}, Date.now() + tokenLimit, signal);
+  const token = (action, signal) => fetchToken(fetch, tokens, action ? { action } : void 0, tokenLimit, signal);
   const isNamed = (origin) => named.includes(origin);
-  const told = { ...messages, ...options.messages };
-  const forms = page({ token, isNamed, messages: told, patience });
+  const forms = page({ token, isNamed, patience });
   const underWay = /* @__PURE__ */ new Map();
   return {
-    messages: told,
-    watch: (root = document) => forms.watch(root),
+    messages,
+    watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
     async fetch(url, init = {}) {
-      const target = new URL(url, here ?? base);
+      const target = new URL(url, here ?? tokens);
       if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins, so it gets no token`);
       const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
       const request = new Request(target, { ...init, mode });

@@ -1,8 +1,8 @@
 import { type GuardedForm, type Surroundings } from "./form.js";
 /** The guarded forms of a page. */
 export interface Page {
-    /** Guards the forms below `root`, now and later. */
-    watch(root: Document | ShadowRoot): void;
+    /** Guards them, now and later. */
+    watch(): void;
     /** What is known of a form. */
     of(form: HTMLFormElement): GuardedForm;
 }

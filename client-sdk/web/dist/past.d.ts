@@ -1,12 +1,10 @@
 import { type Ended } from "./intent.js";
 import type { Held } from "./token.js";
 /** The last try of a form. */
-export interface Past extends Held {
+export interface Past extends Omit<Held, "life"> {
     /** Of its content. */
-    digest: string;
+    digest: number;
     ended: Ended;
-    /** Whether an earlier try with this token has no answer. */
-    wasLost: boolean;
 }
 /** Says which page in this tab's history is the answer to which form. */
 interface Pointer {
@@ -18,7 +16,7 @@ export declare function nameOf(form: HTMLFormElement): string;
 /** What is kept under a name. A browser that keeps nothing is no reason to send nothing: the page itself still knows. */
 export declare function recall<T = Past>(name: string): T | undefined;
 /** Keeps something under a name. */
-export declare function keep(name: string, value: Past | Pointer | undefined): void;
+export declare function keep(name: string, value: Past | Pointer): void;
 /** On the page that sent a form: which page is the answer. */
 export declare function point(name: string, page: string): void;
 /** On the page that is the answer: how the try ended. */

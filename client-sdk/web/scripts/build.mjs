@@ -6,7 +6,7 @@ import { build } from "esbuild";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = process.argv[2] ?? `${root}dist`;
-const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none" };
+const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
 
 await build({ ...options, entryPoints: ["src/script.ts"], outfile: `${folder}/onceward.js`, format: "iife", minify: true });
 await build({ ...options, entryPoints: ["src/index.ts"], outfile: `${folder}/onceward.mjs`, format: "esm" });

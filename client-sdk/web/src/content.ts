@@ -3,11 +3,11 @@
 import { FIELD } from "./wire.js";
 
 /** A digest of everything a form would send but its token. It is salted with the token and says nothing by itself. */
-export function digest(form: HTMLFormElement, submitter: HTMLElement | null, salt?: string): string {
+export function digest(form: HTMLFormElement, submitter: HTMLElement | null, salt?: string): number {
   const entries: unknown[] = [salt, attribute(form, submitter, "action")];
   for (const [name, value] of new FormData(form, submitter)) {
     if (name == FIELD) continue;
-    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.type, value.lastModified]);
+    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
   }
   return hash(JSON.stringify(entries));
 }
@@ -17,13 +17,7 @@ export function attribute(form: HTMLFormElement, submitter: HTMLElement | null, 
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
 }
 
-/** A hash that is quick and not secret, of two times 32 bits. */
-function hash(text: string): string {
-  let [one, other] = [7, 11];
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    one = Math.imul(one ^ unit, 0x01000193);
-    other = (Math.imul(other, 31) + unit) | 0;
-  }
-  return `${one}.${other}`;
+/** A quick hash (FNV-1a), which is no secret. A server that compares content does so by itself. */
+function hash(text: string): number {
+  return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0x811c9dc5);
 }

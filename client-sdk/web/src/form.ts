@@ -2,7 +2,7 @@
 
 import { attribute, digest } from "./content.js";
 import { choose, learned, type Ended } from "./intent.js";
-import { say, show, tell, type Messages } from "./notice.js";
+import { messages, say, show, tell } from "./notice.js";
 import { keep, nameOf, point, recall, type Past } from "./past.js";
 import { isHandlers } from "./submission.js";
 import { isGood, type Held } from "./token.js";
@@ -13,7 +13,6 @@ export interface Surroundings {
   token(action: string | undefined): Promise<Held>;
   /** Whether a token may be sent to this origin. */
   isNamed(origin: string): boolean;
-  messages: Messages;
   /** How long a form stays busy with a try of which nothing is heard, in milliseconds. */
   patience: number;
 }
@@ -22,11 +21,9 @@ export interface Surroundings {
 export interface GuardedForm {
   /** Begins anew, when the page comes back from the back/forward cache. */
   reset(): void;
-  /** The person clears the form. What has no answer is not forgotten. */
-  cleared(): void;
-  /** Sees to it that a good token is there, or on its way. */
+  /** Sees to it that a token is there, or on its way, with time enough to write and send. */
   warm(): void;
-  /** Fetches the next token before the present one expires. One that was sent is kept as long as its try has no answer. */
+  /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
   renew(): void;
   /** Decides on a submit event, before the page hears of it. */
   submit(event: SubmitEvent): void;
@@ -43,7 +40,7 @@ const DOUBLE_CLICK = 1000;
 const DAY = 86_400_000;
 
 /** Guards a form. */
-export function guard(form: HTMLFormElement, { token, isNamed, messages, patience }: Surroundings): GuardedForm {
+export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surroundings): GuardedForm {
   const name = nameOf(form);
   const field = form.querySelector<HTMLInputElement>(`input[name="${FIELD}"]`) ?? document.createElement("input");
   // The token that the server wrote into the page, for when no other can be had.
@@ -69,7 +66,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
         // For whoever calls form.submit(), which tells nobody.
         if (!sending) field.value = held.token;
         clearTimeout(renewal);
-        renewal = setTimeout(() => document.hidden || renew(), held.life * 0.8);
+        renewal = setTimeout(renew, held.life * 0.8);
         if (!isWaiting && !sending) show(form, "ready");
         tell(form, "ready");
       })
@@ -77,43 +74,42 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
   }
 
   function warm(): void {
+    const isEnough = spare && Date.now() < spare.until - spare.life / 4;
     // If it fails, the submit will say so.
-    if (!isGood(spare) && !sending) fetch().catch(() => {});
+    if (!isEnough && !sending && !document.hidden) fetch().catch(() => {});
   }
 
   function renew(): void {
-    if (spare && Date.now() > spare.until - spare.life / 4) {
-      spare = undefined;
-      warm();
-    }
+    if (spare) warm();
   }
 
   function submit(event: SubmitEvent): void {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (attribute(form, submitter, "method").toLowerCase() != "post") return leaveOut();
+    const isPost = /^post$/i.test(attribute(form, submitter, "method"));
+    if (!isPost || !isNamed(action(submitter).origin)) return leaveOut();
     if (sending?.defaultPrevented) handOver();
     const isSame = past?.digest == digest(form, submitter, past?.token);
     if (isWaiting || (sending && isSame)) {
       stop(event);
       return void tell(form, "duplicate");
     }
-    if (!isNamed(action(submitter).origin)) return fail(event, messages.elsewhere);
     const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
     if (choice == "ask") return ask(event, past!.ended);
     const held = choice == "keep" ? past : isGood(spare) && spare;
-    if (held && (navigator.onLine || isOnline)) send(event, held, held == past && past.ended == "none");
+    if (held && (navigator.onLine || isOnline)) send(event, held);
     else hold(event);
   }
 
   /** Lets it go: from here on it may run. */
-  function send(event: SubmitEvent, { token, until, life }: Held, wasLost: boolean): void {
+  function send(event: SubmitEvent, { token, until }: Held | Past): void {
     const { submitter } = event;
     field.value = token;
     if (form.dataset.onceward == "query") carryInQuery(submitter, token);
+    const wasLost = token == past?.token && /none|lost/.test(past.ended);
+    note({ token, until, digest: digest(form, submitter, token), ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
     sending = event;
-    note({ token, until, life, digest: digest(form, submitter, token), ended: "none", wasLost });
     say(form, "");
     show(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
@@ -134,7 +130,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
 
   /** The page took the event over: nothing was sent, or the page sends by itself and may tell with `answered`. */
   function handOver(): void {
-    end("again");
+    if (past?.ended == "none") end("again");
     recover();
   }
 
@@ -160,8 +156,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
   function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
     [isConfirmed, isOnline] = [confirmed, online];
     show(form, "ready");
-    // Not form.requestSubmit: a field may have that name.
-    HTMLFormElement.prototype.requestSubmit.call(form, submitter?.isConnected ? submitter : null);
+    form.requestSubmit(submitter?.isConnected ? submitter : null);
     isConfirmed = isOnline = false;
   }
 
@@ -200,7 +195,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
     show(form, spare ? "ready" : "idle");
   }
 
-  function note(what: Past | undefined): void {
+  function note(what: Past): void {
     keep(name, (past = what));
   }
 
@@ -208,7 +203,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
     if (past) note({ ...past, ended });
   }
 
-  /** A form that is sent with GET shows everything in the address: this time the token is left out. */
+  /** With GET it would show in the address, and another origin has no use for it: this time the token is left out. */
   function leaveOut(): void {
     field.disabled = true;
     setTimeout(() => (field.disabled = false));
@@ -221,8 +216,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
   function carryInQuery(submitter: HTMLElement | null, token: string): void {
     const url = action(submitter);
     url.searchParams.set(FIELD, token);
-    const isButtons = submitter?.hasAttribute("formaction");
-    (isButtons ? submitter! : form).setAttribute(isButtons ? "formaction" : "action", url.href);
+    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
+    else form.setAttribute("action", url.href);
   }
 
   function reset(): void {
@@ -241,19 +236,14 @@ export function guard(form: HTMLFormElement, { token, isNamed, messages, patienc
     warm,
     renew,
     submit,
-    cleared() {
-      if (!sending && !/none|doubt/.test(past?.ended ?? "")) note(undefined);
-      say(form, "");
-    },
     answered(response) {
-      if (!response) end("none");
-      else if (response.status < 500 && isHandlers(response)) end("final");
-      else end(learned(response.status, past?.wasLost));
+      if (!response) end(past?.ended == "lost" ? "lost" : "none");
+      else end(isHandlers(response) && response.status < 500 ? "final" : learned(response.status, past?.ended == "lost"));
       warm();
     },
     left(page) {
       if (!sending) return;
-      end(past?.wasLost ? "doubt" : "seen");
+      end(past?.ended == "lost" ? "doubt" : "seen");
       point(name, page);
     },
   };

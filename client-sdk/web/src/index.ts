@@ -17,8 +17,6 @@ export interface Options {
   origins?: string[];
   /** Another `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** What is told to people, in another language. */
-  messages?: Partial<Messages>;
   /** How long a submit waits for a token, in milliseconds: 10 seconds. */
   tokenLimit?: number;
   /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
@@ -31,11 +29,11 @@ export interface Options {
 export interface Onceward {
   /** Like `fetch`, with a token of its own or your key, the same over all tries. */
   fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
-  /** Guards every `form[data-onceward]` below `root`, also those that are added later. */
-  watch(root?: Document | ShadowRoot): void;
+  /** Guards every `form[data-onceward]` of the page, also those that are added later. */
+  watch(): void;
   /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
   answered(form: HTMLFormElement, response: Response | null): void;
-  /** What is told to people. */
+  /** What is told to people. Change it to tell it in other words. */
   messages: Messages;
 }
 
@@ -43,24 +41,22 @@ export interface Onceward {
 export function createOnceward(options: Options = {}): Onceward {
   const { tokenLimit = 10_000, limit = 60_000, patience = 10_000, origins = [] } = options;
   const here = globalThis.location?.href;
-  const base = new URL(options.baseUrl ?? "/", here);
-  if (!base.pathname.endsWith("/")) base.pathname += "/";
-  const named = [here ?? base, base, ...origins].map((url) => new URL(url).origin);
+  const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
+  const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
   // Looked up when it is called, so that whoever replaces it is heard.
   const fetch: typeof globalThis.fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
   const token = (action?: string, signal?: AbortSignal) =>
-    fetchToken(fetch, new URL("token", base), action ? { action } : {}, Date.now() + tokenLimit, signal);
+    fetchToken(fetch, tokens, action ? { action } : undefined, tokenLimit, signal);
   const isNamed = (origin: string) => named.includes(origin);
-  const told = { ...messages, ...options.messages };
-  const forms = page({ token, isNamed, messages: told, patience });
+  const forms = page({ token, isNamed, patience });
   const underWay = new Map<string, { body: unknown; result: Promise<Result> }>();
 
   return {
-    messages: told,
-    watch: (root = document) => forms.watch(root),
+    messages,
+    watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
     async fetch(url, init = {}) {
-      const target = new URL(url, here ?? base);
+      const target = new URL(url, here ?? tokens);
       if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins, so it gets no token`);
       // A redirect to another origin would take the token along.
       const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");

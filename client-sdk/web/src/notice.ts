@@ -1,14 +1,13 @@
 // What a form shows of itself: its state, an accessible busy mark, and one message.
 
-/** What is told to people. Change it to tell it in another language. */
+/** What is told to people. Change it to tell it in other words. */
 export const messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
-  slow: "No answer yet. You can send the same again: it counts once.",
+  slow: "No answer yet. Sending the same again is safe.",
   twice: "You have sent exactly this before.",
-  unknown: "Nobody knows whether what you sent before has arrived.",
+  unknown: "What you sent before may have arrived.",
   confirm: "Send this as well",
-  elsewhere: "This form leads to another site. Nothing was sent.",
 };
 
 /** What is told to people. */

@@ -7,8 +7,8 @@ const SELECTOR = "form[data-onceward]";
 
 /** The guarded forms of a page. */
 export interface Page {
-  /** Guards the forms below `root`, now and later. */
-  watch(root: Document | ShadowRoot): void;
+  /** Guards them, now and later. */
+  watch(): void;
   /** What is known of a form. */
   of(form: HTMLFormElement): GuardedForm;
 }
@@ -25,11 +25,10 @@ export function page(around: Surroundings): Page {
     return guarded;
   }
 
-  function watchNavigation(): void {
-    const on: typeof addEventListener = addEventListener;
-    globalThis.navigation?.addEventListener("navigate", (event) => {
-      if (!event.hashChange && !event.downloadRequest) isForm = !!event.formData;
-    });
+  function watch(): void {
+    const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
+    learn();
+    globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
     // It comes when another page has been loaded, and not when the loading failed. A page of another origin does not show
     // itself: it may be the answer or not.
     on("pageswap", ({ activation }) => {
@@ -37,27 +36,18 @@ export function page(around: Surroundings): Page {
       if (isAnswer) forms.forEach((form) => form.left(activation.entry.id));
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
-    on("visibilitychange", () => document.hidden || forms.forEach((form) => form.renew()));
+    on("visibilitychange", () => forms.forEach((form) => form.renew()));
+    on("focusin", (event) => guarded(event)?.warm());
+    on("input", (event) => guarded(event)?.warm());
+    on("submit", (event) => guarded(event)?.submit(event));
+    document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach(of);
   }
 
-  function watch(root: Document | ShadowRoot): void {
-    if (root == document) {
-      learn();
-      watchNavigation();
-    }
-    for (const name of ["focusin", "input", "reset", "submit"]) {
-      const heard = (event: Event) => {
-        const target = event.target as Element & { form?: HTMLFormElement | null };
-        // A form may have a field that is called `form`; a field may belong to a form that it does not stand in.
-        const form = target instanceof HTMLFormElement ? target : target.form;
-        if (!form?.matches(SELECTOR)) return;
-        if (name == "submit") of(form).submit(event as SubmitEvent);
-        else if (name == "reset") of(form).cleared();
-        else of(form).warm();
-      };
-      root.addEventListener(name, heard, true);
-    }
-    root.querySelectorAll<HTMLFormElement>(SELECTOR).forEach(of);
+  /** The guarded form that an event is about. */
+  function guarded({ target }: Event): GuardedForm | undefined {
+    // A form may have a field that is called `form`; a field may belong to a form that it does not stand in.
+    const form = target instanceof HTMLFormElement ? target : (target as HTMLInputElement).form;
+    return form?.matches(SELECTOR) ? of(form) : undefined;
   }
 
   return { watch, of };

@@ -4,12 +4,10 @@ import { learned, type Ended } from "./intent.js";
 import type { Held } from "./token.js";
 
 /** The last try of a form. */
-export interface Past extends Held {
+export interface Past extends Omit<Held, "life"> {
   /** Of its content. */
-  digest: string;
+  digest: number;
   ended: Ended;
-  /** Whether an earlier try with this token has no answer. */
-  wasLost: boolean;
 }
 
 /** Says which page in this tab's history is the answer to which form. */
@@ -22,8 +20,7 @@ const POINTER = "onceward";
 
 /** The name under which a form is known in this tab. */
 export function nameOf(form: HTMLFormElement): string {
-  const number = [...document.querySelectorAll("form[data-onceward]")].indexOf(form);
-  return `${POINTER}:${location.pathname}:${form.getAttribute("id") ?? number}`;
+  return [POINTER, location.pathname, form.getAttribute("id") ?? [...document.forms].indexOf(form)].join();
 }
 
 /** What is kept under a name. A browser that keeps nothing is no reason to send nothing: the page itself still knows. */
@@ -36,9 +33,9 @@ export function recall<T = Past>(name: string): T | undefined {
 }
 
 /** Keeps something under a name. */
-export function keep(name: string, value: Past | Pointer | undefined): void {
+export function keep(name: string, value: Past | Pointer): void {
   try {
-    sessionStorage.setItem(name, JSON.stringify(value ?? null));
+    sessionStorage.setItem(name, JSON.stringify(value));
   } catch {}
 }
 
@@ -54,7 +51,6 @@ export function learn(): void {
   const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   const status = entry?.responseStatus;
   if (past && status && pointer.page == globalThis.navigation?.currentEntry?.id) {
-    keep(pointer.name, { ...past, ended: learned(status, past.wasLost) });
-    keep(POINTER, undefined);
+    keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
   }
 }

@@ -1,7 +1,7 @@
 // One submission by `fetch`: a token by itself or a key of the caller's, the same over all tries.
 
 import { nextStep, type Tried } from "./intent.js";
-import { before, pause, waitAfter, type Held } from "./token.js";
+import { pause, waitAfter, within, type Held } from "./token.js";
 import { HEADER, type Problem } from "./wire.js";
 
 /** What `fetch` takes, and two members of ours. */
@@ -39,40 +39,36 @@ const TRIES = 4;
 
 /** Sends until there is an outcome. Rejects only if the caller's signal says so. */
 export async function submit({ fetch, token, limit }: Sender, request: Request, init: SubmissionInit): Promise<Result> {
-  const { method, signal } = request;
   const headers = new Headers(request.headers);
   const deadline = Date.now() + limit;
-  const isGuarded = !/^(GET|HEAD|OPTIONS)$/.test(method);
+  const signal = within(limit, request.signal);
   // A header that is there stays as it is.
   const isOwn = headers.has(HEADER.token) || headers.has(HEADER.key);
   if (init.key && !isOwn) headers.set(HEADER.key, init.key);
-  let needsToken = isGuarded && !isOwn && !init.key;
+  const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
+  let needsToken = !isSafe && !isOwn && !init.key;
   const tries: Tried[] = [];
   for (;;) {
     let response: Response | undefined;
     let problem: Problem | undefined;
     let error: unknown;
     try {
-      if (needsToken) headers.set(HEADER.token, (await token(init.action, before(deadline, signal))).token);
-    } catch (error) {
-      signal.throwIfAborted();
-      return { outcome: "refused", error };
-    }
-    try {
-      response = await fetch(new Request(request.clone(), { headers, signal: before(deadline, signal) }));
+      if (needsToken) headers.set(HEADER.token, (await token(init.action, signal)).token);
+      needsToken = false;
+      response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
+      if (isSafe || (!problem && !isGateways(response))) {
+        return { outcome: response.headers.get(HEADER.replayed) ? "replayed" : "executed", response };
+      }
     } catch (thrown) {
-      signal.throwIfAborted();
-      response = undefined;
+      request.signal.throwIfAborted();
       error = thrown;
+      if (needsToken) return { outcome: "refused", error };
     }
-    tries.push(isGuarded || !response ? whatCameOf(response, problem) : "answered");
+    tries.push(problem);
     const wait = waitAfter(response, tries.length);
-    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline;
-    const step = nextStep(tries, mayRepeat && !(isOwn && problem?.retry == "new_token"));
-    if (step == "answered") {
-      return { outcome: response!.headers.get(HEADER.replayed) ? "replayed" : "executed", response: response! };
-    }
+    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
+    const step = nextStep(tries, mayRepeat);
     needsToken = step == "new_token";
     if (step == "same") await pause(wait);
     else if (step != "new_token") return { outcome: step, response, problem, error };
@@ -81,10 +77,9 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
 
 /** The problem with which a guard refused; nothing if it was the handler who answered, or something in between. */
 async function problemOf(response: Response): Promise<Problem | undefined> {
-  const isProblem = response.headers.get("content-type")?.startsWith("application/problem+json");
-  if (!isProblem || isHandlers(response)) return;
-  const problem: Problem = await response.clone().json();
-  return problem.code && problem.retry ? problem : undefined;
+  if (response.ok || isHandlers(response)) return;
+  const said: Problem | undefined = await response.clone().json().catch(() => {});
+  return said?.retry && said;
 }
 
 /** Whether the handler answered, now or before. */
@@ -92,25 +87,7 @@ export function isHandlers(response: Response): boolean {
   return /^(executed|replayed|unprotected)$/.test(response.headers.get(HEADER.outcome)!);
 }
 
-function whatCameOf(response: Response | undefined, problem: Problem | undefined): Tried {
-  if (!response) return "lost";
-  switch (problem?.code) {
-    case undefined: {
-      // A gateway does not know what became of it, nor does a handler that says so.
-      const { status } = response;
-      if (status == 502 || status == 504) return isHandlers(response) ? "unsettled" : "lost";
-      return status == 503 && !isHandlers(response) ? "lost" : "answered";
-    }
-    case "in_progress":
-      return "running";
-    case "token_used":
-      return "used";
-    case "reply_not_kept":
-      return "not_kept";
-    case "outcome_unknown":
-    case "internal":
-      return "unsettled";
-    default:
-      return problem!.retry == "no" ? "refused" : problem!.retry;
-  }
+/** Whether something in between answered, that does not know what became of the request. */
+function isGateways(response: Response): boolean {
+  return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
 }

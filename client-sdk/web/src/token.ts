@@ -22,43 +22,42 @@ export function pause(millis: number): Promise<void> {
 
 /** How long to wait after an answer that says so, or else a little, each time more and never all at once. */
 export function waitAfter(response: Response | undefined, tries: number): number {
-  return Number(response?.headers.get(HEADER.retryAfter)) * 1000 || Math.random() * 250 * 2 ** tries;
+  return +(response?.headers.get(HEADER.retryAfter) ?? 0) * 1000 || Math.random() * 250 * 2 ** tries;
 }
 
-/** A signal that gives up at the deadline, or when the other one does. */
-export function before(deadline: number, signal?: AbortSignal): AbortSignal {
-  const timeout = AbortSignal.timeout(Math.max(0, deadline - Date.now()));
-  return signal ? AbortSignal.any([timeout, signal]) : timeout;
+/** A signal that gives up after so many milliseconds, or when the other one does. */
+export function within(limit: number, outer = new AbortController().signal): AbortSignal {
+  return AbortSignal.any([AbortSignal.timeout(limit), outer]);
 }
 
 /** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
   url: URL,
-  asked: TokenRequest,
-  deadline: number,
-  signal?: AbortSignal,
+  asked: TokenRequest | undefined,
+  limit: number,
+  outer?: AbortSignal,
 ): Promise<Held> {
-  const init: RequestInit = { method: "POST", cache: "no-store" };
-  if (asked.action) {
+  const deadline = Date.now() + limit;
+  const init: RequestInit = { method: "POST", cache: "no-store", signal: within(limit, outer) };
+  if (asked) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify(asked);
   }
   for (let tries = 1; ; tries++) {
     let response: Response | undefined;
     try {
-      response = await fetch(url, { ...init, signal: before(deadline, signal) });
+      response = await fetch(url, init);
       const { token, expires_in }: IssuedToken = await response.json();
       const life = expires_in * 1000;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
-      signal?.throwIfAborted();
+      // What is no token, and who does not answer, is asked again while there is time.
+      outer?.throwIfAborted();
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    if ((status < 500 && status != 429) || Date.now() + wait > deadline) {
-      throw new Error(`Onceward: no token from ${url}${response ? `, but ${status}` : ""}`);
-    }
+    if ((status < 500 && status != 429) || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
     await pause(wait);
   }
 }
