@@ -25,8 +25,8 @@ let tab = "tab-html";
 const { fetch } = window;
 window.fetch = (target, init) => {
   const fetching = fetch(target, init);
-  if (new URL(target?.url ?? target, location.href).pathname === "/token") guarded.drawToken(fetching);
-  return fetching;
+  const isToken = new URL(target?.url ?? target, location.href).pathname === "/token";
+  return isToken ? guarded.drawToken(fetching) : fetching;
 };
 
 /** Asks the server for the counts; whoever asks meanwhile is answered by one more question. */

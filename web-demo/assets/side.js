@@ -38,17 +38,19 @@ export class Side {
     await isReady;
   }
 
-  /** Draws the fetching of a token. */
+  /** Draws the fetching of a token, before whoever fetches it can send it. */
   async drawToken(fetching) {
     const upcoming = this.submissions.upcoming();
     const trip = this.wire.sent(upcoming, "POST /token");
     try {
-      const answer = (await fetching).clone();
-      const token = answer.ok ? (await answer.json()).token : null;
+      const answer = await fetching;
+      const token = answer.ok ? (await answer.clone().json()).token : null;
       if (token) this.submissions.issued(upcoming, token);
       trip.answered(answer.status, null, token ? abbreviated(token) : "no token");
-    } catch {
+      return answer;
+    } catch (error) {
       trip.lost();
+      throw error;
     }
   }
 

@@ -56,6 +56,19 @@ for (const [policy, duplicate] of [["remembered", "replayed"], ["token", "refuse
   });
 }
 
+story("a triple click before the token has come is sent once, when it has", async (customer, page) => {
+  await customer.turn("slow");
+  await page.route("**/token", async (route) => {
+    await new Promise((go) => setTimeout(go, 400));
+    await route.continue();
+  });
+  await customer.click("guarded", 3);
+  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("One is enough"));
+  await customer.sees(0, 1);
+  assert.deepEqual(await customer.wire("guarded", 1), ["executed"]);
+  assert.equal(await page.locator("#guarded-wire > li").count(), 1, "the token is drawn where it was used");
+});
+
 story("a failing handler orders nothing, and the same works when it is mended", async (customer, page) => {
   await customer.turn("slow", "fails");
   for (const form of ["unguarded", "guarded"]) await customer.click(form);

@@ -69,7 +69,9 @@ class Customer {
     const all = this.page.locator(`#${form}-wire > li`).filter({ hasNotText: "The next submission" });
     const trips = all.first().locator(".trip:not([data-kind=plain])");
     const isThere = async () => (await trips.count()) === count && (await trips.locator("..").locator("[data-kind=under-way]").count()) === 0;
-    await until(`${count} requests are drawn for ${form}`, isThere);
+    await until(`${count} requests are drawn for ${form}`, isThere).catch(async (error) => {
+      throw new Error(`${error.message}: ${await this.page.innerText(`#${form}-wire`)}`);
+    });
     const kinds = await trips.evaluateAll((trips) => trips.map((trip) => trip.dataset.kind));
     return kinds.sort();
   }
