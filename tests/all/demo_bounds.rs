@@ -44,7 +44,8 @@ async fn nothing_is_loaded_but_what_comes_from_here_and_nothing_stands_in_the_pa
         let file = get(&service.url, &path).await;
         assert_eq!(file.status, 200, "{path}");
         let text = String::from_utf8(file.body.to_vec()).unwrap();
-        for elsewhere in ["https://", "@import", " url(", " eval(", "innerHTML", "insertAdjacentHTML", "document.write"] {
+        for elsewhere in ["https://", "@import", " url(", " eval(", "innerHTML", "insertAdjacentHTML", "document.write"]
+        {
             assert!(!text.contains(elsewhere), "{elsewhere} is in {path}");
         }
     }

@@ -6,6 +6,7 @@ mod binding;
 mod defects;
 mod demo;
 mod demo_bounds;
+mod demo_snippets;
 mod faults;
 mod functions;
 mod intervals;
