@@ -26,7 +26,8 @@ export function unguardedSays({ kinds, told, isAnswered }) {
   const orders = kinds.unprotected ?? 0;
   if (kinds.failed && !orders) return `${told} Send it again.`;
   if (orders === 0) return told;
-  return orders === 1 ? "One click, one order." : `${orders} clicks, ${orders} orders.`;
+  const placed = orders === 1 ? "One click, one order." : `${orders} clicks, ${orders} orders.`;
+  return kinds.lost ? `${placed} ${clicks(kinds.lost)} without an answer: was that ordered too?` : placed;
 }
 
 function clicks(count, more = "") {
