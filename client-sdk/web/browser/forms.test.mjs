@@ -37,7 +37,7 @@ story("a double click is one order, and shows its answer", async (visitor, item)
 
 story("a triple click before any token is there is one order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
-  stage.proxy.next("POST /web/token", 500);
+  stage.proxy.delay("POST /web/token", 500);
   await page.fill("[name=item]", item);
   await page.click("button", { clickCount: 3 });
   await receipt(page);
@@ -48,29 +48,29 @@ story("a triple click on a slow server is one order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/slow");
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  await page.click("button", { clickCount: 3, noWaitAfter: true });
-  await until("it has begun", () => begun(item) == 1);
-  assert.equal(await page.evaluate(() => document.querySelector("form").getAttribute("aria-busy")), "true");
+  await visitor.meanwhile(() => (sessionStorage.busy = document.querySelector("form").ariaBusy));
+  await page.click("button", { clickCount: 3 });
   await receipt(page);
+  assert.equal(await page.evaluate(() => sessionStorage.busy), "true");
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
 });
 
 story("Enter and a click are one order, with the value of the button", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
-  await page.press("[name=item]", "Enter", { noWaitAfter: true });
-  await page.click("button", { noWaitAfter: true }).catch(() => {});
+  await page.press("[name=item]", "Enter");
+  await page.click("button").catch(() => {});
   await receipt(page);
   assert.deepEqual(stage.orders(`item=${item}`), [`item=${item}&go=order`]);
 });
 
 story("on a slow network a submit waits for its token", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
-  stage.proxy.next("POST /web/token", 1500);
+  stage.proxy.delay("POST /web/token", 1500);
   await page.fill("[name=item]", item);
-  await page.click("button", { noWaitAfter: true });
+  await page.click("button");
   await state(page, "waiting");
-  await page.click("button", { noWaitAfter: true });
+  await page.click("button");
   assert.equal(orders(item), 0);
   await receipt(page);
   assert.equal(orders(item), 1);
@@ -95,10 +95,10 @@ story("a reload during a submit does not make a second order of the same", async
   const page = await visitor.open("/web/pages/slow");
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  await page.click("button", { noWaitAfter: true });
-  await until("it has begun", () => begun(item) == 1);
-  await page.evaluate(() => location.reload()).catch(() => {});
+  await visitor.meanwhile(() => location.reload());
+  await page.click("button");
   await page.waitForFunction(() => performance.getEntriesByType("navigation")[0].type == "reload");
+  assert.deepEqual([orders(item), begun(item)], [0, 1], "it is under way");
   await page.fill("[name=item]", item);
   await page.click("button");
   await receipt(page);
@@ -109,14 +109,13 @@ story("leaving during a submit does not make a second order of the same", async 
   const page = await visitor.open("/web/pages/slow");
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  await page.click("button", { noWaitAfter: true });
-  await until("it has begun", () => begun(item) == 1);
-  await page.evaluate(() => document.querySelector("a").click());
-  await until("the other page", async () => (await page.title()) == "receipt");
+  await visitor.meanwhile(() => document.querySelector("a").click());
+  await page.click("button");
+  await visitor.at("receipt");
   await visitor.back("slow");
   assert.equal(await page.inputValue("[name=item]"), item);
   await page.click("button");
-  await until("the answer", async () => (await page.url()).includes("/orders"));
+  await until("the answer", () => page.url().includes("/orders"));
   await receipt(page);
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
 });
@@ -125,7 +124,7 @@ story("a validation error is corrected and sent again", async (visitor, item) =>
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", `wrong ${item}`);
   await page.click("button");
-  await until("the form again", async () => (await page.title()) == "wrong");
+  await visitor.at("wrong");
   await page.fill("[name=item]", item);
   await page.dblclick("button");
   await receipt(page);
@@ -136,7 +135,7 @@ story("a validation error is corrected after Back", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", `wrong ${item}`);
   await page.click("button");
-  await until("the form again", async () => (await page.title()) == "wrong");
+  await visitor.at("wrong");
   await visitor.back("form");
   assert.equal(await page.inputValue("[name=item]"), `wrong ${item}`);
   await page.fill("[name=item]", item);
@@ -149,10 +148,11 @@ story("a lost answer and the same again is one order", async (visitor, item) => 
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  stage.proxy.next("POST /web/orders", "lose");
-  await page.click("button", { noWaitAfter: true });
+  stage.proxy.lose("POST /web/orders");
+  await page.click("button");
   await until("it has run", () => orders(item) == 1);
-  await until("the browser says so", async () => (await page.url()).startsWith("chrome-error:"));
+  await until("the browser says so", () => page.url().startsWith("chrome-error:"));
+  stage.proxy.well();
   await visitor.back("form");
   assert.equal(await page.inputValue("[name=item]"), item);
   await page.click("button");
@@ -164,10 +164,11 @@ story("edited after a lost answer, it is sent only when the person confirms", as
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  stage.proxy.next("POST /web/orders", "lose");
-  await page.click("button", { noWaitAfter: true });
+  stage.proxy.lose("POST /web/orders");
+  await page.click("button");
   await until("it has run", () => orders(item) == 1);
-  await until("the browser says so", async () => (await page.url()).startsWith("chrome-error:"));
+  await until("the browser says so", () => page.url().startsWith("chrome-error:"));
+  stage.proxy.well();
   await visitor.back("form");
   await page.fill("[name=item]", `${item}edited`);
   await page.dblclick("button");
@@ -246,10 +247,10 @@ story("a form of the server's is sent with its own token where no other can be h
 story("an upload is one order, with its file", async (visitor, item) => {
   const page = await visitor.open("/web/pages/upload");
   await page.fill("[name=item]", item);
-  await page.setInputFiles("[name=picture]", { name: "a.png", mimeType: "image/png", buffer: Buffer.alloc(300_000, 7) });
+  await page.setInputFiles("[name=picture]", { name: "a.png", mimeType: "image/png", buffer: Buffer.alloc(100_000, 7) });
   await page.dblclick("button");
   await receipt(page);
-  assert.deepEqual(stage.orders(`item=${item}`), [`item=${item}&picture=a.png:300000`]);
+  assert.deepEqual(stage.orders(`item=${item}`), [`item=${item}&picture=a.png:100000`]);
 });
 
 story("a form that is added later is guarded", async (visitor, item) => {
@@ -279,8 +280,8 @@ story("a server that is down when the form is sent gets it once, after Back", as
   await page.fill("[name=item]", item);
   await state(page, "ready");
   await stage.proxy.down();
-  await page.click("button", { noWaitAfter: true });
-  await until("the browser says so", async () => (await page.url()).startsWith("chrome-error:"));
+  await page.click("button");
+  await until("the browser says so", () => page.url().startsWith("chrome-error:"));
   await stage.proxy.up();
   await visitor.back("form");
   assert.equal(await page.inputValue("[name=item]"), item);
@@ -321,7 +322,7 @@ story("a button that sends with GET leaves the token out of the address", async 
   assert.equal(new URL(page.url()).search, `?item=${item}&go=search`);
   await visitor.back("buttons");
   await page.click("[value=order]");
-  await until("the answer", async () => page.url().endsWith("/web/orders"));
+  await until("the answer", () => page.url().endsWith("/web/orders"));
   await receipt(page);
   assert.equal(orders(item), 1);
 });
@@ -408,10 +409,11 @@ story("a page that sends by itself has a token in every click, and says how it e
   await page.click("button");
   await said("executed replayed replayed executed");
   assert.equal(orders(item), 2, "the last answer was final: this is another order");
-  stage.proxy.next("POST /web/orders", "lose");
+  stage.proxy.lose("POST /web/orders");
   await page.fill("[name=item]", `${item}more`);
   await page.click("button");
   await said("executed replayed replayed executed lost");
+  stage.proxy.well();
   await page.click("button");
   await said("executed replayed replayed executed lost replayed");
   assert.equal(orders(`${item}more`), 1);
@@ -422,7 +424,7 @@ story("the answer of a gateway that does not know keeps the token, where its pag
   await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders?answer=gateway"));
   await page.fill("[name=item]", item);
   await page.click("button");
-  await until("the answer", async () => (await page.title()) == "gateway");
+  await visitor.at("gateway");
   await visitor.back("form");
   await page.click("button");
   await until("the refusal", async () => (await page.textContent("body")).includes("outcome_unknown"));

@@ -75,7 +75,7 @@ function once(emitter, name) {
   return new Promise((go) => emitter.once(name, (...what) => go(what)));
 }
 
-/** What may happen to the next request of a path: its answer is lost, or it is held up. */
+/** Stands between the browser and the shop, and may lose answers, hold up requests, or let nobody in. */
 class Proxy {
   static async before(port) {
     const proxy = new Proxy();
@@ -88,9 +88,19 @@ class Proxy {
     return proxy;
   }
 
-  /** Decides on the next request whose first line has this in it: `lose` its answer, or hold it up for so many milliseconds. */
-  next(part, fate) {
-    this.fates.push({ part, fate });
+  /** Decides on the next request whose first line has this in it: hold it up for so many milliseconds. */
+  delay(part, millis) {
+    this.fates.push({ part, millis });
+  }
+
+  /** Loses the answers to all such requests, also when the browser repeats one by itself, until `well` is said. */
+  lose(part) {
+    this.fates.push({ part });
+  }
+
+  /** From now on nothing is lost. */
+  well() {
+    this.fates = [];
   }
 
   connect(client) {
@@ -109,11 +119,11 @@ class Proxy {
     client.on("data", (bytes) => {
       const line = bytes.toString("latin1").split("\r\n", 1)[0];
       const at = this.fates.findIndex(({ part }) => line.includes(part) && line.endsWith("HTTP/1.1"));
-      if (at >= 0) {
-        const [{ fate }] = this.fates.splice(at, 1);
-        if (fate == "lose") loses = true;
-        else held = held.then(() => new Promise((go) => setTimeout(go, fate)));
-      }
+      const fate = this.fates[at];
+      if (fate?.millis) {
+        this.fates.splice(at, 1);
+        held = held.then(() => new Promise((go) => setTimeout(go, fate.millis)));
+      } else if (fate) loses = true;
       held = held.then(() => shop.writable && shop.write(bytes));
     });
     shop.on("data", (bytes) => (loses ? client.destroy() : client.writable && client.write(bytes)));
@@ -164,10 +174,20 @@ export class Visitor {
     return this.page;
   }
 
+  /** Does something in the page while its form is being sent. From outside it could not be done: Chromium lets nobody in then. */
+  async meanwhile(act) {
+    await this.page.evaluate(`addEventListener("submit", () => setTimeout(${act}, 500))`);
+  }
+
   /** Goes back. A page from the back/forward cache does not load, so there is no loading to wait for. */
   async back(title) {
     await this.page.goBack({ waitUntil: "commit" });
-    await until(`back at ${title}`, async () => (await this.page.title()) == title);
+    await this.at(title);
+  }
+
+  /** Waits for a page by its title. While one page makes way for another there is none to ask. */
+  async at(title) {
+    await until(`the page ${title}`, async () => (await this.page.title().catch(() => "")) == title);
   }
 
   /** Goes, and says what was wrong. */

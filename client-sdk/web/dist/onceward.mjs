@@ -111,7 +111,7 @@ function learn() {
   const past = pointer && recall(pointer.name);
   const [entry] = performance.getEntriesByType("navigation");
   const status = entry?.responseStatus;
-  if (past && status && pointer.page == globalThis.navigation?.currentEntry?.id) {
+  if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
     keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
   }
 }
@@ -395,7 +395,7 @@ function page(around) {
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
-      if (isAnswer) forms.forEach((form) => form.left(activation.entry.id));
+      if (isAnswer) forms.forEach((form) => form.left(navigation.currentEntry.id + activation.entry.url));
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));

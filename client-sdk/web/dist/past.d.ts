@@ -6,7 +6,7 @@ export interface Past extends Omit<Held, "life"> {
     digest: number;
     ended: Ended;
 }
-/** Says which page in this tab's history is the answer to which form. */
+/** Says which page is the answer to which form: by its address, and the page in this tab's history that it came from. */
 interface Pointer {
     name: string;
     page: string;

@@ -33,7 +33,7 @@ export function page(around: Surroundings): Page {
     // itself: it may be the answer or not.
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
-      if (isAnswer) forms.forEach((form) => form.left(activation.entry.id));
+      if (isAnswer) forms.forEach((form) => form.left(navigation.currentEntry!.id + activation.entry.url));
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));

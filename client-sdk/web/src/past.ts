@@ -10,7 +10,7 @@ export interface Past extends Omit<Held, "life"> {
   ended: Ended;
 }
 
-/** Says which page in this tab's history is the answer to which form. */
+/** Says which page is the answer to which form: by its address, and the page in this tab's history that it came from. */
 interface Pointer {
   name: string;
   page: string;
@@ -50,7 +50,7 @@ export function learn(): void {
   const past = pointer && recall(pointer.name);
   const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   const status = entry?.responseStatus;
-  if (past && status && pointer.page == globalThis.navigation?.currentEntry?.id) {
+  if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
     keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
   }
 }
