@@ -6,6 +6,8 @@ import { kindOf, Wire } from "./wire.js";
 const SLOW_TO_READY = 3000;
 
 export class Side {
+  #last = null;
+
   /** `says(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
   constructor(name, { conduct, policy, says, answered }) {
     this.form = document.getElementById(name);
@@ -17,19 +19,21 @@ export class Side {
       event.preventDefault();
       this.#send();
     });
-    this.form.addEventListener("reset", () => this.submissions.end());
+    this.form.addEventListener("reset", () => this.beginAnew());
     // A click that the SDK holds back, because another one already waits for the token.
     this.form.addEventListener("onceward:duplicate", () => this.say("One is enough: the first click still waits for its token."));
   }
 
-  /** Begins another order with the same content. */
+  /** The next click is another order, also with the same content. Until then a click belongs to the last one, also when that
+   * has been answered: who clicks three times and is answered after the first still means one. */
   beginAnew() {
-    this.form.dispatchEvent(new Event("reset", { bubbles: true }));
+    this.submissions.end();
+    if (this.#last?.answer && this.#takesToken) window.onceward?.answered(this.form, this.#last.answer);
   }
 
   /** Waits until the form has a token, if it takes one: the SDK fetches it when somebody begins to fill in the form. */
   async ready() {
-    if (!this.form.matches("[data-onceward]") || this.form.dataset.oncewardState === "ready") return;
+    if (!this.#takesToken || this.form.dataset.oncewardState === "ready") return;
     const isReady = new Promise((go) => {
       this.form.addEventListener("onceward:ready", go, { once: true });
       setTimeout(go, SLOW_TO_READY);
@@ -63,8 +67,14 @@ export class Side {
     this.beginAnew();
   }
 
+  /** Whether the SDK minds the form. */
+  get #takesToken() {
+    return this.form.matches("[data-onceward]");
+  }
+
   async #send() {
     const { submission, headers, order } = this.#what();
+    this.#last = submission;
     const path = this.form.getAttribute("action");
     const trip = this.wire.sent(submission, `POST ${path}`);
     const conduct = this.conduct();
@@ -77,6 +87,7 @@ export class Side {
       const outcome = answer.headers.get("onceward-outcome");
       kind = kindOf(answer.status, outcome);
       submission.isAnswered = true;
+      if (kind !== "refused" || !submission.answer) submission.answer = answer;
       submission.order = told.order ?? submission.order;
       submission.told = told.text ?? told.title;
       trip.answered(answer.status, outcome, told.order ? `order ${told.order}` : "");
@@ -105,7 +116,7 @@ export class Side {
     this.answered(submission, kind);
     if (submission.underWay > 0) return;
     // The SDK has to know, so that it asks before it sends something else.
-    if (!submission.isAnswered && this.form.matches("[data-onceward]")) window.onceward?.answered(this.form, null);
+    if (!submission.isAnswered && this.#takesToken) window.onceward?.answered(this.form, null);
     this.say(this.says(submission));
   }
 }

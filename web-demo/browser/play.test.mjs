@@ -181,7 +181,7 @@ story("everything begins anew on demand", async (customer, page) => {
   await customer.sees(3, 1);
   await page.click("#start-over");
   await customer.sees(0, 0);
-  assert.equal(await page.locator(".trip").count(), 0);
+  assert.equal(await page.locator(".trip", { hasText: "/demo/orders" }).count(), 0);
   await page.click("#both");
   await customer.sees(3, 1);
 });
