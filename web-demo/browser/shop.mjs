@@ -1,9 +1,9 @@
-// The shop as its visitors find it: the real service on a free port, and a browser before it.
+// The shop as its visitors find it: the real service on a free port, and the browser of the SDK's stage before it.
 
 import { execFileSync, spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { launch, until, Visitor } from "../../client-sdk/web/browser/stage.mjs";
+import { Stage, until, Visitor } from "../../client-sdk/web/browser/stage.mjs";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
@@ -15,7 +15,8 @@ export class Shop {
     const lines = createInterface(shop.service.stdout);
     const [line] = await new Promise((go) => lines.once("line", (...what) => go(what)));
     shop.url = `http://${JSON.parse(line).address}`;
-    shop.browser = await launch();
+    shop.stage = await Stage.open();
+    shop.browser = shop.stage.browser;
     return shop;
   }
 
@@ -27,7 +28,7 @@ export class Shop {
   }
 
   async close() {
-    await this.browser.close();
+    await this.stage.close();
     this.service.kill("SIGKILL");
   }
 }
