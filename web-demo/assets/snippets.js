@@ -39,7 +39,7 @@ function fetching({ policy, conduct, takesToken }) {
   method: "POST",${key}${headers}
   body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
 });`;
-  const after = conduct.includes("loses") ? "\n// The answer was lost? It was sent again by itself, and still counts once." : "";
+  const after = conduct.includes("loses") ? '\nif (outcome === "unknown") alert("Nobody knows yet whether it was ordered.");' : "";
   if (takesToken) return `// The script of the page: /sdk/onceward.js\n${call(`/demo/orders/${policy}`, "")}${after}`;
   if (policy === "key") {
     const key = "\n  key: order.id, // yours, the same for every try of this order";

@@ -146,7 +146,21 @@ story("the snippets follow the switches, and the lines for curl work as they are
   }
   await customer.turn("slow", "fails");
   assert.match(await text("actix"), /ServiceUnavailable/);
+  assert.match(await text("fetch"), /"Demo-Handler": "fails"/);
   assert.match(await text("curl"), /Demo-Handler: fails/);
+});
+
+story("the lines for fetch work as they are copied", async (customer, page) => {
+  await page.click("#tab-fetch");
+  for (const policy of ["remembered", "token", "key", "interval"]) {
+    await customer.turn(policy);
+    const before = (await customer.tally()).guarded;
+    const lines = await page.textContent("#snippet-text");
+    const order = "const order = { id: crypto.randomUUID() };";
+    const status = await page.evaluate(`(async () => { ${order}\n${lines}\nreturn response.status; })()`);
+    assert.equal(status, 201, lines);
+    assert.equal((await customer.tally()).guarded, before + 1, lines);
+  }
 });
 
 test("the snippet goes to the clipboard", async () => {

@@ -81,3 +81,20 @@ impl Shop {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use onceward::testing;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_than_so_many_orders_are_handled_at_once() {
+        let (guard, _clock) = testing::guard();
+        let shop = Shop::new(guard);
+        let mut places: Vec<_> = (0..AT_ONCE).map(|_| shop.admit(Visitor::new()).unwrap()).collect();
+        assert_eq!(shop.admit(Visitor::new()).unwrap_err().code(), Code::Overloaded);
+        places.pop();
+        assert!(shop.admit(Visitor::new()).is_ok(), "who leaves makes room");
+    }
+}
