@@ -3,7 +3,7 @@ var messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
   slow: "No answer yet. Sending the same again is safe.",
-  twice: "You have sent exactly this before.",
+  twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",
   confirm: "Send this as well"
 };
@@ -74,7 +74,9 @@ function learned(status, wasLost) {
   return wasLost || status == 409 ? "doubt" : "final";
 }
 function nextStep(tries, mayRepeat) {
-  const { code, retry } = tries.at(-1) ?? { code: "in_progress", retry: "same" };
+  const last = tries.at(-1);
+  const code = last?.code;
+  const retry = last ? last.retry : "same";
   const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
   if (code == "reply_not_kept") return "duplicate";
   if (code == "outcome_unknown" || code == "internal") return "unknown";
@@ -240,6 +242,7 @@ function guard(form, { token, isNamed, patience }) {
     const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
     url.searchParams.delete(FIELD);
     if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
+    if (sending?.defaultPrevented) handOver();
     const content = digest(form, submitter, url);
     const isSame = past?.digest == content;
     if (isWaiting || sending && isSame) {
@@ -298,7 +301,7 @@ function guard(form, { token, isNamed, patience }) {
   function again({ submitter }, confirmed, online) {
     isConfirmed = confirmed;
     isOnline = online;
-    form.requestSubmit(submitter?.isConnected ? submitter : null);
+    form.requestSubmit(submitter?.form == form ? submitter : null);
     isConfirmed = isOnline = false;
   }
   function ask(event, ended) {
@@ -350,8 +353,8 @@ function guard(form, { token, isNamed, patience }) {
   field.type = "hidden";
   field.name = FIELD;
   form.prepend(field);
+  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
   reset();
-  if (life && field.value != past?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
   return {
     reset,
     warm,

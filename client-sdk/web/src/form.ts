@@ -86,6 +86,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     // It may be there from the last time.
     url.searchParams.delete(FIELD);
     if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
+    if (sending?.defaultPrevented) handOver();
     const content = digest(form, submitter, url);
     const isSame = past?.digest == content;
     if (isWaiting || (sending && isSame)) {
@@ -153,7 +154,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
     isConfirmed = confirmed;
     isOnline = online;
-    form.requestSubmit(submitter?.isConnected ? submitter : null);
+    // The button may be gone by now.
+    form.requestSubmit((submitter as HTMLButtonElement | null)?.form == form ? submitter : null);
     isConfirmed = isOnline = false;
   }
 
@@ -219,8 +221,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   field.type = "hidden";
   field.name = FIELD;
   form.prepend(field);
+  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
   reset();
-  if (life && field.value != past?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
 
   return {
     reset,
