@@ -32,6 +32,7 @@ mod service;
 mod service_callers;
 mod service_input;
 mod service_operation;
+mod service_sdk;
 mod service_secrets;
 mod service_settings;
 mod service_specification;

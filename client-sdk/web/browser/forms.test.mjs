@@ -58,8 +58,8 @@ story("a triple click on a slow server is one order", async (visitor, item) => {
 story("Enter and a click are one order, with the value of the button", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
-  await page.press("[name=item]", "Enter");
-  await page.click("button").catch(() => {});
+  const button = await page.locator("button").boundingBox();
+  await Promise.all([page.keyboard.press("Enter"), page.mouse.click(button.x + 5, button.y + 5)]);
   await receipt(page);
   assert.deepEqual(stage.orders(`item=${item}`), [`item=${item}&go=order`]);
 });
@@ -439,7 +439,7 @@ story("after an answer that only the person has seen, the same is sent again onl
   await visitor.back("bare form");
   await page.dblclick("button");
   await state(page, "unknown");
-  assert.match(await message(page), /^You have sent exactly this before\. Send this as well$/);
+  assert.match(await message(page), /^You have sent this before\. Send this as well$/);
   assert.equal(orders(item), 1);
   await page.click("[data-onceward-message] button");
   assert.notEqual(await receipt(page), first);

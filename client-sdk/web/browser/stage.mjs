@@ -155,7 +155,9 @@ export class Visitor {
     visitor.wrong = [];
     visitor.context = await stage.browser.newContext(options);
     visitor.context.setDefaultTimeout(10_000);
+    visitor.sent = [];
     visitor.context.on("request", (request) => {
+      if (request.isNavigationRequest() && request.method() == "POST") visitor.sent.push(new URLSearchParams(request.postData()));
       if (!request.url().startsWith(stage.url)) visitor.wrong.push(`left the origin: ${request.url()}`);
     });
     visitor.context.on("console", (message) => {
@@ -176,7 +178,7 @@ export class Visitor {
 
   /** Does something in the page while its form is being sent. From outside it could not be done: Chromium lets nobody in then. */
   async meanwhile(act) {
-    await this.page.evaluate(`addEventListener("submit", () => setTimeout(${act}, 500))`);
+    await this.page.evaluate(`addEventListener("submit", () => setTimeout(${act}, 500), { once: true })`);
   }
 
   /** Goes back. A page from the back/forward cache does not load, so there is no loading to wait for. */

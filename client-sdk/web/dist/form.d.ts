@@ -4,7 +4,7 @@ export interface Surroundings {
     token(action: string | undefined): Promise<Held>;
     /** Whether a token may be sent to this origin. */
     isNamed(origin: string): boolean;
-    /** How long a form stays busy with a try of which nothing is heard, in milliseconds. */
+    /** How long a form waits for an answer, in milliseconds. */
     patience: number;
 }
 /** A form under guard. */

@@ -11,11 +11,9 @@ export interface Options {
     origins?: string[];
     /** Another `fetch`. */
     fetch?: typeof globalThis.fetch;
-    /** How long a submit waits for a token, in milliseconds: 10 seconds. */
-    tokenLimit?: number;
     /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
     limit?: number;
-    /** How long a form stays busy with a try of which nothing is heard, in milliseconds: 10 seconds. */
+    /** How long a submit waits for a token, and a form for an answer, in milliseconds: 10 seconds. */
     patience?: number;
 }
 /** What makes submissions take effect once. */

@@ -3,7 +3,7 @@ var messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
   slow: "No answer yet. Sending the same again is safe.",
-  twice: "You have sent exactly this before.",
+  twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",
   confirm: "Send this as well"
 };
@@ -33,18 +33,16 @@ function tell(form, name, detail) {
 }
 
 // src/wire.ts
-var HEADER = {
-  token: "onceward-token",
-  key: "idempotency-key",
-  replayed: "idempotent-replayed",
-  outcome: "onceward-outcome",
-  retryAfter: "retry-after"
-};
+var TOKEN = "onceward-token";
+var IDEMPOTENCY_KEY = "idempotency-key";
+var IDEMPOTENT_REPLAYED = "idempotent-replayed";
+var OUTCOME = "onceward-outcome";
+var RETRY_AFTER = "retry-after";
 var FIELD = "_onceward";
 
 // src/content.ts
-function digest(form, submitter, salt) {
-  const entries = [salt, attribute(form, submitter, "action")];
+function digest(form, submitter, url) {
+  const entries = [url];
   for (const [name, value] of new FormData(form, submitter)) {
     if (name == FIELD) continue;
     entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
@@ -76,7 +74,9 @@ function learned(status, wasLost) {
   return wasLost || status == 409 ? "doubt" : "final";
 }
 function nextStep(tries, mayRepeat) {
-  const { code, retry } = tries[tries.length - 1] ?? { code: "in_progress", retry: "same" };
+  const last = tries.at(-1);
+  const code = last?.code;
+  const retry = last ? last.retry : "same";
   const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
   if (code == "reply_not_kept") return "duplicate";
   if (code == "outcome_unknown" || code == "internal") return "unknown";
@@ -118,21 +118,21 @@ function learn() {
 
 // src/token.ts
 function isGood(held) {
-  return !!held && Date.now() < held.until - Math.min(2e3, held.life / 10);
+  return !!held && Date.now() < held.until - held.life / 5;
 }
 function pause(millis) {
   return new Promise((go) => setTimeout(go, millis));
 }
 function waitAfter(response, tries) {
-  return +(response?.headers.get(HEADER.retryAfter) ?? 0) * 1e3 || Math.random() * 250 * 2 ** tries;
+  return Number(response?.headers.get(RETRY_AFTER)) * 1e3 || Math.random() * 250 * 2 ** tries;
 }
-function within(limit, outer = new AbortController().signal) {
-  return AbortSignal.any([AbortSignal.timeout(limit), outer]);
+function within(limit, ...others) {
+  return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
 }
-async function fetchToken(fetch, url, asked, limit, outer) {
+async function fetchToken(fetch, url, asked, limit, ...outer) {
   const deadline = Date.now() + limit;
-  const init = { method: "POST", cache: "no-store", signal: within(limit, outer) };
-  if (asked) {
+  const init = { method: "POST", signal: within(limit, ...outer) };
+  if (asked.action) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify(asked);
   }
@@ -144,11 +144,12 @@ async function fetchToken(fetch, url, asked, limit, outer) {
       const life = expires_in * 1e3;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
-      outer?.throwIfAborted();
+      outer[0]?.throwIfAborted();
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    if (status < 500 && status != 429 || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
+    const isHopeless = status < 500 && status != 429 || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
     await pause(wait);
   }
 }
@@ -159,8 +160,8 @@ async function submit({ fetch, token, limit }, request, init) {
   const headers = new Headers(request.headers);
   const deadline = Date.now() + limit;
   const signal = within(limit, request.signal);
-  const isOwn = headers.has(HEADER.token) || headers.has(HEADER.key);
-  if (init.key && !isOwn) headers.set(HEADER.key, init.key);
+  const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
+  if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
   const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
   let needsToken = !isSafe && !isOwn && !init.key;
   const tries = [];
@@ -169,12 +170,12 @@ async function submit({ fetch, token, limit }, request, init) {
     let problem;
     let error;
     try {
-      if (needsToken) headers.set(HEADER.token, (await token(init.action, signal)).token);
+      if (needsToken) headers.set(TOKEN, (await token(init.action, signal)).token);
       needsToken = false;
       response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
       if (isSafe || !problem && !isGateways(response)) {
-        return { outcome: response.headers.get(HEADER.replayed) ? "replayed" : "executed", response };
+        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();
@@ -197,7 +198,7 @@ async function problemOf(response) {
   return said?.retry && said;
 }
 function isHandlers(response) {
-  return /^(executed|replayed|unprotected)$/.test(response.headers.get(HEADER.outcome));
+  return /^(executed|replayed|unprotected)$/.test(response.headers.get(OUTCOME));
 }
 function isGateways(response) {
   return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
@@ -205,11 +206,10 @@ function isGateways(response) {
 
 // src/form.ts
 var DOUBLE_CLICK = 1e3;
-var DAY = 864e5;
 function guard(form, { token, isNamed, patience }) {
   const name = nameOf(form);
   const field = form.querySelector(`input[name="${FIELD}"]`) ?? document.createElement("input");
-  const rendered = field.value;
+  const life = +field.dataset.expiresIn * 1e3;
   let spare;
   let fetching;
   let past;
@@ -230,8 +230,7 @@ function guard(form, { token, isNamed, patience }) {
     }).finally(() => fetching = void 0);
   }
   function warm() {
-    const isEnough = spare && Date.now() < spare.until - spare.life / 4;
-    if (!isEnough && !sending && !document.hidden) fetch().catch(() => {
+    if (!isGood(spare) && !sending && !document.hidden) fetch().catch(() => {
     });
   }
   function renew() {
@@ -240,10 +239,12 @@ function guard(form, { token, isNamed, patience }) {
   function submit2(event) {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    const isPost = /^post$/i.test(attribute(form, submitter, "method"));
-    if (!isPost || !isNamed(action(submitter).origin)) return leaveOut();
+    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+    url.searchParams.delete(FIELD);
+    if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
     if (sending?.defaultPrevented) handOver();
-    const isSame = past?.digest == digest(form, submitter, past?.token);
+    const content = digest(form, submitter, url);
+    const isSame = past?.digest == content;
     if (isWaiting || sending && isSame) {
       stop(event);
       return void tell(form, "duplicate");
@@ -251,15 +252,16 @@ function guard(form, { token, isNamed, patience }) {
     const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
     if (choice == "ask") return ask(event, past.ended);
     const held = choice == "keep" ? past : isGood(spare) && spare;
-    if (held && (navigator.onLine || isOnline)) send(event, held);
+    if (held && (navigator.onLine || isOnline)) send(event, held, content, url);
     else hold(event);
   }
-  function send(event, { token: token2, until }) {
+  function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
     field.value = token2;
-    if (form.dataset.onceward == "query") carryInQuery(submitter, token2);
+    field.disabled = false;
+    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
     const wasLost = token2 == past?.token && /none|lost/.test(past.ended);
-    note({ token: token2, until, digest: digest(form, submitter, token2), ended: wasLost ? "lost" : "none" });
+    note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
     sending = event;
     say(form, "");
@@ -291,22 +293,19 @@ function guard(form, { token, isNamed, patience }) {
     try {
       await fetch();
     } catch (error) {
-      if (!navigator.onLine) return fail(event, messages.offline, error);
-      if (!rendered || rendered == past?.token) return fail(event, messages.noToken, error);
-      spare = { token: rendered, until: Date.now() + DAY, life: DAY };
+      return fail(navigator.onLine ? messages.noToken : messages.offline, error);
     }
-    isWaiting = false;
+    recover();
     again(event, wasConfirmed, true);
   }
   function again({ submitter }, confirmed, online) {
-    [isConfirmed, isOnline] = [confirmed, online];
-    show(form, "ready");
-    form.requestSubmit(submitter?.isConnected ? submitter : null);
+    isConfirmed = confirmed;
+    isOnline = online;
+    form.requestSubmit(submitter?.form == form ? submitter : null);
     isConfirmed = isOnline = false;
   }
   function ask(event, ended) {
     stop(event);
-    recover();
     show(form, "unknown");
     const confirm = () => {
       say(form, "");
@@ -317,21 +316,19 @@ function guard(form, { token, isNamed, patience }) {
       say(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
     }
   }
-  function fail(event, message, error) {
-    stop(event);
-    recover();
-    show(form, "error");
+  function fail(message, error) {
+    recover("error");
     if (tell(form, "error", { message, error })) say(form, message);
   }
   function stop(event) {
     event.preventDefault();
     event.stopImmediatePropagation();
   }
-  function recover() {
+  function recover(state = spare ? "ready" : "idle") {
     clearTimeout(watchdog);
     sending = void 0;
     isWaiting = false;
-    show(form, spare ? "ready" : "idle");
+    show(form, state);
   }
   function note(what) {
     keep(name, past = what);
@@ -343,11 +340,7 @@ function guard(form, { token, isNamed, patience }) {
     field.disabled = true;
     setTimeout(() => field.disabled = false);
   }
-  function action(submitter) {
-    return new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
-  }
-  function carryInQuery(submitter, token2) {
-    const url = action(submitter);
+  function carryInQuery(submitter, url, token2) {
     url.searchParams.set(FIELD, token2);
     if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
     else form.setAttribute("action", url.href);
@@ -360,6 +353,7 @@ function guard(form, { token, isNamed, patience }) {
   field.type = "hidden";
   field.name = FIELD;
   form.prepend(field);
+  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
   reset();
   return {
     reset,
@@ -413,12 +407,12 @@ function page(around) {
 
 // src/index.ts
 function createOnceward(options = {}) {
-  const { tokenLimit = 1e4, limit = 6e4, patience = 1e4, origins = [] } = options;
+  const { limit = 6e4, patience = 1e4, origins = [] } = options;
   const here = globalThis.location?.href;
   const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
   const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
   const fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
-  const token = (action, signal) => fetchToken(fetch, tokens, action ? { action } : void 0, tokenLimit, signal);
+  const token = (action, ...signal) => fetchToken(fetch, tokens, action ? { action } : {}, patience, ...signal);
   const isNamed = (origin) => named.includes(origin);
   const forms = page({ token, isNamed, patience });
   const underWay = /* @__PURE__ */ new Map();
@@ -428,19 +422,14 @@ function createOnceward(options = {}) {
     answered: (form, response) => forms.of(form).answered(response),
     async fetch(url, init = {}) {
       const target = new URL(url, here ?? tokens);
-      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins, so it gets no token`);
+      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins`);
       const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
       const request = new Request(target, { ...init, mode });
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!init.key) return send();
-      const name = [request.method, target, init.key].join(" ");
-      const first = underWay.get(name);
-      const result = first && first.body === init.body ? first.result : send();
-      if (!first) {
-        underWay.set(name, { body: init.body, result });
-        const over = () => underWay.delete(name);
-        result.then(over, over);
-      }
+      const name = [request.method, target, init.key, init.body].join(" ");
+      let result = underWay.get(name);
+      if (!result) underWay.set(name, result = send().finally(() => underWay.delete(name)));
       const shared = await result;
       return { ...shared, response: shared.response?.clone() };
     }

@@ -6,13 +6,13 @@ export interface Held {
     /** How long it lives, in milliseconds. */
     life: number;
 }
-/** Whether a token still has time enough to be sent. */
+/** Whether there is a token that has not yet come into the last fifth of its life. */
 export declare function isGood(held: Held | undefined): held is Held;
 /** Waits. */
 export declare function pause(millis: number): Promise<void>;
 /** How long to wait after an answer that says so, or else a little, each time more and never all at once. */
 export declare function waitAfter(response: Response | undefined, tries: number): number;
-/** A signal that gives up after so many milliseconds, or when the other one does. */
-export declare function within(limit: number, outer?: AbortSignal): AbortSignal;
+/** A signal that gives up after so many milliseconds, or when another one does. */
+export declare function within(limit: number, ...others: AbortSignal[]): AbortSignal;
 /** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
-export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, asked: TokenRequest | undefined, limit: number, outer?: AbortSignal): Promise<Held>;
+export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, asked: TokenRequest, limit: number, ...outer: AbortSignal[]): Promise<Held>;

@@ -1,12 +1,14 @@
-/** Header names. */
-export declare const HEADER: {
-    readonly token: "onceward-token";
-    readonly key: "idempotency-key";
-    readonly replayed: "idempotent-replayed";
-    readonly outcome: "onceward-outcome";
-    readonly retryAfter: "retry-after";
-};
-/** The form field and query parameter that carries a token. */
+/** Request: a one-time token. */
+export declare const TOKEN = "onceward-token";
+/** Request: a key that the caller made, as in the IETF draft of the same name. */
+export declare const IDEMPOTENCY_KEY = "idempotency-key";
+/** Response: `true` where this is the first answer again. */
+export declare const IDEMPOTENT_REPLAYED = "idempotent-replayed";
+/** Response: what became of the request; on every answer of a protected route. */
+export declare const OUTCOME = "onceward-outcome";
+/** Response: whole seconds to wait before the next try. */
+export declare const RETRY_AFTER = "retry-after";
+/** The form field, multipart part and query parameter that carries a token. */
 export declare const FIELD = "_onceward";
 /** Why nothing ran, or why no answer can be given: the `code` of a problem. */
 export type Code = "token_missing" | "token_malformed" | "token_invalid" | "token_expired" | "token_used" | "token_stale" | "redeem_unknown" | "key_missing" | "key_malformed" | "key_reused" | "in_progress" | "outcome_unknown" | "not_found" | "reply_not_kept" | "claim_lost" | "store_unavailable" | "too_soon" | "rate_limited" | "overloaded" | "unauthorized" | "bad_request" | "body_too_large" | "method_not_allowed" | "unsupported_media_type" | "internal";

@@ -8,19 +8,13 @@ const target = new URL("../src/wire.ts", import.meta.url);
 const schemas = JSON.parse(readFileSync(new URL("openapi.json", openapi), "utf8")).components.schemas;
 const names = readFileSync(new URL("src/header.rs", openapi), "utf8");
 
-/** The header names that this package knows, and what it calls them. */
-const HEADERS = {
-  token: "TOKEN",
-  key: "IDEMPOTENCY_KEY",
-  replayed: "IDEMPOTENT_REPLAYED",
-  outcome: "OUTCOME",
-  retryAfter: "RETRY_AFTER",
-};
+/** The names that this package uses, as header.rs has them. */
+const NAMES = ["TOKEN", "IDEMPOTENCY_KEY", "IDEMPOTENT_REPLAYED", "OUTCOME", "RETRY_AFTER", "FIELD"];
 
 function constant(name) {
-  const found = names.match(new RegExp(`pub const ${name}: &str = "([^"]+)";`));
+  const found = names.match(new RegExp(`/// (.+)\\npub const ${name}: &str = "([^"]+)";`));
   if (!found) throw new Error(`header.rs has no ${name}`);
-  return found[1];
+  return `${comment(found[1])}export const ${name} = "${found[2]}";\n`;
 }
 
 function typeOf(property) {
@@ -49,11 +43,9 @@ function body(name) {
 
 /** The text that src/wire.ts has to have. */
 export function wire() {
-  const headers = Object.entries(HEADERS).map(([ours, theirs]) => `  ${ours}: "${constant(theirs)}",\n`);
   return [
     "// The wire contract. Written by `npm run wire` from openapi/: change it there.\n",
-    comment("Header names.") + `export const HEADER = {\n${headers.join("")}} as const;\n`,
-    comment("The form field and query parameter that carries a token.") + `export const FIELD = "${constant("FIELD")}";\n`,
+    ...NAMES.map(constant),
     union("Code"),
     union("Retry"),
     body("Problem"),

@@ -2,9 +2,9 @@
 
 import { FIELD } from "./wire.js";
 
-/** A digest of everything a form would send but its token. It is salted with the token and says nothing by itself. */
-export function digest(form: HTMLFormElement, submitter: HTMLElement | null, salt?: string): number {
-  const entries: unknown[] = [salt, attribute(form, submitter, "action")];
+/** A digest of everything a form would send but its token, and of where to. */
+export function digest(form: HTMLFormElement, submitter: HTMLElement | null, url: URL): number {
+  const entries: unknown[] = [url];
   for (const [name, value] of new FormData(form, submitter)) {
     if (name == FIELD) continue;
     entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);

@@ -2,7 +2,7 @@
 
 import { attribute, digest } from "./content.js";
 import { choose, learned, type Ended } from "./intent.js";
-import { messages, say, show, tell } from "./notice.js";
+import { messages, say, show, tell, type State } from "./notice.js";
 import { keep, nameOf, point, recall, type Past } from "./past.js";
 import { isHandlers } from "./submission.js";
 import { isGood, type Held } from "./token.js";
@@ -13,7 +13,7 @@ export interface Surroundings {
   token(action: string | undefined): Promise<Held>;
   /** Whether a token may be sent to this origin. */
   isNamed(origin: string): boolean;
-  /** How long a form stays busy with a try of which nothing is heard, in milliseconds. */
+  /** How long a form waits for an answer, in milliseconds. */
   patience: number;
 }
 
@@ -36,15 +36,12 @@ export interface GuardedForm {
 /** How long a double click may take, where the answer is shown elsewhere. */
 const DOUBLE_CLICK = 1000;
 
-/** No token lives longer. */
-const DAY = 86_400_000;
-
 /** Guards a form. */
 export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surroundings): GuardedForm {
   const name = nameOf(form);
   const field = form.querySelector<HTMLInputElement>(`input[name="${FIELD}"]`) ?? document.createElement("input");
-  // The token that the server wrote into the page, for when no other can be had.
-  const rendered = field.value;
+  /** How long the token lives that the server has written into the page, if it has. */
+  const life = +field.dataset.expiresIn! * 1000;
   /** A token that no try has taken yet. */
   let spare: Held | undefined;
   /** The one fetch that all who need a token share. */
@@ -74,9 +71,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   function warm(): void {
-    const isEnough = spare && Date.now() < spare.until - spare.life / 4;
     // If it fails, the submit will say so.
-    if (!isEnough && !sending && !document.hidden) fetch().catch(() => {});
+    if (!isGood(spare) && !sending && !document.hidden) fetch().catch(() => {});
   }
 
   function renew(): void {
@@ -86,10 +82,13 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   function submit(event: SubmitEvent): void {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    const isPost = /^post$/i.test(attribute(form, submitter, "method"));
-    if (!isPost || !isNamed(action(submitter).origin)) return leaveOut();
+    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+    // It may be there from the last time.
+    url.searchParams.delete(FIELD);
+    if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
     if (sending?.defaultPrevented) handOver();
-    const isSame = past?.digest == digest(form, submitter, past?.token);
+    const content = digest(form, submitter, url);
+    const isSame = past?.digest == content;
     if (isWaiting || (sending && isSame)) {
       stop(event);
       return void tell(form, "duplicate");
@@ -97,17 +96,18 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
     if (choice == "ask") return ask(event, past!.ended);
     const held = choice == "keep" ? past : isGood(spare) && spare;
-    if (held && (navigator.onLine || isOnline)) send(event, held);
+    if (held && (navigator.onLine || isOnline)) send(event, held, content, url);
     else hold(event);
   }
 
   /** Lets it go: from here on it may run. */
-  function send(event: SubmitEvent, { token, until }: Held | Past): void {
+  function send(event: SubmitEvent, { token, until }: Held | Past, content: number, url: URL): void {
     const { submitter } = event;
     field.value = token;
-    if (form.dataset.onceward == "query") carryInQuery(submitter, token);
+    field.disabled = false;
+    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token);
     const wasLost = token == past?.token && /none|lost/.test(past.ended);
-    note({ token, until, digest: digest(form, submitter, token), ended: wasLost ? "lost" : "none" });
+    note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
     sending = event;
     say(form, "");
@@ -144,26 +144,25 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     try {
       await fetch();
     } catch (error) {
-      if (!navigator.onLine) return fail(event, messages.offline, error);
-      if (!rendered || rendered == past?.token) return fail(event, messages.noToken, error);
-      spare = { token: rendered, until: Date.now() + DAY, life: DAY };
+      return fail(navigator.onLine ? messages.noToken : messages.offline, error);
     }
-    isWaiting = false;
+    recover();
     again(event, wasConfirmed, true);
   }
 
   /** Submits the form once more, as the person did. */
   function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
-    [isConfirmed, isOnline] = [confirmed, online];
-    show(form, "ready");
-    form.requestSubmit(submitter?.isConnected ? submitter : null);
+    isConfirmed = confirmed;
+    isOnline = online;
+    // The button may be gone by now.
+    form.requestSubmit((submitter as HTMLButtonElement | null)?.form == form ? submitter : null);
     isConfirmed = isOnline = false;
   }
 
   /** Asks the person, who alone can know whether this is meant as a second submission. */
   function ask(event: SubmitEvent, ended: Ended): void {
     stop(event);
-    recover();
+    // What is under way stays so: its answer may still come.
     show(form, "unknown");
     const confirm = () => {
       say(form, "");
@@ -175,10 +174,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     }
   }
 
-  function fail(event: SubmitEvent, message: string, error?: unknown): void {
-    stop(event);
-    recover();
-    show(form, "error");
+  function fail(message: string, error: unknown): void {
+    recover("error");
     if (tell(form, "error", { message, error })) say(form, message);
   }
 
@@ -188,11 +185,11 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   /** The form can be used again. */
-  function recover(): void {
+  function recover(state: State = spare ? "ready" : "idle"): void {
     clearTimeout(watchdog);
     sending = undefined;
     isWaiting = false;
-    show(form, spare ? "ready" : "idle");
+    show(form, state);
   }
 
   function note(what: Past): void {
@@ -209,12 +206,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     setTimeout(() => (field.disabled = false));
   }
 
-  function action(submitter: HTMLElement | null): URL {
-    return new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
-  }
-
-  function carryInQuery(submitter: HTMLElement | null, token: string): void {
-    const url = action(submitter);
+  function carryInQuery(submitter: HTMLElement | null, url: URL, token: string): void {
     url.searchParams.set(FIELD, token);
     if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
     else form.setAttribute("action", url.href);
@@ -229,6 +221,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   field.type = "hidden";
   field.name = FIELD;
   form.prepend(field);
+  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
   reset();
 
   return {

@@ -17,11 +17,9 @@ export interface Options {
   origins?: string[];
   /** Another `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** How long a submit waits for a token, in milliseconds: 10 seconds. */
-  tokenLimit?: number;
   /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
   limit?: number;
-  /** How long a form stays busy with a try of which nothing is heard, in milliseconds: 10 seconds. */
+  /** How long a submit waits for a token, and a form for an answer, in milliseconds: 10 seconds. */
   patience?: number;
 }
 
@@ -39,17 +37,17 @@ export interface Onceward {
 
 /** Makes one. */
 export function createOnceward(options: Options = {}): Onceward {
-  const { tokenLimit = 10_000, limit = 60_000, patience = 10_000, origins = [] } = options;
+  const { limit = 60_000, patience = 10_000, origins = [] } = options;
   const here = globalThis.location?.href;
   const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
   const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
   // Looked up when it is called, so that whoever replaces it is heard.
   const fetch: typeof globalThis.fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
-  const token = (action?: string, signal?: AbortSignal) =>
-    fetchToken(fetch, tokens, action ? { action } : undefined, tokenLimit, signal);
+  const token = (action?: string, ...signal: AbortSignal[]) =>
+    fetchToken(fetch, tokens, action ? { action } : {}, patience, ...signal);
   const isNamed = (origin: string) => named.includes(origin);
   const forms = page({ token, isNamed, patience });
-  const underWay = new Map<string, { body: unknown; result: Promise<Result> }>();
+  const underWay = new Map<string, Promise<Result>>();
 
   return {
     messages,
@@ -57,20 +55,15 @@ export function createOnceward(options: Options = {}): Onceward {
     answered: (form, response) => forms.of(form).answered(response),
     async fetch(url, init = {}) {
       const target = new URL(url, here ?? tokens);
-      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins, so it gets no token`);
+      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins`);
       // A redirect to another origin would take the token along.
       const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
       const request = new Request(target, { ...init, mode });
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!init.key) return send();
-      const name = [request.method, target, init.key].join(" ");
-      const first = underWay.get(name);
-      const result = first && first.body === init.body ? first.result : send();
-      if (!first) {
-        underWay.set(name, { body: init.body, result });
-        const over = () => underWay.delete(name);
-        result.then(over, over);
-      }
+      const name = [request.method, target, init.key, init.body].join(" ");
+      let result = underWay.get(name);
+      if (!result) underWay.set(name, (result = send().finally(() => underWay.delete(name))));
       // The body of an answer can be read once: everybody gets a copy, and the answer itself is left unread for the others.
       const shared = await result;
       return { ...shared, response: shared.response?.clone() } as Result;

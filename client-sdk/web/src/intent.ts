@@ -50,7 +50,9 @@ export type Step = "same" | "new_token" | "duplicate" | "unknown" | "refused";
  * the same: after a try without an answer the submission ends as unknown, since the lost one may have run.
  */
 export function nextStep(tries: Tried[], mayRepeat: boolean): Step {
-  const { code, retry } = tries[tries.length - 1] ?? { code: "in_progress", retry: "same" };
+  const last = tries.at(-1);
+  const code = last?.code;
+  const retry = last ? last.retry : "same";
   const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
   if (code == "reply_not_kept") return "duplicate";
   if (code == "outcome_unknown" || code == "internal") return "unknown";

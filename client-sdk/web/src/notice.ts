@@ -5,7 +5,7 @@ export const messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
   slow: "No answer yet. Sending the same again is safe.",
-  twice: "You have sent exactly this before.",
+  twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",
   confirm: "Send this as well",
 };

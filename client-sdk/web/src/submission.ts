@@ -2,7 +2,7 @@
 
 import { nextStep, type Tried } from "./intent.js";
 import { pause, waitAfter, within, type Held } from "./token.js";
-import { HEADER, type Problem } from "./wire.js";
+import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire.js";
 
 /** What `fetch` takes, and two members of ours. */
 export interface SubmissionInit extends RequestInit {
@@ -43,8 +43,8 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
   const deadline = Date.now() + limit;
   const signal = within(limit, request.signal);
   // A header that is there stays as it is.
-  const isOwn = headers.has(HEADER.token) || headers.has(HEADER.key);
-  if (init.key && !isOwn) headers.set(HEADER.key, init.key);
+  const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
+  if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
   const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
   let needsToken = !isSafe && !isOwn && !init.key;
   const tries: Tried[] = [];
@@ -53,12 +53,12 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
     let problem: Problem | undefined;
     let error: unknown;
     try {
-      if (needsToken) headers.set(HEADER.token, (await token(init.action, signal)).token);
+      if (needsToken) headers.set(TOKEN, (await token(init.action, signal)).token);
       needsToken = false;
       response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
       if (isSafe || (!problem && !isGateways(response))) {
-        return { outcome: response.headers.get(HEADER.replayed) ? "replayed" : "executed", response };
+        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();
@@ -84,7 +84,7 @@ async function problemOf(response: Response): Promise<Problem | undefined> {
 
 /** Whether the handler answered, now or before. */
 export function isHandlers(response: Response): boolean {
-  return /^(executed|replayed|unprotected)$/.test(response.headers.get(HEADER.outcome)!);
+  return /^(executed|replayed|unprotected)$/.test(response.headers.get(OUTCOME)!);
 }
 
 /** Whether something in between answered, that does not know what became of the request. */

@@ -1,6 +1,6 @@
 // Fetching a token, with a limit to the waiting.
 
-import { HEADER, type IssuedToken, type TokenRequest } from "./wire.js";
+import { RETRY_AFTER, type IssuedToken, type TokenRequest } from "./wire.js";
 
 /** A token and until when it is good, by this machine's clock. */
 export interface Held {
@@ -10,9 +10,9 @@ export interface Held {
   life: number;
 }
 
-/** Whether a token still has time enough to be sent. */
+/** Whether there is a token that has not yet come into the last fifth of its life. */
 export function isGood(held: Held | undefined): held is Held {
-  return !!held && Date.now() < held.until - Math.min(2000, held.life / 10);
+  return !!held && Date.now() < held.until - held.life / 5;
 }
 
 /** Waits. */
@@ -22,25 +22,25 @@ export function pause(millis: number): Promise<void> {
 
 /** How long to wait after an answer that says so, or else a little, each time more and never all at once. */
 export function waitAfter(response: Response | undefined, tries: number): number {
-  return +(response?.headers.get(HEADER.retryAfter) ?? 0) * 1000 || Math.random() * 250 * 2 ** tries;
+  return Number(response?.headers.get(RETRY_AFTER)) * 1000 || Math.random() * 250 * 2 ** tries;
 }
 
-/** A signal that gives up after so many milliseconds, or when the other one does. */
-export function within(limit: number, outer = new AbortController().signal): AbortSignal {
-  return AbortSignal.any([AbortSignal.timeout(limit), outer]);
+/** A signal that gives up after so many milliseconds, or when another one does. */
+export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
+  return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
 }
 
 /** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
   url: URL,
-  asked: TokenRequest | undefined,
+  asked: TokenRequest,
   limit: number,
-  outer?: AbortSignal,
+  ...outer: AbortSignal[]
 ): Promise<Held> {
   const deadline = Date.now() + limit;
-  const init: RequestInit = { method: "POST", cache: "no-store", signal: within(limit, outer) };
-  if (asked) {
+  const init: RequestInit = { method: "POST", signal: within(limit, ...outer) };
+  if (asked.action) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify(asked);
   }
@@ -53,11 +53,12 @@ export async function fetchToken(
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
       // What is no token, and who does not answer, is asked again while there is time.
-      outer?.throwIfAborted();
+      outer[0]?.throwIfAborted();
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    if ((status < 500 && status != 429) || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
+    const isHopeless = (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
     await pause(wait);
   }
 }

@@ -1,15 +1,21 @@
 // The wire contract. Written by `npm run wire` from openapi/: change it there.
 
-/** Header names. */
-export const HEADER = {
-  token: "onceward-token",
-  key: "idempotency-key",
-  replayed: "idempotent-replayed",
-  outcome: "onceward-outcome",
-  retryAfter: "retry-after",
-} as const;
+/** Request: a one-time token. */
+export const TOKEN = "onceward-token";
 
-/** The form field and query parameter that carries a token. */
+/** Request: a key that the caller made, as in the IETF draft of the same name. */
+export const IDEMPOTENCY_KEY = "idempotency-key";
+
+/** Response: `true` where this is the first answer again. */
+export const IDEMPOTENT_REPLAYED = "idempotent-replayed";
+
+/** Response: what became of the request; on every answer of a protected route. */
+export const OUTCOME = "onceward-outcome";
+
+/** Response: whole seconds to wait before the next try. */
+export const RETRY_AFTER = "retry-after";
+
+/** The form field, multipart part and query parameter that carries a token. */
 export const FIELD = "_onceward";
 
 /** Why nothing ran, or why no answer can be given: the `code` of a problem. */

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::Duration;
 
 use onceward_api::header;
 
@@ -28,9 +29,12 @@ use crate::token::Token;
 /// }
 /// ```
 ///
-/// With the browser SDK on the page too, the SDK takes tokens of its own, and this one only if it cannot get any.
+/// With the browser SDK on the page too, the first submission takes this token, or another if it has expired meanwhile.
 #[derive(Debug)]
-pub struct HiddenToken(Token);
+pub struct HiddenToken {
+    token: Token,
+    ttl: Duration,
+}
 
 impl HiddenToken {
     /// Issues a token for a page, bound as told.
@@ -38,13 +42,15 @@ impl HiddenToken {
     /// # Errors
     /// If the store cannot be asked. A page with a field that is empty would be refused later: better say so now.
     pub async fn issue(guard: &Guard, bound: Binding<'_>) -> Result<Self, StoreError> {
-        Ok(Self(guard.issue(guard.token_ttl(), bound).await?))
+        let ttl = guard.token_ttl();
+        Ok(Self { token: guard.issue(ttl, bound).await?, ttl })
     }
 }
 
 impl fmt::Display for HiddenToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<input type=\"hidden\" name=\"{}\" value=\"{}\">", header::FIELD, escape(self.0.as_str()))
+        let (name, token, seconds) = (header::FIELD, escape(self.token.as_str()), self.ttl.as_secs());
+        write!(f, "<input type=\"hidden\" name=\"{name}\" value=\"{token}\" data-expires-in=\"{seconds}\">")
     }
 }
 
@@ -57,9 +63,10 @@ mod tests {
     async fn its_text_is_a_hidden_field_with_a_token_that_its_debug_does_not_show() {
         let (guard, _clock) = testing::guard();
         let hidden = HiddenToken::issue(&guard, Binding::none()).await.unwrap();
-        let token = hidden.0.as_str().to_owned();
+        let token = hidden.token.as_str().to_owned();
         assert!(token.starts_with("ow1_"));
-        assert_eq!(hidden.to_string(), format!("<input type=\"hidden\" name=\"_onceward\" value=\"{token}\">"));
+        let field = format!("<input type=\"hidden\" name=\"_onceward\" value=\"{token}\" data-expires-in=\"1800\">");
+        assert_eq!(hidden.to_string(), field);
         assert!(!format!("{hidden:?}").contains(&token));
     }
 }
