@@ -6,6 +6,7 @@ import { kindOf, Wire } from "./wire.js";
 const SLOW_TO_READY = 3000;
 
 export class Side {
+  /** The last submission with a token, of which the SDK has to hear. */
   #last = null;
 
   /** `says(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
@@ -21,7 +22,9 @@ export class Side {
     });
     this.form.addEventListener("reset", () => this.beginAnew());
     // A click that the SDK holds back, because another one already waits for the token.
-    this.form.addEventListener("onceward:duplicate", () => this.say("One is enough: the first click still waits for its token."));
+    this.form.addEventListener("onceward:duplicate", ({ detail }) => {
+      if (!detail?.confirm) this.say("One is enough: the first click still waits for its token.");
+    });
   }
 
   /** The next click is another order, also with the same content. Until then a click belongs to the last one, also when that
@@ -74,7 +77,6 @@ export class Side {
 
   async #send() {
     const { submission, headers, order } = this.#what();
-    this.#last = submission;
     const path = this.form.getAttribute("action");
     const trip = this.wire.sent(submission, `POST ${path}`);
     const conduct = this.conduct();
@@ -102,13 +104,13 @@ export class Side {
   /** What is sent: the same order under every policy, and what it is told by. */
   #what() {
     const order = orderOf(this.form);
-    const policy = this.policy();
-    if (policy === "remembered" || policy === "token") {
-      const token = new FormData(this.form).get("_onceward") ?? "";
+    const token = this.#takesToken && new FormData(this.form).get("_onceward");
+    if (token) {
       order.set("_onceward", token);
-      return { submission: this.submissions.withToken(token), headers: {}, order };
+      this.#last = this.submissions.withToken(token);
+      return { submission: this.#last, headers: {}, order };
     }
-    const submission = this.submissions.withoutToken(policy === "key");
+    const submission = this.submissions.withoutToken(this.policy() === "key");
     return { submission, headers: submission.key ? { "Idempotency-Key": submission.key } : {}, order };
   }
 

@@ -200,6 +200,21 @@ story("everything begins anew on demand", async (customer, page) => {
   await customer.sees(3, 1);
 });
 
+test("where the SDK is blocked nothing is ordered without a token, and the page says why", async () => {
+  const customer = await shop.enter();
+  const { page } = customer;
+  await page.route("**/sdk/**", (route) => route.abort());
+  await page.reload();
+  await customer.turn("slow");
+  await customer.click("guarded", 2);
+  assert.deepEqual(await customer.wire("guarded", 2), ["refused", "refused"]);
+  await until("it says why", async () => (await page.textContent("#guarded-said")) === "Refused. A token is missing");
+  await customer.turn("key");
+  await customer.click("guarded", 2);
+  await customer.sees(0, 1);
+  await customer.leave();
+});
+
 test("two visitors do not meet", async () => {
   const [one, other] = [await shop.enter(), await shop.enter()];
   await one.turn("interval");
