@@ -6,6 +6,7 @@ mod binding;
 mod defects;
 mod faults;
 mod functions;
+mod hidden_token;
 mod intervals;
 mod keys;
 mod keys_commands;
