@@ -9,6 +9,7 @@ mod demo_bounds;
 mod demo_snippets;
 mod faults;
 mod functions;
+mod hidden_token;
 mod intervals;
 mod keys;
 mod keys_commands;

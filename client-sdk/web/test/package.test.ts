@@ -38,7 +38,9 @@ test("the package holds the builds, the types and what a reader needs, and depen
   const [packed] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: root, stdio: ["ignore", "pipe", "ignore"] }).toString());
   const files: string[] = packed.files.map(({ path }: { path: string }) => path);
   const types = readdirSync(join(root, "src")).map((file) => `dist/${file.replace(/\.ts$/, ".d.ts")}`);
-  expect(files.toSorted()).toEqual(["README.md", "dist/onceward.js", "dist/onceward.mjs", "package.json", ...types].toSorted());
+  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/onceward.js", "dist/onceward.mjs", "package.json"];
+  expect(files.toSorted()).toEqual([...own, ...types].toSorted());
+  for (const file of ["LICENSE-APACHE", "LICENSE-MIT"]) expect(read(file)).toBe(read(`../../${file}`));
   const { dependencies, exports } = JSON.parse(read("package.json"));
   expect(dependencies).toBe(undefined);
   for (const path of [exports["."].default, exports["."].types, exports["./onceward.js"]]) {
