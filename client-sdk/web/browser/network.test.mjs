@@ -5,7 +5,7 @@ import { begun, message, orders, receipt, stage, state, story, until } from "./s
 
 story("on a slow network a submit waits for its token", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
-  stage.proxy.delay("POST /web/token", 1500);
+  stage.proxy.delay("POST /web/token", 2500);
   await page.fill("[name=item]", item);
   await page.click("button");
   await state(page, "waiting");
@@ -37,7 +37,7 @@ story("a reload during a submit does not make a second order of the same", async
   await visitor.meanwhile(() => location.reload());
   await page.click("button");
   await page.waitForFunction(() => performance.getEntriesByType("navigation")[0].type == "reload");
-  assert.deepEqual([orders(item), begun(item)], [0, 1], "it is under way");
+  assert.equal(begun(item), 1, "the first had begun");
   await page.fill("[name=item]", item);
   await page.click("button");
   await receipt(page);

@@ -91,7 +91,7 @@ describe("a submission", () => {
     const shop = server([problem("store_unavailable", "same", 503, { "retry-after": "60" })]);
     const begin = Date.now();
     expect((await shop.make().fetch("/orders", post)).outcome).toBe("refused");
-    expect(Date.now() - begin).toBeLessThan(1000);
+    expect(Date.now() - begin).toBeLessThan(5000);
   });
 
   test("ends as unknown where no try is ever answered", async () => {

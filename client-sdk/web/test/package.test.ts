@@ -22,7 +22,7 @@ test("dist/ is what the sources build: otherwise run `npm run build`", () => {
   expect(readdirSync(join(root, "dist")).toSorted()).toEqual(built);
   for (const file of built) expect(read(`dist/${file}`) == readFileSync(join(folder, file), "utf8"), file).toBe(true);
   rmSync(folder, { recursive: true });
-}, 60_000);
+});
 
 test("the script is at most 4 kB gzipped", () => {
   const size = gzipSync(read("dist/onceward.js"), { level: 9 }).length;
