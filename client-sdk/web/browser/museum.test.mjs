@@ -39,6 +39,7 @@ row("dead_button: after Back the form works and has a fresh token", {
     const { page, sent } = visitor;
     await page.dblclick("[value=order]");
     const first = await receipt(page);
+    await page.waitForFunction(() => window.onceward);
     await page.goBack({ waitUntil: "commit" });
     await page.waitForSelector("form");
     const loaded = await page.evaluate(() => performance.getEntriesByType("navigation")[0].type);
