@@ -17,7 +17,7 @@ function row(name, { ours, naive, tell, wrong }) {
     for (const path of [ours, naive]) {
       const item = `exhibit${++number}.`;
       const visitor = await Visitor.come(stage);
-      visitor.context.setDefaultTimeout(path == naive ? 2000 : 10_000);
+      visitor.context.setDefaultTimeout(path == naive ? 4000 : 10_000);
       const page = await visitor.open(path);
       await page.fill("[name=item]", item);
       await page.waitForSelector("form[data-onceward-state=ready], form[data-ready]");
