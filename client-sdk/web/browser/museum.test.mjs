@@ -17,7 +17,7 @@ function row(name, { ours, naive, tell, wrong }) {
     for (const path of [ours, naive]) {
       const item = `exhibit${++number}.`;
       const visitor = await Visitor.come(stage);
-      visitor.context.setDefaultTimeout(path == naive ? 2000 : 10_000);
+      visitor.context.setDefaultTimeout(path == naive ? 4000 : 10_000);
       const page = await visitor.open(path);
       await page.fill("[name=item]", item);
       await page.waitForSelector("form[data-onceward-state=ready], form[data-ready]");
@@ -39,6 +39,7 @@ row("dead_button: after Back the form works and has a fresh token", {
     const { page, sent } = visitor;
     await page.dblclick("[value=order]");
     const first = await receipt(page);
+    await page.waitForFunction(() => window.onceward);
     await page.goBack({ waitUntil: "commit" });
     await page.waitForSelector("form");
     const loaded = await page.evaluate(() => performance.getEntriesByType("navigation")[0].type);

@@ -176,6 +176,7 @@ story("the answer of a gateway that does not know keeps the token, where its pag
   await page.fill("[name=item]", item);
   await page.click("button");
   await visitor.at("gateway");
+  await page.waitForFunction(() => window.onceward);
   await visitor.back("form");
   await page.click("button");
   await until("the refusal", async () => (await page.textContent("body")).includes("outcome_unknown"));
