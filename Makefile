@@ -1,5 +1,7 @@
 # What the tests need beside Rust: a command, and the Debian package that has it.
-NEEDS := redis-server=redis-server curl=curl
+NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium
+# The oldest Node.js that the tests of the browser SDK run on.
+NODE := 20
 # What the benchmark needs beyond that.
 BENCH_NEEDS := wrk=wrk
 
@@ -10,7 +12,7 @@ help: ## List what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup lint unit doc ## Set up, then check and test everything: what CI runs
+test: setup lint web unit doc ## Set up, then check and test everything: what CI runs
 
 .PHONY: setup
 setup: ## Install what the tests need
@@ -20,6 +22,8 @@ setup: ## Install what the tests need
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \
 	elif [ -n "$$CI" ] && command -v sudo >/dev/null; then sudo DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \
 	else echo "This needs$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
+	@node -e 'process.exit(parseInt(process.versions.node) < $(NODE) ? 1 : 0)' || \
+	{ echo "This needs Node.js $(NODE) or later, and here is $$(node --version). Debian's backports or nodejs.org have it." >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Check format and lints, with all features and with none
@@ -27,6 +31,14 @@ lint: ## Check format and lints, with all features and with none
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
+
+.PHONY: web
+web: ## Check and test the browser SDK and the demo, by themselves and in Chromium
+	cd client-sdk/web && npm ci --no-audit --no-fund && npm test
+	cargo build -p onceward-tests --bin peer --locked
+	cd client-sdk/web && npm run browser
+	cargo build -p onceward-server --bin onceward --locked
+	node --test web-demo/browser/*.test.mjs
 
 .PHONY: unit
 unit: ## Run unit and integration tests

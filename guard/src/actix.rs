@@ -31,6 +31,7 @@ mod asked;
 mod carrier;
 mod detached;
 mod form;
+mod hidden_token;
 mod json;
 mod key_from;
 mod not_entered;
@@ -45,6 +46,7 @@ mod token_route;
 mod whole;
 
 pub use self::answer::{MarkEffect, refuse};
+pub use self::hidden_token::HiddenToken;
 pub use self::json::{issued, read_json};
 pub use self::key_from::KeyFrom;
 pub use self::not_entered::NotEntered;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
-use actix_web::web::Data;
+use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
 use onceward::store::{BadAddress, Memory, Redis, StoreError};
 use onceward::{Guard, GuardBuilder};
+use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -22,7 +23,7 @@ use crate::desk::Desk;
 use crate::mishap;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
-use crate::routes::{self, others, specified};
+use crate::routes::{self, others, pages, specified};
 use crate::specification::specification;
 use crate::telemetry;
 
@@ -34,6 +35,7 @@ pub struct Application {
     listener: TcpListener,
     address: SocketAddr,
     desk: Data<Desk>,
+    shop: Option<Data<Shop>>,
     config: Config,
 }
 
@@ -79,7 +81,8 @@ impl Application {
         let address = listener.local_addr().map_err(cannot)?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
-        Ok(Self { listener, address, desk: Data::new(Desk::new(guard, access, quota)), config })
+        let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
+        Ok(Self { listener, address, desk: Data::new(Desk::new(guard, access, quota)), shop, config })
     }
 
     /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
@@ -87,10 +90,10 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let Self { listener, address, desk, config } = self;
+        let Self { listener, address, desk, shop, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let server = HttpServer::new(move || app(desk.clone(), Arc::clone(&origins)));
+        let server = HttpServer::new(move || app(desk.clone(), Arc::clone(&origins), shop.clone()));
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let (ended, ()) = tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
             banner::announce(address, &config)
@@ -114,6 +117,7 @@ pub fn prepare(load: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Con
 pub fn app(
     desk: Data<Desk>,
     origins: Arc<Origins>,
+    shop: Option<Data<Shop>>,
 ) -> App<
     impl ServiceFactory<
         ServiceRequest,
@@ -129,6 +133,7 @@ pub fn app(
     app.app_data(desk)
         .app_data(Data::from(origins))
         .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
+        .configure(|config| start(config, shop))
         .configure(others)
         .wrap(from_fn(routes::explain))
         .wrap(from_fn(mishap::contain))
@@ -136,6 +141,14 @@ pub fn app(
         .wrap(from_fn(origins::explain))
         .wrap(from_fn(origins::watch))
         .wrap(from_fn(telemetry::observe))
+}
+
+/// What stands at `/`: the demo, or a page that says how to begin.
+fn start(config: &mut ServiceConfig, shop: Option<Data<Shop>>) {
+    match shop {
+        Some(shop) => onceward_demo::mount(shop)(config),
+        None => drop(config.service(pages::start)),
+    }
 }
 
 /// How the documentation is shown: without the badge that another host would make, and so learn of this one.

@@ -47,6 +47,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// How much the memory store may hold.
     pub memory_limit: usize,
+    /// Whether the demo stands at `/`.
+    pub demo: bool,
     /// How long the store may take.
     pub store_timeout: Duration,
     /// How long to wait for the store at start.
@@ -190,9 +192,11 @@ impl Config {
 
 fn build(given: &Given) -> Result<Config, ConfigError> {
     let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
+    let store = given.secret("store", store)?.unwrap_or(StoreAt::Memory);
     Ok(Config {
         listen: given.value("listen", value::address)?,
-        store: given.secret("store", store)?.unwrap_or(StoreAt::Memory),
+        demo: given.value("demo", value::demo)?.unwrap_or(store == StoreAt::Memory),
+        store,
         prefix: given.value("prefix", value::prefix)?,
         secret: given.secret("secret", secret)?,
         secret_previous: given.secret("secret_previous", secret)?,
@@ -276,6 +280,16 @@ mod tests {
         let flags = [config[0], config[1], "--token-ttl", "3m"];
         assert_eq!(load(&flags, &variable).unwrap().token_ttl, Duration::from_secs(180));
         assert_eq!(load(&[], &[("ONCEWARD_CONFIG", config[1])]).unwrap().rate_burst.get(), 7);
+    }
+
+    #[test]
+    fn the_demo_stands_where_the_store_is_memory_unless_somebody_says_otherwise() {
+        let redis = ["--store", "redis://127.0.0.1:6379"];
+        assert!(load(&[], &[]).unwrap().demo && !load(&redis, &[]).unwrap().demo);
+        assert!(!load(&["--demo", "off"], &[]).unwrap().demo);
+        assert!(load(&[redis[0], redis[1], "--demo"], &[]).unwrap().demo);
+        assert!(!load(&[], &[("ONCEWARD_DEMO", "false")]).unwrap().demo);
+        assert!(load(&["--demo", "auto"], &[("ONCEWARD_DEMO", "false")]).unwrap().demo);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod health;
 pub mod pages;
+mod sdk;
 pub mod token;
 
 use actix_web::body::{EitherBody, MessageBody};
@@ -37,15 +38,25 @@ pub fn others(config: &mut web::ServiceConfig) {
         }
     };
     config
-        .service(pages::start)
         .service(pages::problem)
         .service(pages::docs)
+        .configure(sdk::routes)
         // Load balancers ask with HEAD.
         .route("/healthz", web::head().to(health::lives))
         .route("/readyz", web::head().to(health::is_ready))
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
         .service(
-            web::resource(["/healthz", "/readyz", "/", "/openapi.json", "/docs", "/problems/{code}"]).to(only("GET")),
+            web::resource([
+                "/healthz",
+                "/readyz",
+                "/",
+                "/openapi.json",
+                "/docs",
+                "/problems/{code}",
+                sdk::PATH,
+                sdk::NAMED,
+            ])
+            .to(only("GET")),
         )
         .default_service(web::to(
             |request: HttpRequest, desk: web::Data<Desk>| async move { nothing(&request, &desk) },

@@ -101,7 +101,7 @@ async fn ask(name: &str) -> (StatusCode, HeaderMap, String) {
     let guard = Guard::new(Memory::new());
     let desk = Desk::new(guard, Access::new(None, Vec::new()), Quota::new(None, NonZeroU32::MIN, None));
     let on_the_way = web::resource("/on-the-way").wrap(from_fn(fails_on_the_way)).to(is_refused);
-    let app = app(Data::new(desk), Arc::new(Origins::new(Vec::new())))
+    let app = app(Data::new(desk), Arc::new(Origins::new(Vec::new())), None)
         .route("/panics", web::post().to(panics))
         .route("/fails", web::post().to(fails))
         .route("/errs", web::post().to(errs))

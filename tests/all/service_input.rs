@@ -344,8 +344,8 @@ async fn every_problem_leads_to_a_page_that_explains_it() {
 
 #[tokio::test]
 async fn the_start_page_names_the_host_that_was_asked_for_and_no_other() {
-    let service = OncewardServer::start(&["--trusted-proxies", "127.0.0.1"]);
-    let stranger = OncewardServer::start(&[]);
+    let service = OncewardServer::start(&["--demo", "off", "--trusted-proxies", "127.0.0.1"]);
+    let stranger = OncewardServer::start(&["--demo", "off"]);
     let page = async |service: &OncewardServer, name: &str, value: &str| {
         let answer = send(http().get(format!("{}/", service.url)).header(name, value)).await;
         String::from_utf8(answer.body.to_vec()).unwrap()
@@ -369,11 +369,11 @@ fn references(html: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn pages_load_nothing_from_anywhere_else() {
-    let service = OncewardServer::start(&[]);
-    let docs = get(&service, "/docs").await;
+    let (demo, plain) = (OncewardServer::start(&[]), OncewardServer::start(&["--demo", "off"]));
+    let docs = get(&demo, "/docs").await;
     assert!(String::from_utf8_lossy(&docs.body).contains("swagger-ui"), "/docs leads to /docs/");
-    for page in ["/", "/docs/"] {
-        let answer = get(&service, page).await;
+    for (service, page) in [(&demo, "/"), (&plain, "/"), (&demo, "/docs/")] {
+        let answer = get(service, page).await;
         assert_eq!(answer.status, 200, "{page}");
         let html = String::from_utf8(answer.body.to_vec()).unwrap();
         assert!(!html.contains("http://") && !html.contains("https://"), "{page}: {html}");
@@ -385,13 +385,14 @@ async fn pages_load_nothing_from_anywhere_else() {
                 Some(path) => format!("/{path}"),
                 None => format!("{page}{}", reference.trim_start_matches("./")),
             };
-            let asset = get(&service, &path).await;
+            let asset = get(service, &path).await;
             assert!(asset.status == 200 && !asset.body.is_empty(), "{page}: {path}: {}", asset.status);
             let kind = asset.headers["content-type"].to_str().unwrap();
             let expected = match path.rsplit('.').next().unwrap() {
                 "css" => "text/css",
                 "js" => "text/javascript",
                 "png" => "image/png",
+                "svg" => "image/svg+xml",
                 "json" => "application/json",
                 _ => "text/",
             };

@@ -99,6 +99,7 @@ fn a_value_that_cannot_be_read_is_named_with_its_setting_and_what_to_write() {
         (["--token-ttl", "0s"], ["token_ttl", "--token-ttl", "`0s`", "90s"]),
         (["--token-ttl", "25h"], ["token_ttl", "--token-ttl", "`25h`", "24h"]),
         (["--token-ttl", "x"], ["token_ttl", "--token-ttl", "`x`", "90s"]),
+        (["--demo", "maybe"], ["demo", "--demo", "`maybe`", "`auto`"]),
         (["--prefix", "a b"], ["prefix", "--prefix", "`a b`", "letters"]),
         (["--rate-limit", "50"], ["rate_limit", "--rate-limit", "`50`", "50/s"]),
         (["--rate-limit", "0/s"], ["rate_limit", "--rate-limit", "`0/s`", "50/s"]),

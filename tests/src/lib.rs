@@ -7,6 +7,7 @@ pub mod flawed;
 pub mod keyed;
 pub mod ledger;
 pub mod mishap;
+pub mod pages;
 pub mod peer;
 pub mod proxy;
 pub mod redis_server;

@@ -15,7 +15,7 @@ use onceward::actix::{MarkEffect as _, Presented, Protect, SubjectFrom, token_ro
 use onceward::store::Store;
 
 use crate::ledger::Ledger;
-use crate::{keyed, remembered, spaced};
+use crate::{keyed, pages, remembered, spaced};
 
 /// Names the order for the ledger.
 pub const ORDER: &str = "x-order";
@@ -101,6 +101,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
         config
             .app_data(web::Data::new(ledger.clone()))
             .configure(keyed::routes(&guard))
+            .configure(pages::routes(&guard))
             .configure(remembered::routes(&guard))
             .configure(spaced::routes(&guard))
             .service(token_route(&guard, anyone()))

@@ -1,11 +1,17 @@
 //! What a client is told.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
 use actix_web::http::{StatusCode, Uri};
 use actix_web::{HttpRequest, HttpResponse};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use onceward_api::{Outcome, Problem, Retry, header};
+use sha2::{Digest as _, Sha256};
 
 use crate::guard::Guard;
 use crate::policy::Effect;
@@ -88,6 +94,7 @@ impl Audience {
             answer.insert_header((header::RETRY_AFTER, whole_seconds(wait)));
         }
         let mut answer = if self.is_person() {
+            answer.insert_header((CONTENT_SECURITY_POLICY, policy()));
             answer.insert_header((CONTENT_TYPE, "text/html; charset=utf-8")).body(page(&problem))
         } else {
             answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
@@ -129,6 +136,18 @@ fn json(problem: &Problem) -> String {
     serde_json::to_string(problem).unwrap_or_default()
 }
 
+const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}\
+    h1{font-size:1.6rem;line-height:1.25}small{color:#666}";
+
+/// What the page may load: nothing, and no style but its own. Said here, since an application's own policy would hardly know it.
+fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let digest = STANDARD.encode(Sha256::digest(STYLE));
+        format!("default-src 'none'; style-src 'sha256-{digest}'")
+    });
+    &POLICY
+}
+
 /// A page that says the same as the problem, needs nothing else to be loaded, and names the next step.
 fn page(problem: &Problem) -> String {
     let next = match problem.retry {
@@ -139,8 +158,7 @@ fn page(problem: &Problem) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
-         <style>body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}}\
-         h1{{font-size:1.6rem;line-height:1.25}}small{{color:#666}}</style></head>\
+         <style>{STYLE}</style></head>\
          <body><main><h1>{title}</h1><p>{detail}</p>{next}<p><small>{code}</small></p></main></body></html>\n",
         title = escape(&problem.title),
         detail = escape(&problem.detail),
@@ -148,7 +166,8 @@ fn page(problem: &Problem) -> String {
     )
 }
 
-fn escape(text: &str) -> String {
+/// Text that is taken for nothing but text, in a page and in an attribute.
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 21] = [
+pub const SETTINGS: [Setting; 22] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
     secret(
         "store",
@@ -61,6 +61,7 @@ pub const SETTINGS: [Setting; 21] = [
         "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
     ),
     plain("memory_limit", "SIZE", Some("256MiB"), "How much the memory store may hold"),
+    plain("demo", "BOOL", Some("auto"), "Whether a demo shop stands at `/`; `auto`: with the memory store"),
     plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
     plain("wait_for", "DURATION", Some("10s"), "How long to wait at start until the store answers"),
     plain(

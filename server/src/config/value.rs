@@ -30,6 +30,11 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// `None` is `auto`.
+pub(super) fn demo(text: &str) -> Result<Option<bool>, String> {
+    if text == "auto" { Ok(None) } else { boolean(text).map(Some).map_err(|error| format!("{error}, nor `auto`")) }
+}
+
 /// A duration of a millisecond or more.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match onceward_api::duration::parse(text)? {

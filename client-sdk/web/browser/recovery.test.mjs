@@ -1,0 +1,99 @@
+// What comes after an answer: corrected, gone back to, stopped or sent by the page itself, a form can always be used.
+
+import assert from "node:assert/strict";
+import { message, orders, receipt, stage, state, story, until } from "./story.mjs";
+
+story("a validation error is corrected and sent again", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/form");
+  await page.fill("[name=item]", `wrong ${item}`);
+  await page.click("button");
+  await visitor.at("wrong");
+  await page.fill("[name=item]", item);
+  await page.dblclick("button");
+  await receipt(page);
+  assert.equal(orders(item), 1);
+});
+
+story("a validation error is corrected after Back", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/form");
+  await page.fill("[name=item]", `wrong ${item}`);
+  await page.click("button");
+  await visitor.at("wrong");
+  await visitor.back("form");
+  assert.equal(await page.inputValue("[name=item]"), `wrong ${item}`);
+  await page.fill("[name=item]", item);
+  await page.click("button");
+  await receipt(page);
+  assert.equal(orders(item), 1);
+});
+
+story("a page that stops a submit gets its form back", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/stopped");
+  await page.focus("[name=item]");
+  await state(page, "ready");
+  await page.dblclick("button");
+  await page.waitForSelector('form:not([data-onceward-state="sending"])');
+  await page.fill("[name=item]", item);
+  await page.dblclick("button");
+  await receipt(page);
+  assert.equal(orders(item), 1);
+});
+
+story("a page that sends by itself has a token in every click, and says how it ended", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/by_itself");
+  // In any order: whoever waits for the first may hear of it before the first does.
+  const words = async () => (await page.textContent("output")).trim().split(" ").toSorted().join(" ");
+  const said = (expected) => until(expected, async () => (await words()) == expected);
+  await page.fill("[name=item]", item);
+  await state(page, "ready");
+  await page.click("button", { clickCount: 3 });
+  await said("executed replayed replayed");
+  assert.equal(orders(item), 1);
+  await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders"));
+  await page.click("button");
+  await said("executed executed replayed replayed");
+  assert.equal(orders(item), 2, "the last answer was final: this is another order");
+  stage.proxy.lose("POST /web/orders");
+  await page.fill("[name=item]", `${item}more`);
+  await page.click("button");
+  await said("executed executed lost replayed replayed");
+  stage.proxy.well();
+  await page.click("button");
+  await said("executed executed lost replayed replayed replayed");
+  assert.equal(orders(`${item}more`), 1);
+});
+
+story("after an answer that only the person has seen, the same is sent again only when the person confirms", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/bare");
+  await page.fill("[name=item]", item);
+  await page.click("button");
+  const first = await receipt(page);
+  await visitor.back("bare form");
+  await page.dblclick("button");
+  await state(page, "unknown");
+  assert.match(await message(page), /^You have sent this before\. Send this as well$/);
+  assert.equal(orders(item), 1);
+  await page.click("[data-onceward-message] button");
+  assert.notEqual(await receipt(page), first);
+  assert.equal(orders(item), 2);
+});
+
+story("a page may ask and tell in its own way", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/bare");
+  await page.fill("[name=item]", item);
+  await page.click("button");
+  await receipt(page);
+  await visitor.back("bare form");
+  await page.evaluate(() =>
+    addEventListener("onceward:duplicate", (event) => {
+      event.preventDefault();
+      window.confirmed = event.detail.confirm;
+    }),
+  );
+  await page.click("button");
+  await state(page, "unknown");
+  assert.equal(await page.locator("[data-onceward-message]").count(), 0);
+  await page.evaluate(() => window.confirmed());
+  await receipt(page);
+  assert.equal(orders(item), 2);
+});

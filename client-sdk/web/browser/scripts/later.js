@@ -1,0 +1,5 @@
+// A page that adds its form when it has long been loaded.
+setTimeout(() => {
+  document.querySelector("main").innerHTML =
+    '<form method="post" action="../orders" data-onceward><input name="item"><button>Order</button></form>';
+}, 200);

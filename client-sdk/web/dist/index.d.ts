@@ -1,0 +1,31 @@
+import { type Messages } from "./notice.js";
+import { type Result, type SubmissionInit } from "./submission.js";
+export type { Messages, State } from "./notice.js";
+export type { Result, SubmissionInit } from "./submission.js";
+export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire.js";
+/** Settings, all of them optional. */
+export interface Options {
+    /** Where tokens come from: `token` below this. The page's own origin if nothing is said. */
+    baseUrl?: string;
+    /** Other origins that tokens may be sent to, beside the page's own and that of `baseUrl`. */
+    origins?: string[];
+    /** Another `fetch`. */
+    fetch?: typeof globalThis.fetch;
+    /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
+    limit?: number;
+    /** How long a submit waits for a token, and a form for an answer, in milliseconds: 10 seconds. */
+    patience?: number;
+}
+/** What makes submissions take effect once. */
+export interface Onceward {
+    /** Like `fetch`, with a token of its own or your key, the same over all tries. */
+    fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
+    /** Guards every `form[data-onceward]` of the page, also those that are added later. */
+    watch(): void;
+    /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
+    answered(form: HTMLFormElement, response: Response | null): void;
+    /** What is told to people. Change it to tell it in other words. */
+    messages: Messages;
+}
+/** Makes one. */
+export declare function createOnceward(options?: Options): Onceward;

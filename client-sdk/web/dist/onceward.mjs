@@ -1,0 +1,440 @@
+// src/notice.ts
+var messages = {
+  offline: "You are offline. Nothing was sent.",
+  noToken: "The server does not answer. Nothing was sent.",
+  slow: "No answer yet. Sending the same again is safe.",
+  twice: "You have sent this before.",
+  unknown: "What you sent before may have arrived.",
+  confirm: "Send this as well"
+};
+function show(form, state) {
+  form.dataset.oncewardState = state;
+  form.ariaBusy = `${state == "waiting" || state == "sending"}`;
+}
+function say(form, text, label, confirm) {
+  let place = form.querySelector("[data-onceward-message]");
+  if (!place) {
+    if (!text) return;
+    form.append(place = document.createElement("p"));
+    place.dataset.oncewardMessage = "";
+  }
+  place.role = "alert";
+  place.textContent = text;
+  if (confirm) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = label;
+    button.onclick = confirm;
+    place.append(" ", button);
+  }
+}
+function tell(form, name, detail) {
+  return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
+}
+
+// src/wire.ts
+var TOKEN = "onceward-token";
+var IDEMPOTENCY_KEY = "idempotency-key";
+var IDEMPOTENT_REPLAYED = "idempotent-replayed";
+var OUTCOME = "onceward-outcome";
+var RETRY_AFTER = "retry-after";
+var FIELD = "_onceward";
+
+// src/content.ts
+function digest(form, submitter, url) {
+  const entries = [url];
+  for (const [name, value] of new FormData(form, submitter)) {
+    if (name == FIELD) continue;
+    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
+  }
+  return hash(JSON.stringify(entries));
+}
+function attribute(form, submitter, name) {
+  return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+}
+function hash(text) {
+  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 2166136261);
+}
+
+// src/intent.ts
+var CHOICES = {
+  none: "ask keep ask",
+  lost: "ask keep ask",
+  doubt: "ask ask ask",
+  seen: "fresh ask ask",
+  again: "fresh keep fresh",
+  final: "fresh fresh fresh"
+};
+function choose(ended, isSame, isExpired) {
+  return CHOICES[ended].split(" ")[isSame ? +isExpired + 1 : 0];
+}
+function learned(status, wasLost) {
+  if (status < 400) return "final";
+  if (status >= 500) return wasLost ? "lost" : "again";
+  return wasLost || status == 409 ? "doubt" : "final";
+}
+function nextStep(tries, mayRepeat) {
+  const last = tries.at(-1);
+  const code = last?.code;
+  const retry = last ? last.retry : "same";
+  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
+  if (code == "reply_not_kept") return "duplicate";
+  if (code == "outcome_unknown" || code == "internal") return "unknown";
+  if (mayRepeat && (retry == "same" || retry == "new_token" && tries.every((tried) => tried?.retry == retry))) return retry;
+  if (isOpen) return "unknown";
+  return code == "token_used" ? "duplicate" : "refused";
+}
+
+// src/past.ts
+var POINTER = "onceward";
+function nameOf(form) {
+  return [POINTER, location.pathname, form.getAttribute("id") ?? [...document.forms].indexOf(form)].join();
+}
+function recall(name) {
+  try {
+    return JSON.parse(sessionStorage.getItem(name)) ?? void 0;
+  } catch {
+    return;
+  }
+}
+function keep(name, value) {
+  try {
+    sessionStorage.setItem(name, JSON.stringify(value));
+  } catch {
+  }
+}
+function point(name, page2) {
+  keep(POINTER, { name, page: page2 });
+}
+function learn() {
+  const pointer = recall(POINTER);
+  const past = pointer && recall(pointer.name);
+  const [entry] = performance.getEntriesByType("navigation");
+  const status = entry?.responseStatus;
+  if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
+    keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
+  }
+}
+
+// src/token.ts
+function isGood(held) {
+  return !!held && Date.now() < held.until - held.life / 5;
+}
+function pause(millis) {
+  return new Promise((go) => setTimeout(go, millis));
+}
+function waitAfter(response, tries) {
+  return Number(response?.headers.get(RETRY_AFTER)) * 1e3 || Math.random() * 250 * 2 ** tries;
+}
+function within(limit, ...others) {
+  return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
+}
+async function fetchToken(fetch, url, asked, limit, ...outer) {
+  const deadline = Date.now() + limit;
+  const init = { method: "POST", signal: within(limit, ...outer) };
+  if (asked.action) {
+    init.headers = { "content-type": "application/json" };
+    init.body = JSON.stringify(asked);
+  }
+  for (let tries = 1; ; tries++) {
+    let response;
+    try {
+      response = await fetch(url, init);
+      const { token, expires_in } = await response.json();
+      const life = expires_in * 1e3;
+      if (token && life > 0) return { token, until: Date.now() + life, life };
+    } catch {
+      outer[0]?.throwIfAborted();
+    }
+    const status = response?.status ?? 503;
+    const wait = waitAfter(response, tries);
+    const isHopeless = status < 500 && status != 429 || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
+    await pause(wait);
+  }
+}
+
+// src/submission.ts
+var TRIES = 4;
+async function submit({ fetch, token, limit }, request, init) {
+  const headers = new Headers(request.headers);
+  const deadline = Date.now() + limit;
+  const signal = within(limit, request.signal);
+  const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
+  if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
+  const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
+  let needsToken = !isSafe && !isOwn && !init.key;
+  const tries = [];
+  for (; ; ) {
+    let response;
+    let problem;
+    let error;
+    try {
+      if (needsToken) headers.set(TOKEN, (await token(init.action, signal)).token);
+      needsToken = false;
+      response = await fetch(new Request(request.clone(), { headers, signal }));
+      problem = await problemOf(response);
+      if (isSafe || !problem && !isGateways(response)) {
+        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+      }
+    } catch (thrown) {
+      request.signal.throwIfAborted();
+      error = thrown;
+      if (needsToken) return { outcome: "refused", error };
+    }
+    tries.push(problem);
+    const wait = waitAfter(response, tries.length);
+    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
+    const step = nextStep(tries, mayRepeat);
+    needsToken = step == "new_token";
+    if (step == "same") await pause(wait);
+    else if (step != "new_token") return { outcome: step, response, problem, error };
+  }
+}
+async function problemOf(response) {
+  if (response.ok || isHandlers(response)) return;
+  const said = await response.clone().json().catch(() => {
+  });
+  return said?.retry && said;
+}
+function isHandlers(response) {
+  return /^(executed|replayed|unprotected)$/.test(response.headers.get(OUTCOME));
+}
+function isGateways(response) {
+  return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
+}
+
+// src/form.ts
+var DOUBLE_CLICK = 1e3;
+function guard(form, { token, isNamed, patience }) {
+  const name = nameOf(form);
+  const field = form.querySelector(`input[name="${FIELD}"]`) ?? document.createElement("input");
+  const life = +field.dataset.expiresIn * 1e3;
+  let spare;
+  let fetching;
+  let past;
+  let sending;
+  let isWaiting = false;
+  let isConfirmed = false;
+  let isOnline = false;
+  let watchdog;
+  let renewal;
+  function fetch() {
+    return fetching ??= token(form.dataset.oncewardAction).then((held) => {
+      spare = held;
+      if (!sending) field.value = held.token;
+      clearTimeout(renewal);
+      renewal = setTimeout(renew, held.life * 0.8);
+      if (!isWaiting && !sending) show(form, "ready");
+      tell(form, "ready");
+    }).finally(() => fetching = void 0);
+  }
+  function warm() {
+    if (!isGood(spare) && !sending && !document.hidden) fetch().catch(() => {
+    });
+  }
+  function renew() {
+    if (spare) warm();
+  }
+  function submit2(event) {
+    const { submitter, defaultPrevented } = event;
+    if (defaultPrevented) return;
+    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+    url.searchParams.delete(FIELD);
+    if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
+    if (sending?.defaultPrevented) handOver();
+    const content = digest(form, submitter, url);
+    const isSame = past?.digest == content;
+    if (isWaiting || sending && isSame) {
+      stop(event);
+      return void tell(form, "duplicate");
+    }
+    const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
+    if (choice == "ask") return ask(event, past.ended);
+    const held = choice == "keep" ? past : isGood(spare) && spare;
+    if (held && (navigator.onLine || isOnline)) send(event, held, content, url);
+    else hold(event);
+  }
+  function send(event, { token: token2, until }, content, url) {
+    const { submitter } = event;
+    field.value = token2;
+    field.disabled = false;
+    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
+    const wasLost = token2 == past?.token && /none|lost/.test(past.ended);
+    note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
+    if (token2 == spare?.token) spare = void 0;
+    sending = event;
+    say(form, "");
+    show(form, "sending");
+    const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
+    setTimeout(() => {
+      if (sending != event) return;
+      if (event.defaultPrevented) return handOver();
+      clearTimeout(watchdog);
+      watchdog = setTimeout(
+        () => {
+          recover();
+          if (!isElsewhere) say(form, messages.slow);
+        },
+        isElsewhere ? DOUBLE_CLICK : patience
+      );
+    });
+  }
+  function handOver() {
+    if (past?.ended == "none") end("again");
+    recover();
+  }
+  async function hold(event) {
+    const wasConfirmed = isConfirmed;
+    stop(event);
+    isWaiting = true;
+    say(form, "");
+    show(form, "waiting");
+    try {
+      await fetch();
+    } catch (error) {
+      return fail(navigator.onLine ? messages.noToken : messages.offline, error);
+    }
+    recover();
+    again(event, wasConfirmed, true);
+  }
+  function again({ submitter }, confirmed, online) {
+    isConfirmed = confirmed;
+    isOnline = online;
+    form.requestSubmit(submitter?.form == form ? submitter : null);
+    isConfirmed = isOnline = false;
+  }
+  function ask(event, ended) {
+    stop(event);
+    show(form, "unknown");
+    const confirm = () => {
+      say(form, "");
+      again(event, true, false);
+    };
+    const isSeen = ended == "seen";
+    if (tell(form, isSeen ? "duplicate" : "unknown", { confirm })) {
+      say(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
+    }
+  }
+  function fail(message, error) {
+    recover("error");
+    if (tell(form, "error", { message, error })) say(form, message);
+  }
+  function stop(event) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+  function recover(state = spare ? "ready" : "idle") {
+    clearTimeout(watchdog);
+    sending = void 0;
+    isWaiting = false;
+    show(form, state);
+  }
+  function note(what) {
+    keep(name, past = what);
+  }
+  function end(ended) {
+    if (past) note({ ...past, ended });
+  }
+  function leaveOut() {
+    field.disabled = true;
+    setTimeout(() => field.disabled = false);
+  }
+  function carryInQuery(submitter, url, token2) {
+    url.searchParams.set(FIELD, token2);
+    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
+    else form.setAttribute("action", url.href);
+  }
+  function reset() {
+    past = recall(name);
+    recover();
+    if (past || form.contains(document.activeElement)) warm();
+  }
+  field.type = "hidden";
+  field.name = FIELD;
+  form.prepend(field);
+  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
+  reset();
+  return {
+    reset,
+    warm,
+    renew,
+    submit: submit2,
+    answered(response) {
+      if (!response) end(past?.ended == "lost" ? "lost" : "none");
+      else end(isHandlers(response) && response.status < 500 ? "final" : learned(response.status, past?.ended == "lost"));
+      warm();
+    },
+    left(page2) {
+      if (!sending) return;
+      end(past?.ended == "lost" ? "doubt" : "seen");
+      point(name, page2);
+    }
+  };
+}
+
+// src/page.ts
+var SELECTOR = "form[data-onceward]";
+function page(around) {
+  const forms = /* @__PURE__ */ new Map();
+  let isForm = false;
+  function of(form) {
+    let guarded2 = forms.get(form);
+    if (!guarded2) forms.set(form, guarded2 = guard(form, around));
+    return guarded2;
+  }
+  function watch() {
+    const on = (name, act) => addEventListener(name, act, true);
+    learn();
+    globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
+    on("pageswap", ({ activation }) => {
+      const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
+      if (isAnswer) forms.forEach((form) => form.left(navigation.currentEntry.id + activation.entry.url));
+    });
+    on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
+    on("visibilitychange", () => forms.forEach((form) => form.renew()));
+    on("focusin", (event) => guarded(event)?.warm());
+    on("input", (event) => guarded(event)?.warm());
+    on("submit", (event) => guarded(event)?.submit(event));
+    document.querySelectorAll(SELECTOR).forEach(of);
+  }
+  function guarded({ target }) {
+    const form = target instanceof HTMLFormElement ? target : target.form;
+    return form?.matches(SELECTOR) ? of(form) : void 0;
+  }
+  return { watch, of };
+}
+
+// src/index.ts
+function createOnceward(options = {}) {
+  const { limit = 6e4, patience = 1e4, origins = [] } = options;
+  const here = globalThis.location?.href;
+  const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
+  const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
+  const fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
+  const token = (action, ...signal) => fetchToken(fetch, tokens, action ? { action } : {}, patience, ...signal);
+  const isNamed = (origin) => named.includes(origin);
+  const forms = page({ token, isNamed, patience });
+  const underWay = /* @__PURE__ */ new Map();
+  return {
+    messages,
+    watch: forms.watch,
+    answered: (form, response) => forms.of(form).answered(response),
+    async fetch(url, init = {}) {
+      const target = new URL(url, here ?? tokens);
+      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins`);
+      const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
+      const request = new Request(target, { ...init, mode });
+      const send = () => submit({ fetch, token, limit }, request, init);
+      if (!init.key) return send();
+      const name = [request.method, target, init.key, init.body].join(" ");
+      let result = underWay.get(name);
+      if (!result) underWay.set(name, result = send().finally(() => underWay.delete(name)));
+      const shared = await result;
+      return { ...shared, response: shared.response?.clone() };
+    }
+  };
+}
+export {
+  createOnceward
+};

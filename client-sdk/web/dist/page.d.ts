@@ -1,0 +1,10 @@
+import { type GuardedForm, type Surroundings } from "./form.js";
+/** The guarded forms of a page. */
+export interface Page {
+    /** Guards them, now and later. */
+    watch(): void;
+    /** What is known of a form. */
+    of(form: HTMLFormElement): GuardedForm;
+}
+/** Makes one that guards nothing yet. */
+export declare function page(around: Surroundings): Page;

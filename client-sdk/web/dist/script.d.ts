@@ -1,0 +1,6 @@
+import { type Onceward } from "./index.js";
+declare global {
+    interface Window {
+        onceward: Onceward;
+    }
+}

@@ -1,0 +1,34 @@
+import { type Held } from "./token.js";
+import { type Problem } from "./wire.js";
+/** What `fetch` takes, and two members of ours. */
+export interface SubmissionInit extends RequestInit {
+    /** An idempotency key of your own, sent instead of a token. Calls under one key at the same time are one submission. */
+    key?: string;
+    /** The action that the token is to be bound to, as in `POST /orders`. */
+    action?: string;
+}
+/** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */
+export type Result = {
+    outcome: "executed" | "replayed";
+    response: Response;
+} | {
+    /** `duplicate`: carried out before. `unknown`: nobody knows. `refused`: nothing ran. */
+    outcome: "duplicate" | "unknown" | "refused";
+    /** The last answer, if there was one. */
+    response?: Response | undefined;
+    /** What it said, if it was a problem. */
+    problem?: Problem | undefined;
+    /** Why there is no answer. */
+    error?: unknown;
+};
+/** What a submission needs of its surroundings. */
+export interface Sender {
+    fetch: typeof globalThis.fetch;
+    token(action: string | undefined, signal: AbortSignal): Promise<Held>;
+    /** How long all tries together may take. */
+    limit: number;
+}
+/** Sends until there is an outcome. Rejects only if the caller's signal says so. */
+export declare function submit({ fetch, token, limit }: Sender, request: Request, init: SubmissionInit): Promise<Result>;
+/** Whether the handler answered, now or before. */
+export declare function isHandlers(response: Response): boolean;

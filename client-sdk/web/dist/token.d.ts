@@ -1,0 +1,18 @@
+import { type TokenRequest } from "./wire.js";
+/** A token and until when it is good, by this machine's clock. */
+export interface Held {
+    token: string;
+    until: number;
+    /** How long it lives, in milliseconds. */
+    life: number;
+}
+/** Whether there is a token that has not yet come into the last fifth of its life. */
+export declare function isGood(held: Held | undefined): held is Held;
+/** Waits. */
+export declare function pause(millis: number): Promise<void>;
+/** How long to wait after an answer that says so, or else a little, each time more and never all at once. */
+export declare function waitAfter(response: Response | undefined, tries: number): number;
+/** A signal that gives up after so many milliseconds, or when another one does. */
+export declare function within(limit: number, ...others: AbortSignal[]): AbortSignal;
+/** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
+export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, asked: TokenRequest, limit: number, ...outer: AbortSignal[]): Promise<Held>;

@@ -1,0 +1,18 @@
+// Builds dist/ from src/: `npm run build`. With a folder, builds into that: so a test sees whether dist/ has drifted.
+
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { minify } from "terser";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const folder = process.argv[2] ?? `${root}dist`;
+const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
+
+const { outputFiles } = await build({ ...options, entryPoints: ["src/script.ts"], format: "iife", write: false });
+const { code } = await minify(outputFiles[0].text, { ecma: 2020, compress: { passes: 3, unsafe_arrows: true } });
+mkdirSync(folder, { recursive: true });
+writeFileSync(`${folder}/onceward.js`, `${code}\n`);
+await build({ ...options, entryPoints: ["src/index.ts"], outfile: `${folder}/onceward.mjs`, format: "esm" });
+execFileSync(process.execPath, ["node_modules/typescript/bin/tsc", "-p", ".", "--outDir", folder], { cwd: root, stdio: "inherit" });

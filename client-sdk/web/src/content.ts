@@ -1,0 +1,23 @@
+// What a form would send: told by a digest, so that no content is kept anywhere.
+
+import { FIELD } from "./wire.js";
+
+/** A digest of everything a form would send but its token, and of where to. */
+export function digest(form: HTMLFormElement, submitter: HTMLElement | null, url: URL): number {
+  const entries: unknown[] = [url];
+  for (const [name, value] of new FormData(form, submitter)) {
+    if (name == FIELD) continue;
+    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
+  }
+  return hash(JSON.stringify(entries));
+}
+
+/** What a form, or the button that submits it, says of how it is sent. Not by property: a field may have the name of one. */
+export function attribute(form: HTMLFormElement, submitter: HTMLElement | null, name: "action" | "method" | "target"): string {
+  return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+}
+
+/** A quick hash (FNV-1a), which is no secret. A server that compares content does so by itself. */
+function hash(text: string): number {
+  return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0x811c9dc5);
+}

@@ -1,0 +1,62 @@
+// The intent rule: what another try is, the same submission or a new one. Plain functions over plain data.
+
+import type { Problem } from "./wire.js";
+
+/**
+ * How the last try of a form ended, as far as the page can know.
+ *
+ * - `none`: without an answer. It may have run.
+ * - `lost`: the same, and so did an earlier try with its token.
+ * - `doubt`: an answer came that does not tell, or not of the try that was lost before.
+ * - `seen`: the person was shown an answer, but nobody told the page which.
+ * - `again`: an answer after which the same may be sent again; or the page sends by itself.
+ * - `final`: an answer that ends the submission.
+ */
+export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
+
+/** `keep` the token, take a `fresh` one, or `ask` the person first. */
+export type Choice = "keep" | "fresh" | "ask";
+
+/** For edited content, for the same content, and for the same with a token that has expired since. */
+const CHOICES: Record<Ended, string> = {
+  none: "ask keep ask",
+  lost: "ask keep ask",
+  doubt: "ask ask ask",
+  seen: "fresh ask ask",
+  again: "fresh keep fresh",
+  final: "fresh fresh fresh",
+};
+
+/** Which token the next try of a form takes. */
+export function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice {
+  return CHOICES[ended].split(" ")[isSame ? +isExpired + 1 : 0] as Choice;
+}
+
+/** How a try ended, by the status of its answer. `wasLost` if an earlier try with its token has none. */
+export function learned(status: number, wasLost: boolean): Ended {
+  if (status < 400) return "final";
+  if (status >= 500) return wasLost ? "lost" : "again";
+  return wasLost || status == 409 ? "doubt" : "final";
+}
+
+/** What one try of a submission came to: the problem that it was answered with, or nothing if it may have run unheard. */
+export type Tried = Pick<Problem, "code" | "retry"> | undefined;
+
+/** Send the `same` again, fetch a `new_token` and send, or end the submission with this outcome. */
+export type Step = "same" | "new_token" | "duplicate" | "unknown" | "refused";
+
+/**
+ * The next step after these tries. `new_token` is obeyed only while every earlier try was answered by a problem that says
+ * the same: after a try without an answer the submission ends as unknown, since the lost one may have run.
+ */
+export function nextStep(tries: Tried[], mayRepeat: boolean): Step {
+  const last = tries.at(-1);
+  const code = last?.code;
+  const retry = last ? last.retry : "same";
+  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
+  if (code == "reply_not_kept") return "duplicate";
+  if (code == "outcome_unknown" || code == "internal") return "unknown";
+  if (mayRepeat && (retry == "same" || (retry == "new_token" && tries.every((tried) => tried?.retry == retry)))) return retry;
+  if (isOpen) return "unknown";
+  return code == "token_used" ? "duplicate" : "refused";
+}

@@ -1,0 +1,47 @@
+// What a form shows of itself: its state, an accessible busy mark, and one message.
+
+/** What is told to people. Change it to tell it in other words. */
+export const messages = {
+  offline: "You are offline. Nothing was sent.",
+  noToken: "The server does not answer. Nothing was sent.",
+  slow: "No answer yet. Sending the same again is safe.",
+  twice: "You have sent this before.",
+  unknown: "What you sent before may have arrived.",
+  confirm: "Send this as well",
+};
+
+/** What is told to people. */
+export type Messages = typeof messages;
+
+/** The state of a form, in its attribute `data-onceward-state`. */
+export type State = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
+
+/** Shows a state. Nothing is disabled: that would drop the name and value of the button that was pressed. */
+export function show(form: HTMLFormElement, state: State): void {
+  form.dataset.oncewardState = state;
+  form.ariaBusy = `${state == "waiting" || state == "sending"}`;
+}
+
+/** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */
+export function say(form: HTMLFormElement, text: string, label?: string, confirm?: () => void): void {
+  let place = form.querySelector<HTMLElement>("[data-onceward-message]");
+  if (!place) {
+    if (!text) return;
+    form.append((place = document.createElement("p")));
+    place.dataset.oncewardMessage = "";
+  }
+  place.role = "alert";
+  place.textContent = text;
+  if (confirm) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = label!;
+    button.onclick = confirm;
+    place.append(" ", button);
+  }
+}
+
+/** Tells the page. False if it wants to say it in its own way. */
+export function tell(form: HTMLFormElement, name: string, detail?: object): boolean {
+  return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
+}

@@ -1,0 +1,54 @@
+// All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
+
+import { guard, type GuardedForm, type Surroundings } from "./form.js";
+import { learn } from "./past.js";
+
+const SELECTOR = "form[data-onceward]";
+
+/** The guarded forms of a page. */
+export interface Page {
+  /** Guards them, now and later. */
+  watch(): void;
+  /** What is known of a form. */
+  of(form: HTMLFormElement): GuardedForm;
+}
+
+/** Makes one that guards nothing yet. */
+export function page(around: Surroundings): Page {
+  const forms = new Map<HTMLFormElement, GuardedForm>();
+  /** Whether the navigation that began last is a form's. */
+  let isForm = false;
+
+  function of(form: HTMLFormElement): GuardedForm {
+    let guarded = forms.get(form);
+    if (!guarded) forms.set(form, (guarded = guard(form, around)));
+    return guarded;
+  }
+
+  function watch(): void {
+    const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
+    learn();
+    globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
+    // It comes when another page has been loaded, and not when the loading failed. A page of another origin does not show
+    // itself: it may be the answer or not.
+    on("pageswap", ({ activation }) => {
+      const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
+      if (isAnswer) forms.forEach((form) => form.left(navigation.currentEntry!.id + activation.entry.url));
+    });
+    on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
+    on("visibilitychange", () => forms.forEach((form) => form.renew()));
+    on("focusin", (event) => guarded(event)?.warm());
+    on("input", (event) => guarded(event)?.warm());
+    on("submit", (event) => guarded(event)?.submit(event));
+    document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach(of);
+  }
+
+  /** The guarded form that an event is about. */
+  function guarded({ target }: Event): GuardedForm | undefined {
+    // A form may have a field that is called `form`; a field may belong to a form that it does not stand in.
+    const form = target instanceof HTMLFormElement ? target : (target as HTMLInputElement).form;
+    return form?.matches(SELECTOR) ? of(form) : undefined;
+  }
+
+  return { watch, of };
+}

@@ -1,0 +1,93 @@
+// One submission by `fetch`: a token by itself or a key of the caller's, the same over all tries.
+
+import { nextStep, type Tried } from "./intent.js";
+import { pause, waitAfter, within, type Held } from "./token.js";
+import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire.js";
+
+/** What `fetch` takes, and two members of ours. */
+export interface SubmissionInit extends RequestInit {
+  /** An idempotency key of your own, sent instead of a token. Calls under one key at the same time are one submission. */
+  key?: string;
+  /** The action that the token is to be bound to, as in `POST /orders`. */
+  action?: string;
+}
+
+/** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */
+export type Result =
+  | { outcome: "executed" | "replayed"; response: Response }
+  | {
+      /** `duplicate`: carried out before. `unknown`: nobody knows. `refused`: nothing ran. */
+      outcome: "duplicate" | "unknown" | "refused";
+      /** The last answer, if there was one. */
+      response?: Response | undefined;
+      /** What it said, if it was a problem. */
+      problem?: Problem | undefined;
+      /** Why there is no answer. */
+      error?: unknown;
+    };
+
+/** What a submission needs of its surroundings. */
+export interface Sender {
+  fetch: typeof globalThis.fetch;
+  token(action: string | undefined, signal: AbortSignal): Promise<Held>;
+  /** How long all tries together may take. */
+  limit: number;
+}
+
+/** How often one submission is sent at most. */
+const TRIES = 4;
+
+/** Sends until there is an outcome. Rejects only if the caller's signal says so. */
+export async function submit({ fetch, token, limit }: Sender, request: Request, init: SubmissionInit): Promise<Result> {
+  const headers = new Headers(request.headers);
+  const deadline = Date.now() + limit;
+  const signal = within(limit, request.signal);
+  // A header that is there stays as it is.
+  const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
+  if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
+  const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
+  let needsToken = !isSafe && !isOwn && !init.key;
+  const tries: Tried[] = [];
+  for (;;) {
+    let response: Response | undefined;
+    let problem: Problem | undefined;
+    let error: unknown;
+    try {
+      if (needsToken) headers.set(TOKEN, (await token(init.action, signal)).token);
+      needsToken = false;
+      response = await fetch(new Request(request.clone(), { headers, signal }));
+      problem = await problemOf(response);
+      if (isSafe || (!problem && !isGateways(response))) {
+        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+      }
+    } catch (thrown) {
+      request.signal.throwIfAborted();
+      error = thrown;
+      if (needsToken) return { outcome: "refused", error };
+    }
+    tries.push(problem);
+    const wait = waitAfter(response, tries.length);
+    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
+    const step = nextStep(tries, mayRepeat);
+    needsToken = step == "new_token";
+    if (step == "same") await pause(wait);
+    else if (step != "new_token") return { outcome: step, response, problem, error };
+  }
+}
+
+/** The problem with which a guard refused; nothing if it was the handler who answered, or something in between. */
+async function problemOf(response: Response): Promise<Problem | undefined> {
+  if (response.ok || isHandlers(response)) return;
+  const said: Problem | undefined = await response.clone().json().catch(() => {});
+  return said?.retry && said;
+}
+
+/** Whether the handler answered, now or before. */
+export function isHandlers(response: Response): boolean {
+  return /^(executed|replayed|unprotected)$/.test(response.headers.get(OUTCOME)!);
+}
+
+/** Whether something in between answered, that does not know what became of the request. */
+function isGateways(response: Response): boolean {
+  return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
+}

@@ -1,0 +1,64 @@
+// Fetching a token, with a limit to the waiting.
+
+import { RETRY_AFTER, type IssuedToken, type TokenRequest } from "./wire.js";
+
+/** A token and until when it is good, by this machine's clock. */
+export interface Held {
+  token: string;
+  until: number;
+  /** How long it lives, in milliseconds. */
+  life: number;
+}
+
+/** Whether there is a token that has not yet come into the last fifth of its life. */
+export function isGood(held: Held | undefined): held is Held {
+  return !!held && Date.now() < held.until - held.life / 5;
+}
+
+/** Waits. */
+export function pause(millis: number): Promise<void> {
+  return new Promise((go) => setTimeout(go, millis));
+}
+
+/** How long to wait after an answer that says so, or else a little, each time more and never all at once. */
+export function waitAfter(response: Response | undefined, tries: number): number {
+  return Number(response?.headers.get(RETRY_AFTER)) * 1000 || Math.random() * 250 * 2 ** tries;
+}
+
+/** A signal that gives up after so many milliseconds, or when another one does. */
+export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
+  return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
+}
+
+/** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
+export async function fetchToken(
+  fetch: typeof globalThis.fetch,
+  url: URL,
+  asked: TokenRequest,
+  limit: number,
+  ...outer: AbortSignal[]
+): Promise<Held> {
+  const deadline = Date.now() + limit;
+  const init: RequestInit = { method: "POST", signal: within(limit, ...outer) };
+  if (asked.action) {
+    init.headers = { "content-type": "application/json" };
+    init.body = JSON.stringify(asked);
+  }
+  for (let tries = 1; ; tries++) {
+    let response: Response | undefined;
+    try {
+      response = await fetch(url, init);
+      const { token, expires_in }: IssuedToken = await response.json();
+      const life = expires_in * 1000;
+      if (token && life > 0) return { token, until: Date.now() + life, life };
+    } catch {
+      // What is no token, and who does not answer, is asked again while there is time.
+      outer[0]?.throwIfAborted();
+    }
+    const status = response?.status ?? 503;
+    const wait = waitAfter(response, tries);
+    const isHopeless = (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
+    await pause(wait);
+  }
+}

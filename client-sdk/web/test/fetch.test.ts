@@ -1,0 +1,244 @@
+// `onceward.fetch` with a `fetch` that is told what to answer: nothing here goes over a network.
+
+import { describe, expect, test } from "vitest";
+import { createOnceward, type Code, type Options, type Retry } from "../src/index.js";
+
+const SHOP = "https://shop.test";
+
+type Answer = () => Response | Promise<Response>;
+
+/** A server that hands out tokens t1, t2 … and answers submissions from a list. */
+function server(answers: Answer[], tokens?: Answer) {
+  const sent: { url: string; method: string; headers: Headers; body: string; mode: string }[] = [];
+  let issued = 0;
+  const fetch: typeof globalThis.fetch = async (input, init) => {
+    const request = new Request(input, init);
+    if (new URL(request.url).pathname.endsWith("/token")) {
+      issued++;
+      return tokens ? tokens() : Response.json({ token: `t${issued}`, expires_at: "2030-01-01T00:00:00Z", expires_in: 60 }, { status: 201 });
+    }
+    const { url, method, headers, mode } = request;
+    sent.push({ url, method, headers, body: await request.text(), mode });
+    const answer = answers.shift();
+    if (!answer) throw new Error("more was sent than the story tells");
+    return answer();
+  };
+  const make = (options: Options = {}) => createOnceward({ baseUrl: SHOP, fetch, limit: 5000, patience: 1000, ...options });
+  return { fetch, sent, make, issued: () => issued, tokens: () => sent.map(({ headers }) => headers.get("onceward-token")) };
+}
+
+const ok: Answer = () => new Response("ordered", { status: 201, headers: { "onceward-outcome": "executed" } });
+const again: Answer = () => new Response("ordered", { headers: { "idempotent-replayed": "true", "onceward-outcome": "replayed" } });
+const lost: Answer = () => Promise.reject(new TypeError("Failed to fetch"));
+const problem =
+  (code: Code, retry: Retry, status = 409, headers = {}): Answer =>
+  () =>
+    new Response(JSON.stringify({ type: `/problems/${code}`, title: code, status, detail: code, code, retry }), {
+      status,
+      headers: { "content-type": "application/problem+json", "onceward-outcome": code, ...headers },
+    });
+
+const post = { method: "POST", body: "item=apple" };
+
+describe("a submission", () => {
+  test("has a token of its own, and its answer", async () => {
+    const shop = server([ok, ok]);
+    const onceward = shop.make();
+    const result = await onceward.fetch("/orders", post);
+    expect(result.outcome).toBe("executed");
+    expect(await result.response!.text()).toBe("ordered");
+    await onceward.fetch("/orders", post);
+    expect(shop.tokens()).toEqual(["t1", "t2"]);
+    expect(shop.sent[0]).toMatchObject({ url: `${SHOP}/orders`, body: "item=apple" });
+  });
+
+  test("keeps its token over retries, and sends the whole body each time", async () => {
+    const shop = server([lost, () => new Response("", { status: 504 }), again]);
+    const result = await shop.make().fetch("/orders", post);
+    expect(result.outcome).toBe("replayed");
+    expect(shop.tokens()).toEqual(["t1", "t1", "t1"]);
+    expect(shop.sent.map(({ body }) => body)).toEqual(Array(3).fill("item=apple"));
+  });
+
+  test("fetches a new token where every try says so", async () => {
+    const shop = server([problem("token_expired", "new_token", 410), ok]);
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("executed");
+    expect(shop.tokens()).toEqual(["t1", "t2"]);
+  });
+
+  test("retokened_retry: ends as unknown where a lost try may have run and its token has expired", async () => {
+    const shop = server([lost, problem("token_expired", "new_token", 410)]);
+    const result = await shop.make().fetch("/orders", post);
+    expect(result).toMatchObject({ outcome: "unknown", problem: { code: "token_expired" } });
+    expect([shop.sent.length, shop.issued()]).toEqual([2, 1]);
+  });
+
+  test("is a duplicate where somebody else has used the token, and unknown where it may have been itself", async () => {
+    const used = problem("token_used", "no");
+    expect((await server([used]).make().fetch("/orders", post)).outcome).toBe("duplicate");
+    expect((await server([lost, used]).make().fetch("/orders", post)).outcome).toBe("unknown");
+  });
+
+  test("waits as long as it is told and sends the same", async () => {
+    const shop = server([problem("in_progress", "same", 409, { "retry-after": "1" }), again]);
+    const begin = Date.now();
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("replayed");
+    expect(Date.now() - begin).toBeGreaterThanOrEqual(950);
+    expect(shop.tokens()).toEqual(["t1", "t1"]);
+  });
+
+  test("does not wait beyond its limit", async () => {
+    const shop = server([problem("store_unavailable", "same", 503, { "retry-after": "60" })]);
+    const begin = Date.now();
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("refused");
+    expect(Date.now() - begin).toBeLessThan(5000);
+  });
+
+  test("ends as unknown where no try is ever answered", async () => {
+    const shop = server([lost, lost, lost, lost]);
+    const result = await shop.make().fetch("/orders", post);
+    expect(result).toMatchObject({ outcome: "unknown", error: new TypeError("Failed to fetch") });
+    expect(new Set(shop.tokens()).size).toBe(1);
+  });
+
+  test("ends as unknown where the server hangs", async () => {
+    const shop = server([]);
+    const fetch: typeof globalThis.fetch = (input, init) =>
+      String(input).endsWith("/token") ? shop.fetch(input, init) : hangOn(input as Request);
+    const hangOn = ({ signal }: Request) =>
+      new Promise<Response>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    expect((await createOnceward({ baseUrl: SHOP, fetch, limit: 200 }).fetch("/orders", post)).outcome).toBe("unknown");
+  });
+
+  test("gives the handler's own answers as they are, also its problems and failures", async () => {
+    const own = new Response(JSON.stringify({ code: "sold_out", retry: "no" }), {
+      status: 422,
+      headers: { "content-type": "application/problem+json", "onceward-outcome": "executed" },
+    });
+    const result = await server([() => own]).make().fetch("/orders", post);
+    expect([result.outcome, result.response!.status]).toEqual(["executed", 422]);
+    const failed = await server([() => new Response("broken", { status: 500 })]).make().fetch("/orders", post);
+    expect([failed.outcome, failed.response!.status]).toEqual(["executed", 500]);
+  });
+
+  test("is refused, and nothing is sent, where no token can be had", async () => {
+    const shop = server([], () => new Response("<html>", { status: 404 }));
+    const result = await shop.make().fetch("/orders", post);
+    expect(result.outcome).toBe("refused");
+    expect(String((result as { error: unknown }).error)).toBe(`Error: Onceward: no token from ${SHOP}/token: 404`);
+    expect(shop.sent).toEqual([]);
+  });
+
+  test("asks again for a token that is not to be had yet", async () => {
+    const answers: Answer[] = [lost, problem("rate_limited", "same", 429), () => Response.json({ token: "late", expires_in: 60 })];
+    const shop = server([ok], () => answers.shift()!());
+    expect((await shop.make({ patience: 5000 }).fetch("/orders", post)).outcome).toBe("executed");
+    expect(shop.tokens()).toEqual(["late"]);
+  });
+
+  test("may be aborted by its caller", async () => {
+    const controller = new AbortController();
+    const shop = server([() => (controller.abort(new Error("enough")), lost())]);
+    await expect(shop.make().fetch("/orders", { ...post, signal: controller.signal })).rejects.toThrow("enough");
+  });
+});
+
+describe("what is sent", () => {
+  test("names the action that the token is bound to", async () => {
+    let asked = "";
+    const shop = server([ok]);
+    const fetch: typeof globalThis.fetch = async (input, init) => {
+      if (String(input).endsWith("/token")) asked = String(init?.body);
+      return shop.fetch(input, init);
+    };
+    await createOnceward({ baseUrl: SHOP, fetch }).fetch("/orders", { ...post, action: "POST /orders" });
+    expect(asked).toBe('{"action":"POST /orders"}');
+  });
+
+  test("has a key instead of a token where the caller brings one", async () => {
+    const shop = server([lost, ok]);
+    await shop.make().fetch("/orders", { ...post, key: "order-4711" });
+    expect(shop.sent.map(({ headers }) => headers.get("idempotency-key"))).toEqual(["order-4711", "order-4711"]);
+    expect([shop.issued(), shop.tokens()]).toEqual([0, [null, null]]);
+  });
+
+  test("never overrides a header that is there", async () => {
+    for (const name of ["Onceward-Token", "Idempotency-Key"]) {
+      const shop = server([problem("token_expired", "new_token", 410)]);
+      const result = await shop.make().fetch("/orders", { ...post, key: "other", headers: { [name]: "mine" } });
+      expect([shop.sent.length, shop.sent[0]!.headers.get(name), shop.issued()]).toEqual([1, "mine", 0]);
+      expect(shop.sent[0]!.headers.get(name == "Idempotency-Key" ? "onceward-token" : "idempotency-key")).toBe(null);
+      expect(result.outcome).toBe("refused");
+    }
+  });
+
+  test("has no token where nothing can be done twice", async () => {
+    for (const method of ["GET", "HEAD", "OPTIONS"]) {
+      const shop = server([() => new Response(null, { status: 200 })]);
+      expect((await shop.make().fetch("/orders", { method })).outcome).toBe("executed");
+      expect([shop.issued(), shop.tokens()]).toEqual([0, [null]]);
+    }
+  });
+
+  test("goes to no origin that was not named", async () => {
+    const shop = server([ok, ok]);
+    await expect(shop.make().fetch("https://elsewhere.test/orders", post)).rejects.toThrow("https://elsewhere.test is not in origins");
+    await expect(shop.make().fetch("https://shop.test.evil.test/orders", post)).rejects.toThrow("is not in origins");
+    expect([shop.sent, shop.issued()]).toEqual([[], 0]);
+    await shop.make({ origins: ["https://elsewhere.test"] }).fetch("https://elsewhere.test/orders", post);
+    expect(shop.tokens()).toEqual(["t1"]);
+  });
+
+  test("follows no redirect to another origin with a token of its own origin's", async () => {
+    const shop = server([ok]);
+    await shop.make().fetch("/orders", post);
+    expect(shop.sent[0]!.mode).toBe("same-origin");
+  });
+
+  test.each(["https://once.test/below", "https://once.test/below/"])("asks for tokens below %s", async (baseUrl) => {
+    const urls: string[] = [];
+    const shop = server([ok]);
+    const fetch: typeof globalThis.fetch = (input, init) => (urls.push(input instanceof Request ? input.url : String(input)), shop.fetch(input, init));
+    await createOnceward({ baseUrl, fetch }).fetch("https://once.test/orders", post);
+    expect(urls).toEqual(["https://once.test/below/token", "https://once.test/orders"]);
+  });
+});
+
+describe("calls at the same time", () => {
+  test("are submissions of their own, with a token each", async () => {
+    const shop = server([ok, ok]);
+    const onceward = shop.make();
+    await Promise.all([onceward.fetch("/orders", post), onceward.fetch("/orders", post)]);
+    expect(shop.tokens().toSorted()).toEqual(["t1", "t2"]);
+  });
+
+  test("are one under one key, and each has its own copy of the answer", async () => {
+    const shop = server([ok, ok]);
+    const onceward = shop.make();
+    const keyed = { ...post, key: "order-1" };
+    const results = await Promise.all([1, 2, 3].map(() => onceward.fetch("/orders", keyed)));
+    expect(await Promise.all(results.map(({ response }) => response!.text()))).toEqual(Array(3).fill("ordered"));
+    expect(shop.sent.length).toBe(1);
+    await onceward.fetch("/orders", keyed);
+    expect(shop.sent.length).toBe(2);
+  });
+
+  test("are not one where their content or their address differs: the server is to say so", async () => {
+    const shop = server([ok, ok, ok]);
+    const onceward = shop.make();
+    await Promise.all([
+      onceward.fetch("/orders", { ...post, key: "k" }),
+      onceward.fetch("/orders", { ...post, body: "item=pear", key: "k" }),
+      onceward.fetch("/others", { ...post, key: "k" }),
+    ]);
+    expect(shop.sent.length).toBe(3);
+  });
+
+  test("key_leak: a key is not carried into the next call", async () => {
+    const shop = server([ok, ok]);
+    const onceward = shop.make();
+    await onceward.fetch("/orders", { ...post, key: "k" });
+    await onceward.fetch("/orders", post);
+    expect(shop.sent[1]!.headers.get("idempotency-key")).toBe(null);
+  });
+});

@@ -1,0 +1,58 @@
+// What is published and committed: that it follows the contract and the sources, and stays small.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { expect, test } from "vitest";
+import { wire } from "../scripts/wire.mjs";
+
+const root = new URL("..", import.meta.url).pathname;
+const read = (path: string) => readFileSync(join(root, path), "utf8");
+
+test("codes, header names and bodies are those of openapi/: otherwise run `npm run wire`", () => {
+  expect(read("src/wire.ts")).toBe(wire());
+});
+
+test("dist/ is what the sources build: otherwise run `npm run build`", () => {
+  const folder = mkdtempSync(join(tmpdir(), "onceward-dist-"));
+  execFileSync(process.execPath, ["scripts/build.mjs", folder], { cwd: root });
+  const built = readdirSync(folder).toSorted();
+  expect(readdirSync(join(root, "dist")).toSorted()).toEqual(built);
+  for (const file of built) expect(read(`dist/${file}`) == readFileSync(join(folder, file), "utf8"), file).toBe(true);
+  rmSync(folder, { recursive: true });
+});
+
+test("the script is at most 4 kB gzipped", () => {
+  const size = gzipSync(read("dist/onceward.js"), { level: 9 }).length;
+  console.log(`dist/onceward.js: ${size} bytes gzipped`);
+  expect(size).toBeLessThanOrEqual(4000);
+});
+
+test("the script makes no code or style from text, which a strict content policy would stop", () => {
+  expect(read("dist/onceward.js")).not.toMatch(/\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write|\.style\b|javascript:/);
+});
+
+test("the package holds the builds, the types and what a reader needs, and depends on nothing", () => {
+  const [packed] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: root, stdio: ["ignore", "pipe", "ignore"] }).toString());
+  const files: string[] = packed.files.map(({ path }: { path: string }) => path);
+  const types = readdirSync(join(root, "src")).map((file) => `dist/${file.replace(/\.ts$/, ".d.ts")}`);
+  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/onceward.js", "dist/onceward.mjs", "package.json"];
+  expect(files.toSorted()).toEqual([...own, ...types].toSorted());
+  for (const file of ["LICENSE-APACHE", "LICENSE-MIT"]) expect(read(file)).toBe(read(`../../${file}`));
+  const { dependencies, exports } = JSON.parse(read("package.json"));
+  expect(dependencies).toBe(undefined);
+  for (const path of [exports["."].default, exports["."].types, exports["./onceward.js"]]) {
+    expect(files).toContain(path.slice(2));
+  }
+});
+
+test("the module can be imported outside of a browser, and does nothing by itself", async () => {
+  const { createOnceward } = await import(join(root, "dist/onceward.mjs"));
+  expect(createOnceward({ baseUrl: "https://shop.test" }).fetch).toBeTypeOf("function");
+});
+
+test("the lock file names no registry", () => {
+  expect(read("package-lock.json")).not.toMatch(/"resolved"|https?:\/\/[^"]*registry/);
+});

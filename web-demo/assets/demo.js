@@ -1,0 +1,120 @@
+// The page: two forms, the switches that hold for both, and everything that shows what became of it.
+
+import { Chart } from "./chart.js";
+import { guardedSays, NOTES, unguardedSays } from "./sentences.js";
+import { Side } from "./side.js";
+import { snippet, withComments } from "./snippets.js";
+import { tabs } from "./tabs.js";
+
+const byId = (id) => document.getElementById(id);
+const policy = () => document.querySelector("[name=policy]:checked").value;
+const conduct = () => [...document.querySelectorAll("[name=conduct]:checked")].map(({ value }) => value).join(", ");
+
+const charts = { unguarded: new Chart(byId("unguarded-chart"), "Unguarded"), guarded: new Chart(byId("guarded-chart"), "Guarded") };
+const answered = (name) => (submission, kind) => {
+  charts[name].add(submission, kind);
+  count();
+};
+const unguarded = new Side("unguarded", { conduct, policy: () => "none", says: unguardedSays, answered: answered("unguarded") });
+const guarded = new Side("guarded", { conduct, policy, says: guardedSays, answered: answered("guarded") });
+
+let visitor = "";
+let tab = "tab-html";
+
+// The SDK fetches its tokens with this; what it fetches is drawn too.
+const { fetch } = window;
+window.fetch = (target, init) => {
+  const fetching = fetch(target, init);
+  const isToken = new URL(target?.url ?? target, location.href).pathname === "/token";
+  return isToken ? guarded.drawToken(fetching) : fetching;
+};
+
+/** Asks the server for the counts; whoever asks meanwhile is answered by one more question. */
+const counting = { isUnderWay: false, isWanted: false };
+async function count() {
+  counting.isWanted = true;
+  if (counting.isUnderWay) return;
+  counting.isUnderWay = true;
+  while (counting.isWanted) {
+    counting.isWanted = false;
+    try {
+      const state = await (await fetch("/demo/state")).json();
+      visitor = state.visitor;
+      show(state.tally);
+    } catch {
+      // The counts stay as they were; the wire shows that nobody answers.
+    }
+  }
+  counting.isUnderWay = false;
+  showSnippet();
+}
+
+function show(tally) {
+  for (const name of ["unguarded", "guarded"]) {
+    const output = byId(`${name}-count`);
+    if (output.textContent !== String(tally[name])) output.textContent = tally[name];
+    byId(`${name}-score`).textContent = tally[name];
+    byId(`${name}-unit`).textContent = tally[name] === 1 ? "order" : "orders";
+  }
+  for (const name of ["executed", "replayed", "refused", "failed"]) byId(`total-${name}`).textContent = tally[name];
+  byId("total-unprotected").textContent = tally.unguarded;
+}
+
+function showSnippet() {
+  const text = snippet(tab, { policy: policy(), conduct: conduct(), origin: location.origin, visitor });
+  byId("snippet-text").replaceChildren(...withComments(text));
+}
+
+function switched() {
+  const chosen = policy();
+  const form = guarded.form;
+  form.setAttribute("action", `/demo/orders/${chosen}`);
+  // Only tokens are the SDK's; a key the page makes by itself, and an interval needs nothing.
+  form.toggleAttribute("data-onceward", chosen === "remembered" || chosen === "token");
+  byId("policy-note").textContent = NOTES[chosen];
+  const words = conduct().split(", ");
+  byId("conduct-note").textContent = words.map((word) => NOTES[word || "well"]).join(" ");
+  guarded.submissions.end();
+  showSnippet();
+}
+
+async function sendBoth() {
+  for (const side of [unguarded, guarded]) side.beginAnew();
+  await guarded.ready();
+  for (const side of [unguarded, guarded, unguarded, guarded, unguarded, guarded]) side.form.requestSubmit();
+}
+
+async function startOver() {
+  await fetch("/demo/start-over", { method: "POST" });
+  for (const side of [unguarded, guarded]) side.clear();
+  for (const chart of Object.values(charts)) chart.clear();
+  await count();
+}
+
+async function copy() {
+  const text = byId("snippet-text");
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    byId("copied").textContent = "Copied.";
+    byId("copy").textContent = "Copied";
+  } catch {
+    // Not every page may write to the clipboard: then the text is marked, and one key is left to press.
+    getSelection().selectAllChildren(text);
+    byId("copied").textContent = "The text is selected. Copy it with your keyboard.";
+    byId("copy").textContent = "Selected";
+  }
+  setTimeout(() => (byId("copy").textContent = "Copy"), 2000);
+}
+
+for (const input of document.querySelectorAll(".switches input")) input.addEventListener("change", switched);
+byId("both").addEventListener("click", sendBoth);
+byId("start-over").addEventListener("click", startOver);
+byId("copy").addEventListener("click", copy);
+tabs(document.querySelector("[role=tablist]"), (chosen) => {
+  tab = chosen;
+  showSnippet();
+});
+// What was ordered elsewhere, from a terminal with the curl lines, is counted when somebody looks.
+addEventListener("focus", count);
+switched();
+count();

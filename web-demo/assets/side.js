@@ -1,0 +1,124 @@
+// One side of the demo: a form, what goes over the wire for it, and what is said about it.
+
+import { abbreviated, orderOf, Submissions } from "./submission.js";
+import { kindOf, Wire } from "./wire.js";
+
+const SLOW_TO_READY = 3000;
+
+export class Side {
+  /** The last submission with a token, of which the SDK has to hear. */
+  #last = null;
+
+  /** `says(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
+  constructor(name, { conduct, policy, says, answered }) {
+    this.form = document.getElementById(name);
+    this.name = name;
+    this.submissions = new Submissions(this.form);
+    this.wire = new Wire(document.getElementById(`${name}-wire`));
+    Object.assign(this, { conduct, policy, says, answered });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#send();
+    });
+    this.form.addEventListener("reset", () => this.beginAnew());
+    // A click that the SDK holds back, because another one already waits for the token.
+    this.form.addEventListener("onceward:duplicate", ({ detail }) => {
+      if (!detail?.confirm) this.say("One is enough: the first click still waits for its token.");
+    });
+  }
+
+  /** The next click is another order, also with the same content. Until then a click belongs to the last one, also when that
+   * has been answered: who clicks three times and is answered after the first still means one. */
+  beginAnew() {
+    this.submissions.end();
+    if (this.#last?.answer && this.#takesToken) window.onceward?.answered(this.form, this.#last.answer);
+  }
+
+  /** Waits until the form has a token, if it takes one: the SDK fetches it when somebody begins to fill in the form. */
+  async ready() {
+    if (!this.#takesToken || this.form.dataset.oncewardState === "ready") return;
+    const isReady = new Promise((go) => {
+      this.form.addEventListener("onceward:ready", go, { once: true });
+      setTimeout(go, SLOW_TO_READY);
+    });
+    this.form.dispatchEvent(new Event("input", { bubbles: true }));
+    await isReady;
+  }
+
+  /** Draws the fetching of a token, before whoever fetches it can send it. */
+  async drawToken(fetching) {
+    const upcoming = this.submissions.upcoming();
+    const trip = this.wire.sent(upcoming, "POST /token");
+    try {
+      const answer = await fetching;
+      const token = answer.ok ? (await answer.clone().json()).token : null;
+      if (token) this.submissions.issued(upcoming, token);
+      trip.answered(answer.status, null, token ? abbreviated(token) : "no token");
+      return answer;
+    } catch (error) {
+      trip.lost();
+      throw error;
+    }
+  }
+
+  say(text) {
+    document.getElementById(`${this.name}-said`).textContent = text;
+  }
+
+  clear() {
+    this.wire.clear();
+    this.beginAnew();
+  }
+
+  /** Whether the SDK minds the form. */
+  get #takesToken() {
+    return this.form.matches("[data-onceward]");
+  }
+
+  async #send() {
+    const { submission, headers, order } = this.#what();
+    const path = this.form.getAttribute("action");
+    const trip = this.wire.sent(submission, `POST ${path}`);
+    const conduct = this.conduct();
+    if (conduct) headers["Demo-Handler"] = conduct;
+    submission.underWay += 1;
+    let kind = "lost";
+    try {
+      const answer = await fetch(path, { method: "POST", headers, body: new URLSearchParams(order) });
+      const told = await answer.json();
+      const outcome = answer.headers.get("onceward-outcome");
+      kind = kindOf(answer.status, outcome);
+      submission.isAnswered = true;
+      if (kind !== "refused" || !submission.answer) submission.answer = answer;
+      submission.order = told.order ?? submission.order;
+      submission.told = told.text ?? told.title;
+      trip.answered(answer.status, outcome, told.order ? `order ${told.order}` : "");
+    } catch {
+      trip.lost();
+    }
+    submission.kinds[kind] = (submission.kinds[kind] ?? 0) + 1;
+    submission.underWay -= 1;
+    this.#ended(submission, kind);
+  }
+
+  /** What is sent: the same order under every policy, and what it is told by. */
+  #what() {
+    const order = orderOf(this.form);
+    const token = this.#takesToken && new FormData(this.form).get("_onceward");
+    if (token) {
+      order.set("_onceward", token);
+      this.#last = this.submissions.withToken(token);
+      return { submission: this.#last, headers: {}, order };
+    }
+    const submission = this.submissions.withoutToken(this.policy() === "key");
+    return { submission, headers: submission.key ? { "Idempotency-Key": submission.key } : {}, order };
+  }
+
+  #ended(submission, kind) {
+    this.answered(submission, kind);
+    if (submission.underWay > 0) return;
+    // The SDK has to know, so that it asks before it sends something else.
+    if (!submission.isAnswered && this.#takesToken) window.onceward?.answered(this.form, null);
+    this.say(this.says(submission));
+  }
+}

@@ -1,0 +1,92 @@
+// The same protection to take along, in four languages. Each follows the switches.
+
+const TAKES_TOKEN = ["remembered", "token"];
+
+/** The text of a tab. */
+export function snippet(tab, switches) {
+  const write = { "tab-html": html, "tab-fetch": fetching, "tab-curl": curl, "tab-actix": actix }[tab];
+  return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
+}
+
+/** The same text in pieces, its comments set apart. */
+export function withComments(text) {
+  return text.split(/(<!--[^]*?-->|^# .*$|\/\/ .*$)/m).map((piece, at) => {
+    if (at % 2 === 0) return piece;
+    const comment = document.createElement("span");
+    comment.className = "comment";
+    comment.textContent = piece;
+    return comment;
+  });
+}
+
+function html({ policy, takesToken }) {
+  const form = (attribute, field) => `<form method="post" action="/orders"${attribute}>
+${field}  <input name="name" required>
+  <button>Place order</button>
+</form>`;
+  if (takesToken) return `<script src="/sdk/onceward.js" defer></script>\n\n${form(" data-onceward", "")}`;
+  if (policy === "key") {
+    return `<!-- A form cannot send a header: the key is a field, made anew for
+     each form that is shown. KeyFrom::body("/order_id") reads it. -->
+${form("", '  <input type="hidden" name="order_id" value="7c1f0e9a…">\n')}`;
+  }
+  return `<!-- The form as it is. The server tells the same from the same. -->\n${form("", "")}`;
+}
+
+function fetching({ policy, conduct, takesToken }) {
+  const headers = conduct ? `\n  headers: { "Demo-Handler": "${conduct}" },` : "";
+  const call = (url, key) => `const { outcome, response } = await onceward.fetch("${url}", {
+  method: "POST",${key}${headers}
+  body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
+});`;
+  const after = conduct.includes("loses") ? '\nif (outcome === "unknown") alert("Nobody knows yet whether it was ordered.");' : "";
+  if (takesToken) return `// The script of the page: /sdk/onceward.js\n${call(`/demo/orders/${policy}`, "")}${after}`;
+  if (policy === "key") {
+    const key = "\n  key: order.id, // yours, the same for every try of this order";
+    return `// The script of the page: /sdk/onceward.js\n${call("/demo/orders/key", key)}${after}`;
+  }
+  return `const response = await fetch("/demo/orders/interval", {
+  method: "POST",${headers}
+  body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
+});
+const isDuplicate = response.status === 429; // Retry-After says when it is none`;
+}
+
+function curl({ policy, conduct, origin, visitor, takesToken }) {
+  const lines = [`curl -i ${origin}/demo/orders/${policy}`, `-b onceward-demo=${visitor}`];
+  if (takesToken) lines.push('-H "Onceward-Token: $TOKEN"');
+  if (policy === "key") lines.push('-H "Idempotency-Key: $KEY"');
+  if (conduct) lines.push(`-H "Demo-Handler: ${conduct}"`);
+  lines.push("-d 'item=tea&quantity=1&name=Ada'");
+  const order = lines.join(" \\\n  ");
+  const token = `TOKEN=$(curl -s -X POST ${origin}/token |\n  sed 's/.*"token":"\\([^"]*\\)".*/\\1/')\n\n`;
+  const first = takesToken ? token : policy === "key" ? "KEY=order-$$\n\n" : "";
+  return `${first}# Run this as often as you like; the counts above are yours.\n${order}`;
+}
+
+const WRAPS = {
+  remembered: "Protect::token(&guard, SubjectFrom::anonymous()).remember(TEN_MINUTES)",
+  token: "Protect::token(&guard, SubjectFrom::anonymous())",
+  key: "Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())",
+  interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
+};
+
+function actix({ policy, conduct, takesToken }) {
+  const body = [];
+  if (conduct.includes("slow")) body.push("    sleep(Duration::from_millis(1200)).await; // its claim is renewed meanwhile");
+  if (conduct.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");
+  else if (conduct.includes("loses")) body.push('    HttpResponse::Created().body("ordered") // kept before it is sent: a lost one is replayed');
+  else body.push('    HttpResponse::Created().body("ordered")');
+  const token = takesToken ? "\n    .service(token_route(&guard, SubjectFrom::anonymous()))" : "";
+  return `async fn place_order() -> HttpResponse {
+${body.join("\n")}
+}
+
+let guard = Guard::new(Memory::new());
+let app = App::new()${token}
+    .service(
+        web::resource("/orders")
+            .wrap(${WRAPS[policy]})
+            .route(web::post().to(place_order)),
+    );`;
+}

@@ -1,0 +1,248 @@
+// What a visitor can do with the demo, in a real browser. Orders are counted on the server.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { after, before, test } from "node:test";
+import { until } from "../../client-sdk/web/browser/stage.mjs";
+import { Shop } from "./shop.mjs";
+
+let shop;
+before(async () => (shop = await Shop.open()));
+after(() => shop.close());
+
+/** One story: somebody new, and nothing wrong in the end. */
+function story(name, tell, options) {
+  test(name, async () => {
+    const customer = await shop.enter(options);
+    await tell(customer, customer.page);
+    await customer.leave();
+  });
+}
+
+for (const pace of ["slow", "quick"]) {
+  story(`a triple click on both forms is three orders and one, with a ${pace} handler`, async (customer) => {
+    if (pace === "quick") await customer.turn("slow");
+    await customer.click("unguarded", 3);
+    await customer.click("guarded", 3);
+    await customer.sees(3, 1);
+    assert.deepEqual(await customer.wire("unguarded", 3), ["unprotected", "unprotected", "unprotected"]);
+    const { executed, refused } = await customer.tally();
+    assert.deepEqual([executed, refused], [1, 0]);
+  });
+}
+
+story("one button sends both three times, and again as another order", async (customer, page) => {
+  await page.click("#both");
+  await customer.sees(3, 1);
+  assert.deepEqual(await customer.wire("guarded", 3), ["executed", "replayed", "replayed"]);
+  assert.match(await page.textContent("#guarded-said"), /^Order 1 is placed, once\. 2 more clicks got the same answer\.$/);
+  assert.equal(await page.textContent("#unguarded-said"), "3 clicks, 3 orders.");
+  await page.click("#both");
+  await customer.sees(6, 2);
+});
+
+for (const [policy, duplicate] of [["remembered", "replayed"], ["token", "refused"], ["key", "replayed"], ["interval", "refused"]]) {
+  story(`under ${policy} a triple click is one order, and each click is drawn`, async (customer, page) => {
+    await customer.turn(policy);
+    // Whoever fills in the form has a token before they click.
+    await page.fill("#guarded-name", "Grace");
+    if (policy === "remembered" || policy === "token") await page.waitForSelector("#guarded[data-onceward-state=ready]");
+    await customer.click("guarded", 3);
+    await customer.sees(0, 1);
+    assert.deepEqual(await customer.wire("guarded", 3), ["executed", duplicate, duplicate]);
+    assert.equal(await page.locator("#guarded-chart rect").count(), 3);
+    assert.equal(await page.textContent(`#total-${duplicate}`), "2");
+    await page.waitForFunction(() => /once\. 2 more clicks/.test(document.querySelector("#guarded-said").textContent));
+  });
+}
+
+story("a triple click before the token has come is sent once, when it has", async (customer, page) => {
+  await customer.turn("slow");
+  let letThrough;
+  const isLetThrough = new Promise((go) => (letThrough = go));
+  await page.route("**/token", async (route) => {
+    await isLetThrough;
+    await route.continue();
+  });
+  await customer.click("guarded", 3);
+  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("One is enough"));
+  letThrough();
+  await customer.sees(0, 1);
+  assert.deepEqual(await customer.wire("guarded", 1), ["executed"]);
+  assert.equal(await page.locator("#guarded-wire > li").count(), 1, "the token is drawn where it was used");
+});
+
+story("a failing handler orders nothing, and the same works when it is mended", async (customer, page) => {
+  await customer.turn("slow", "fails");
+  for (const form of ["unguarded", "guarded"]) await customer.click(form);
+  assert.deepEqual(await customer.wire("guarded", 1), ["failed"]);
+  await customer.sees(0, 0);
+  assert.match(await page.textContent("#guarded-said"), /Nothing was ordered\. Send it again/);
+  await customer.turn("fails");
+  await customer.click("guarded");
+  assert.deepEqual(await customer.wire("guarded", 2), ["executed", "failed"]);
+  await customer.sees(0, 1);
+});
+
+story("after a lost answer, sending it again is a second order without a guard and none with it", async (customer, page) => {
+  await customer.turn("slow", "loses");
+  for (const form of ["unguarded", "guarded"]) {
+    await customer.click(form);
+    assert.deepEqual(await customer.wire(form, 1), ["lost"]);
+    await page.waitForFunction((form) => document.getElementById(`${form}-said`).textContent.startsWith("No answer"), form);
+    await customer.click(form);
+  }
+  assert.deepEqual(await customer.wire("guarded", 2), ["lost", "replayed"]);
+  await customer.sees(2, 1);
+});
+
+story("what is edited after a lost answer is sent only if the person says so", async (customer, page) => {
+  await customer.turn("slow", "loses");
+  await customer.click("guarded");
+  assert.deepEqual(await customer.wire("guarded", 1), ["lost"]);
+  await page.fill("#guarded-name", "Grace");
+  await customer.click("guarded");
+  const message = page.locator("#guarded [data-onceward-message]");
+  await message.waitFor();
+  await customer.sees(0, 1);
+  await message.locator("button").click();
+  await customer.sees(0, 2);
+});
+
+story("an edited order is another, and so is a new one", async (customer, page) => {
+  await customer.turn("slow");
+  for (const policy of ["remembered", "key"]) {
+    const before = (await customer.tally()).guarded;
+    await customer.turn(policy);
+    await customer.click("guarded");
+    await customer.sees(0, before + 1);
+    await customer.click("guarded");
+    await until("it is replayed", async () => (await customer.wire("guarded", 2)).includes("replayed"));
+    await customer.sees(0, before + 1);
+    await page.selectOption("#guarded-item", "coffee");
+    await customer.click("guarded");
+    await customer.sees(0, before + 2);
+    await page.click("#guarded [type=reset]");
+    await customer.click("guarded");
+    await customer.sees(0, before + 3);
+  }
+});
+
+story("the snippets follow the switches, and the lines for curl work as they are copied", async (customer, page) => {
+  const text = async (tab) => {
+    await page.click(`#tab-${tab}`);
+    return page.textContent("#snippet-text");
+  };
+  const has = { remembered: "remember(TEN_MINUTES)", token: "Protect::token(", key: "Protect::key(", interval: "Protect::interval(" };
+  for (const [policy, line] of Object.entries(has)) {
+    await customer.turn(policy);
+    assert.ok((await text("actix")).includes(line), policy);
+    assert.ok((await text("fetch")).includes(`/demo/orders/${policy}`), policy);
+    assert.equal((await text("html")).includes("data-onceward"), policy === "remembered" || policy === "token", policy);
+    const before = (await customer.tally()).guarded;
+    const lines = await text("curl");
+    for (const conduct of ["slow"]) assert.ok(lines.includes(`Demo-Handler: ${conduct}`));
+    // The token is fetched once, the order is sent twice.
+    const twice = lines.replace(/^curl -i[^]*$/m, (order) => `${order}\n${order}`);
+    execFileSync("sh", ["-eu", "-c", twice], { stdio: "pipe" });
+    assert.equal((await customer.tally()).guarded, before + 1, lines);
+  }
+  await customer.turn("slow", "fails");
+  assert.match(await text("actix"), /ServiceUnavailable/);
+  assert.match(await text("fetch"), /"Demo-Handler": "fails"/);
+  assert.match(await text("curl"), /Demo-Handler: fails/);
+});
+
+story("the lines for fetch work as they are copied", async (customer, page) => {
+  await page.click("#tab-fetch");
+  for (const policy of ["remembered", "token", "key", "interval"]) {
+    await customer.turn(policy);
+    const before = (await customer.tally()).guarded;
+    const lines = await page.textContent("#snippet-text");
+    const order = "const order = { id: crypto.randomUUID() };";
+    const status = await page.evaluate(`(async () => { ${order}\n${lines}\nreturn response.status; })()`);
+    assert.equal(status, 201, lines);
+    assert.equal((await customer.tally()).guarded, before + 1, lines);
+  }
+});
+
+test("the snippet goes to the clipboard", async () => {
+  const customer = await shop.enter({ permissions: ["clipboard-read", "clipboard-write"] });
+  const { page } = customer;
+  await page.click("#copy");
+  await until("it says so", async () => (await page.textContent("#copied")) === "Copied.");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), await page.textContent("#snippet-text"));
+  await customer.leave();
+});
+
+story("no token is ever shown whole", async (customer, page) => {
+  const tokens = [];
+  page.on("response", async (answer) => {
+    if (answer.url().endsWith("/token")) tokens.push((await answer.json()).token);
+  });
+  await page.click("#both");
+  await customer.sees(3, 1);
+  await customer.turn("key");
+  await customer.click("guarded");
+  await customer.sees(3, 2);
+  assert.ok(tokens.length >= 1);
+  const shown = await page.innerText("body");
+  for (const token of tokens) {
+    assert.ok(shown.includes(token.slice(0, 8)), "it is shown in short");
+    assert.ok(!shown.includes(token.slice(0, 16)));
+  }
+});
+
+story("everything begins anew on demand", async (customer, page) => {
+  await page.click("#both");
+  await customer.sees(3, 1);
+  await page.click("#start-over");
+  await customer.sees(0, 0);
+  assert.equal(await page.locator(".trip", { hasText: "/demo/orders" }).count(), 0);
+  await page.click("#both");
+  await customer.sees(3, 1);
+});
+
+test("where the SDK is blocked nothing is ordered without a token, and the page says why", async () => {
+  const customer = await shop.enter();
+  const { page } = customer;
+  await page.route("**/sdk/**", (route) => route.abort());
+  await page.reload();
+  await customer.turn("slow");
+  await customer.click("guarded", 2);
+  assert.deepEqual(await customer.wire("guarded", 2), ["refused", "refused"]);
+  await until("it says why", async () => (await page.textContent("#guarded-said")) === "Refused. A token is missing");
+  await customer.turn("key");
+  await customer.click("guarded", 2);
+  await customer.sees(0, 1);
+  await customer.leave();
+});
+
+test("two visitors do not meet", async () => {
+  const [one, other] = [await shop.enter(), await shop.enter()];
+  await one.turn("interval");
+  await other.turn("interval");
+  await one.click("guarded");
+  await other.click("guarded");
+  await one.sees(0, 1);
+  await other.sees(0, 1);
+  await one.leave();
+  await other.leave();
+});
+
+test("without JavaScript the guarded form is guarded all the same", async () => {
+  const customer = await shop.enter({ javaScriptEnabled: false });
+  const { page } = customer;
+  await page.dblclick("#guarded .order");
+  await page.waitForURL(/\/demo\/orders\//);
+  assert.equal(await page.textContent("h1"), "Order 1 is placed");
+  await page.reload();
+  assert.equal(await page.textContent("h1"), "Order 1 is placed", "sent again by the browser");
+  assert.equal((await customer.tally()).guarded, 1);
+  await page.goto(`${shop.url}/`);
+  await page.click("#unguarded .order");
+  await page.waitForURL(/\/demo\/orders\//);
+  await page.reload();
+  assert.equal(await page.textContent("h1"), "Order 2 is placed");
+  await customer.leave();
+});

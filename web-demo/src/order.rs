@@ -1,0 +1,100 @@
+//! An order: what the form sends, and what a customer is told. It is checked, answered and forgotten; only its number is kept.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::ACCEPT;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+use serde_json::json;
+
+/// What can be bought: as the form sends it, and as people read it.
+const GOODS: [(&str, &str); 3] = [("tea", "Tea, 100 g"), ("coffee", "Coffee, 250 g"), ("cocoa", "Cocoa, 200 g")];
+/// How many of it.
+const MOST: u8 = 9;
+/// How long a name may be, in characters.
+const NAME: usize = 40;
+
+/// What the form sends.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Order {
+    item: String,
+    quantity: String,
+    name: String,
+}
+
+impl Order {
+    /// What is ordered, as people read it.
+    ///
+    /// # Errors
+    /// A sentence that says what to correct.
+    pub(crate) fn check(&self) -> Result<String, String> {
+        let Some((_, item)) = GOODS.iter().find(|(name, _)| *name == self.item) else {
+            return Err("We sell tea, coffee and cocoa.".to_owned());
+        };
+        let quantity = self.quantity.parse().ok().filter(|quantity| (1..=MOST).contains(quantity));
+        let quantity = quantity.ok_or_else(|| format!("Order from 1 to {MOST} of it."))?;
+        let name = self.name.trim();
+        if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
+            return Err(format!("Write a name of up to {NAME} characters."));
+        }
+        Ok(format!("{quantity} × {item} for {name}"))
+    }
+}
+
+/// Tells a customer: scripts an object, people without a script a page.
+pub(crate) fn tell(request: &HttpRequest, status: StatusCode, order: Option<u64>, text: &str) -> HttpResponse {
+    let mut answer = HttpResponse::build(status);
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accept.starts_with("text/html") {
+        return answer.content_type("text/html; charset=utf-8").body(page(order, text));
+    }
+    answer.json(json!({ "order": order, "text": text }))
+}
+
+fn page(order: Option<u64>, text: &str) -> String {
+    let title = order.map_or_else(|| "Not ordered".to_owned(), |number| format!("Order {number} is placed"));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
+         <link rel=\"stylesheet\" href=\"/demo/demo.css\"></head>\
+         <body><main class=\"receipt\"><h1>{title}</h1><p>{}</p><p><a href=\"/\">Back to the shop</a></p></main></body></html>\n",
+        escape(text)
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(item: &str, quantity: &str, name: &str) -> Result<String, String> {
+        Order { item: item.to_owned(), quantity: quantity.to_owned(), name: name.to_owned() }.check()
+    }
+
+    #[test]
+    fn a_good_order_is_read_back_and_any_other_is_told_what_to_correct() {
+        assert_eq!(check("tea", "2", " Ada ").unwrap(), "2 × Tea, 100 g for Ada");
+        assert_eq!(check("tea", "1", &"ä".repeat(40)).map(|_| ()), Ok(()));
+        for (item, quantity, name, said) in [
+            ("gold", "1", "Ada", "tea"),
+            ("tea", "0", "Ada", "1 to 9"),
+            ("tea", "10", "Ada", "1 to 9"),
+            ("tea", "one", "Ada", "1 to 9"),
+            ("tea", "1", " ", "name"),
+            ("tea", "1", "a\u{7}b", "name"),
+            ("tea", "1", &"a".repeat(41), "name"),
+        ] {
+            assert!(check(item, quantity, name).unwrap_err().contains(said), "{item} {quantity} {name}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_somebody_writes_is_taken_for_markup() {
+        let page = page(Some(1), "1 × Tea for <script>alert('&\"')</script>");
+        assert!(
+            page.contains("&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;") && !page.contains("<script")
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The addresses of the shop: its page at `/`, everything else under `/demo`.
+
+use actix_web::dev::HttpServiceFactory;
+use actix_web::error::{InternalError, UrlencodedError};
+use actix_web::guard::Get;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, SET_COOKIE};
+use actix_web::middleware::from_fn;
+use actix_web::web::{self, Data, Form, FormConfig, Path, ServiceConfig};
+use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
+use onceward::Refusal;
+use onceward::actix::{Protect, refuse};
+use onceward_api::{Code, Outcome, header};
+use serde_json::json;
+
+use crate::assets::{self, PAGE};
+use crate::attendance::attend;
+use crate::books::Tally;
+use crate::conduct::{Conduct, SLOW};
+use crate::counter::{self, BODY};
+use crate::order::{Order, tell};
+use crate::shop::Shop;
+use crate::visitor::Visitor;
+
+/// Puts the shop into an application.
+pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        let guard = shop.guard();
+        let demo = web::scope("/demo")
+            .app_data(FormConfig::default().limit(BODY).error_handler(unreadable))
+            .service(orders("unguarded", web::post().to(order_unguarded)).wrap(from_fn(attend)))
+            .service(guarded("remembered", counter::remembered(guard)))
+            .service(guarded("token", counter::token(guard)))
+            .service(guarded("key", counter::key(guard)))
+            .service(guarded("interval", counter::interval(guard)))
+            .service(resource("/state", web::get().to(state), "GET"))
+            .service(resource("/start-over", web::post().to(start_over), "POST"))
+            .service(resource("/{file}", web::get().to(file), "GET"))
+            .wrap(assets::headers());
+        let page = web::resource("/").guard(Get()).wrap(assets::headers()).route(web::get().to(page));
+        config.service(page).service(demo).app_data(shop.clone());
+    }
+}
+
+fn guarded(name: &str, protect: Protect) -> impl HttpServiceFactory {
+    orders(name, web::post().to(order_guarded)).wrap(protect).wrap(from_fn(attend))
+}
+
+fn orders(name: &str, route: Route) -> Resource {
+    resource(&format!("/orders/{name}"), route, "POST")
+}
+
+/// One that is told apart by its path, and says which method it takes.
+fn resource(path: &str, route: Route, allowed: &'static str) -> Resource {
+    let other = move |request: HttpRequest, shop: Data<Shop>| async move {
+        let mut answer = refuse(&request, shop.guard(), &Refusal::new(Code::MethodNotAllowed));
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+        answer
+    };
+    web::resource(path).route(route).default_service(web::to(other))
+}
+
+/// The page, with a token in it for browsers without a script.
+async fn page(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
+    let mut answer = HttpResponse::Ok();
+    if Visitor::known(&request).is_none() {
+        answer.insert_header((SET_COOKIE, Visitor::new().cookie()));
+    }
+    let field = shop.hidden_token().await.map(|token| token.to_string()).unwrap_or_default();
+    let page = PAGE.replace("<!-- token -->", &field);
+    answer.insert_header((CACHE_CONTROL, "no-store")).content_type("text/html; charset=utf-8").body(page)
+}
+
+async fn file(request: HttpRequest, shop: Data<Shop>, name: Path<String>) -> HttpResponse {
+    assets::file(&name).unwrap_or_else(|| {
+        let refusal = Refusal::new(Code::NotFound).detail("There is nothing at this address.");
+        refuse(&request, shop.guard(), &refusal)
+    })
+}
+
+async fn state(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
+    let visitor = Visitor::of(&request);
+    HttpResponse::Ok().json(json!({ "visitor": visitor.id(), "tally": shop.tally(visitor) }))
+}
+
+async fn start_over(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
+    shop.forget(Visitor::of(&request));
+    HttpResponse::NoContent().finish()
+}
+
+async fn order_guarded(request: HttpRequest, shop: Data<Shop>, order: Form<Order>) -> HttpResponse {
+    place(&request, &shop, &order, |tally| &mut tally.guarded).await
+}
+
+async fn order_unguarded(request: HttpRequest, shop: Data<Shop>, order: Form<Order>) -> HttpResponse {
+    let mut answer = place(&request, &shop, &order, |tally| &mut tally.unguarded).await;
+    let unprotected = HeaderValue::from_static(Outcome::Unprotected.as_str());
+    answer.headers_mut().insert(HeaderName::from_static(header::OUTCOME), unprotected);
+    answer
+}
+
+/// The handler of both forms. That it is the same for both is the point of the demo.
+async fn place(
+    request: &HttpRequest,
+    shop: &Shop,
+    order: &Order,
+    count: impl Fn(&mut Tally) -> &mut u64,
+) -> HttpResponse {
+    let conduct = Conduct::of(request);
+    if conduct.is_slow {
+        tokio::time::sleep(SLOW).await;
+    }
+    let text = match order.check() {
+        Ok(text) => text,
+        Err(wrong) => return tell(request, StatusCode::UNPROCESSABLE_ENTITY, None, &wrong),
+    };
+    if conduct.fails {
+        return tell(
+            request,
+            StatusCode::SERVICE_UNAVAILABLE,
+            None,
+            "The stockroom did not answer. Nothing was ordered.",
+        );
+    }
+    let visitor = Visitor::of(request);
+    let tally = shop.count(visitor, |tally| *count(tally) += 1);
+    let number = *count(&mut { tally });
+    tell(request, StatusCode::CREATED, Some(number), &text)
+}
+
+/// A body that is no order at all is answered as everything else is that was not understood.
+fn unreadable(error: UrlencodedError, request: &HttpRequest) -> Error {
+    let code = match error {
+        UrlencodedError::Overflow { .. } => Code::BodyTooLarge,
+        UrlencodedError::ContentType => Code::UnsupportedMediaType,
+        _ => Code::BadRequest,
+    };
+    let Some(shop) = request.app_data::<Data<Shop>>() else { return error.into() };
+    let refusal = Refusal::new(code).detail("An order is a form with `item`, `quantity` and `name`, in 4 KiB.");
+    InternalError::from_response(error, refuse(request, shop.guard(), &refusal)).into()
+}
