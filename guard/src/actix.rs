@@ -47,7 +47,7 @@ mod whole;
 
 pub use self::answer::{MarkEffect, refuse};
 pub use self::hidden_token::HiddenToken;
-pub use self::json::{issued, read_json};
+pub use self::json::{issued, read_json, read_json_up_to};
 pub use self::key_from::KeyFrom;
 pub use self::not_entered::NotEntered;
 pub use self::presented::Presented;

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::guard::{Guard, Released};
 use crate::record::{Attempted, Record};
 use crate::refusal::Refusal;
+use crate::run_id::RunId;
 use crate::store::{Bytes, Compared, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
@@ -39,6 +40,18 @@ impl Attempt {
         let text = text.into();
         let is_name = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name { Ok(Self(text)) } else { Err(BadAttempt) }
+    }
+
+    /// The run that it stands for under a key. With other content it is another, so that the two are told apart.
+    pub(crate) fn run(&self, ticket: &Ticket, fingerprint: Option<[u8; 16]>) -> RunId {
+        let mut digest = Sha256::new();
+        for field in [&ticket.digest()[..], fingerprint.as_ref().map_or(&[], |said| &said[..]), self.0.as_bytes()] {
+            digest.update((field.len() as u64).to_be_bytes());
+            digest.update(field);
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&digest.finalize()[..16]);
+        RunId::from_bytes(short)
     }
 
     /// What the store is told of it: the name is the caller's.

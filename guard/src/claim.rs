@@ -4,6 +4,7 @@
 mod duplicate;
 mod own;
 mod settling;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,8 @@ pub(crate) struct Terms {
     pub(crate) action: String,
     pub(crate) ticket: Ticket,
     pub(crate) fingerprint: Option<[u8; 16]>,
+    /// The run that a caller's attempt stands for: asked for again, it is the same run. Otherwise each is a new one.
+    pub(crate) attempt: Option<RunId>,
 }
 
 /// What a claim is on.
@@ -90,13 +93,17 @@ enum Stage {
 impl Claim {
     pub(crate) fn new(terms: Terms) -> Self {
         let record = Claimed {
-            run: RunId::new(),
+            run: terms.attempt.unwrap_or_else(RunId::new),
             fingerprint: terms.fingerprint,
             started_at: terms.clock.wall(),
             lease: terms.rules.lease.as_millis() as u64,
             held: None,
         };
-        let own = Own::new(Arc::clone(&terms.store), terms.ticket, record.run);
+        Self::of_record(terms, record)
+    }
+
+    fn of_record(terms: Terms, record: Claimed) -> Self {
+        let own = Own::new(Arc::clone(&terms.store), terms.ticket, &record);
         let state = Mutex::new(State { own, stage: Stage::Running, is_renewed: false, place: None, running: None });
         Self { begun: terms.clock.steady(), terms, record, is_settling: AtomicBool::new(false), state }
     }
@@ -145,7 +152,7 @@ impl Claim {
             Ok(Made::Theirs(found)) => self.duplicate_of(found).map(Some),
             Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
             Err(error) => {
-                if may_be_there || matches!(error, StoreError::Unknown(_)) {
+                if self.terms.attempt.is_none() && (may_be_there || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
                     self.take_back(&mut state);
                 }
@@ -314,7 +321,8 @@ struct Entering<'a>(Option<&'a Arc<Claim>>);
 
 impl Drop for Entering<'_> {
     fn drop(&mut self) {
-        if let Some(claim) = self.0.take()
+        // The same attempt may have been accepted elsewhere.
+        if let Some(claim) = self.0.take().filter(|claim| claim.terms.attempt.is_none())
             && let Ok(mut state) = claim.state.try_lock()
         {
             claim.take_back(&mut state);

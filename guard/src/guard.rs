@@ -316,7 +316,7 @@ impl Guard {
         })
     }
 
-    async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
+    pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
         self.0.sharing.mint(&*self.0.store).await
     }
 

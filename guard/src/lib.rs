@@ -91,6 +91,7 @@ mod ticket;
 mod token;
 mod upkeep;
 mod waiting;
+mod written;
 
 #[cfg(feature = "actix")]
 pub mod actix;
@@ -114,6 +115,7 @@ pub use crate::secret::{Secret, WeakSecret};
 pub use crate::settlement::Resolved;
 pub use crate::ticket::{Kind, Ticket};
 pub use crate::token::Token;
+pub use crate::written::WrittenPass;
 
 /// The examples of the README, run as tests.
 #[cfg(all(doctest, feature = "actix", feature = "redis"))]

@@ -153,6 +153,19 @@ impl Pass {
         }
     }
 
+    /// Gives the claim out of hand, for a run in another process: that process renews it, and says how it ended, with what
+    /// this gives it in writing. `None` if it is not a claim on a key.
+    ///
+    /// # Errors
+    /// If the signing secret could not be fetched. The claim is left to its lease, or held.
+    pub async fn write_down(mut self) -> Result<Option<String>, StoreError> {
+        let Basis::Claim(claim) = &self.basis else { return Ok(None) };
+        let Some(written) = self.guard.write_down(claim).await? else { return Ok(None) };
+        claim.give_out().await;
+        self.running = None;
+        Ok(Some(written))
+    }
+
     /// How the token of this pass was bound, for a successor that is bound alike.
     pub fn binding<'a>(&self, intent: &Intent<'a>) -> Binding<'a> {
         let mut binding = Binding::none();

@@ -73,6 +73,11 @@ impl Ticket {
         Self { kind: Kind::Interval, digest: keyed }
     }
 
+    /// The ticket that has this digest.
+    pub(crate) fn from_digest(kind: Kind, digest: [u8; 32]) -> Self {
+        Self { kind, digest }
+    }
+
     /// The ticket of the signing secret.
     pub(crate) fn of_secret() -> Self {
         Self::of(Kind::Secret, b"signing")

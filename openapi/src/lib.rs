@@ -12,12 +12,14 @@
 //! ```
 #![warn(missing_docs)]
 
+mod claim;
 pub mod duration;
 pub mod header;
 mod outcome;
 mod problem;
 mod token;
 
+pub use claim::{Claimed, ClaimRequest, CompleteRequest, KeptReply, OnRecord, OutcomeRequest, PassRequest, State};
 pub use outcome::Outcome;
 pub use problem::{Code, Problem, Retry};
 pub use token::{IssuedToken, IssuedTokens, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest, TokensRequest};

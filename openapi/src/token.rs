@@ -105,7 +105,7 @@ pub struct ReleaseRequest {
 }
 
 /// A name that is not there, or not empty: an empty one would bind a token to what has no name.
-fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;
     match name {
         Some(name) if name.is_empty() => Err(serde::de::Error::custom("a name may not be empty")),
@@ -113,23 +113,24 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     }
 }
 
-/// A body that holds a token shows everything but the token.
-macro_rules! without_token {
-    ($body:ident: $($field:ident),+) => {
+/// A body that holds what nobody else may see shows the rest.
+macro_rules! without {
+    ($hidden:literal in $body:ident: $($field:ident),*) => {
         impl std::fmt::Debug for $body {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($body))
-                    .field("token", &format_args!("…"))
-                    $(.field(stringify!($field), &self.$field))+
+                    .field($hidden, &format_args!("…"))
+                    $(.field(stringify!($field), &self.$field))*
                     .finish()
             }
         }
     };
 }
+pub(crate) use without;
 
-without_token!(IssuedToken: expires_at, expires_in);
-without_token!(RedeemRequest: action, subject, bound, attempt);
-without_token!(ReleaseRequest: attempt);
+without!("token" in IssuedToken: expires_at, expires_in);
+without!("token" in RedeemRequest: action, subject, bound, attempt);
+without!("token" in ReleaseRequest: attempt);
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ mod banner;
 pub mod config;
 pub mod desk;
 pub mod generated;
+mod kept;
 pub mod mishap;
 pub mod origins;
 pub mod quota;

@@ -1,6 +1,8 @@
 //! What the service answers. Each handler reads, asks the guard, and says what it was told.
 
+pub mod claim;
 pub mod health;
+pub mod outcome;
 pub mod pages;
 mod sdk;
 pub mod token;
@@ -24,6 +26,11 @@ pub fn specified(config: &mut ServiceConfig<'_>) {
         .service(token::issue_many)
         .service(token::redeem)
         .service(token::release)
+        .service(claim::claim)
+        .service(claim::complete)
+        .service(claim::release)
+        .service(claim::renew)
+        .service(outcome::outcome)
         .service(health::alive)
         .service(health::ready);
 }
@@ -45,6 +52,8 @@ pub fn others(config: &mut web::ServiceConfig) {
         .route("/healthz", web::head().to(health::lives))
         .route("/readyz", web::head().to(health::is_ready))
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
+        .service(web::resource(["/claim", "/claim/complete", "/claim/release", "/claim/renew"]).to(only("POST")))
+        .service(web::resource("/outcome").to(only("POST")))
         .service(
             web::resource([
                 "/healthz",

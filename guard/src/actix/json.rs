@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::refusal::Refusal;
 use crate::token::Token;
 
-/// How much of a body is read.
+/// How much of a body is read where nobody says otherwise.
 const LIMIT: usize = 16 * 1024;
 
 /// Reads the body of one of the contract's requests; `None` if there is none.
@@ -14,7 +14,19 @@ const LIMIT: usize = 16 * 1024;
 /// # Errors
 /// What the client is to be told, with the field that is wrong.
 pub async fn read_json<T: DeserializeOwned>(request: &HttpRequest, body: web::Payload) -> Result<Option<T>, Refusal> {
-    let body = body.to_bytes_limited(LIMIT).await.map_err(|_| Refusal::new(Code::BodyTooLarge))?;
+    read_json_up_to(request, body, LIMIT).await
+}
+
+/// The same of a body that may be larger, or has to be smaller.
+///
+/// # Errors
+/// What the client is to be told, with the field that is wrong.
+pub async fn read_json_up_to<T: DeserializeOwned>(
+    request: &HttpRequest,
+    body: web::Payload,
+    limit: usize,
+) -> Result<Option<T>, Refusal> {
+    let body = body.to_bytes_limited(limit).await.map_err(|_| Refusal::new(Code::BodyTooLarge))?;
     let body = body.map_err(|_| Refusal::new(Code::BadRequest).detail("The body broke off."))?;
     if body.is_empty() {
         return Ok(None);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::record::Record;
+use crate::record::{Claimed, Record};
 use crate::run_id::RunId;
 use crate::store::{Compared, Store, StoreError};
 use crate::ticket::Ticket;
@@ -17,6 +17,8 @@ pub(super) struct Own {
     store: Arc<dyn Store>,
     ticket: Ticket,
     run: RunId,
+    /// When it began. A try that was asked for again after its end has the same run id, and is another run.
+    started_at: u64,
     /// What the store holds of us, as far as is known.
     held: Vec<u8>,
 }
@@ -31,8 +33,14 @@ pub(super) enum Met {
 }
 
 impl Own {
-    pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, run: RunId) -> Self {
-        Self { store, ticket, run, held: Vec::new() }
+    /// The record that this claim is, written or not.
+    pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
+        Self { store, ticket, run: claimed.run, started_at: claimed.started_at, held: claimed.encode() }
+    }
+
+    /// What the store holds of us, as far as is known.
+    pub(super) fn held(&self) -> &[u8] {
+        &self.held
     }
 
     pub(super) fn holds(&self, record: &[u8]) -> bool {
@@ -52,7 +60,11 @@ impl Own {
         // Known from the beginning, for whoever takes it back if the answer is lost.
         self.held = record;
         let found = self.store.insert(&self.ticket, &self.held, life).await?;
-        self.recognise(found.as_deref())
+        // A try that is asked for again may have ended: then there is nothing to run.
+        match found.as_deref().map(Record::decode).transpose().map_err(StoreError::not_executed)? {
+            Some(done @ Record::Done(_)) => Ok(Some(done)),
+            _ => self.recognise(found.as_deref()),
+        }
     }
 
     /// The same for what was there before, which is never refused for want of room.
@@ -69,6 +81,9 @@ impl Own {
         let record = Record::decode(found).map_err(StoreError::not_executed)?;
         if !self.is_of_this_run(&record) {
             return Ok(Some(record));
+        }
+        if let Record::Claimed(claimed) = &record {
+            self.started_at = claimed.started_at;
         }
         self.held = found.to_vec();
         Ok(None)
@@ -142,7 +157,8 @@ impl Own {
     /// What was found, unless it is a claim of our own, which is known from now on.
     fn other(&mut self, found: &[u8]) -> Result<Option<Record>, StoreError> {
         let record = Record::decode(found).map_err(StoreError::not_executed)?;
-        if matches!(&record, Record::Claimed(claimed) if claimed.run == self.run) {
+        let is_own = |claimed: &Claimed| claimed.run == self.run && claimed.started_at == self.started_at;
+        if matches!(&record, Record::Claimed(claimed) if is_own(claimed)) {
             self.held = found.to_vec();
             return Ok(None);
         }

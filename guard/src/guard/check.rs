@@ -16,6 +16,7 @@ use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
+use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint};
@@ -112,16 +113,33 @@ impl Guard {
         fingerprint: Option<[u8; 16]>,
         origin: Origin,
     ) -> Arc<Claim> {
-        Arc::new(Claim::new(Terms {
+        // A token's attempt is marked on the token itself.
+        let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
+        let attempt = attempt.map(|attempt| attempt.run(&ticket, fingerprint));
+        let action = event::named(intent.action);
+        Arc::new(Claim::new(self.terms(rules, ticket, fingerprint, attempt, origin, action)))
+    }
+
+    pub(crate) fn terms(
+        &self,
+        rules: &KeyRules,
+        ticket: Ticket,
+        fingerprint: Option<[u8; 16]>,
+        attempt: Option<RunId>,
+        origin: Origin,
+        action: String,
+    ) -> Terms {
+        Terms {
             store: Arc::clone(&self.0.store),
             clock: self.0.clock.clone(),
             upkeep: self.0.upkeep.clone(),
             rules: rules.clone(),
             origin,
-            action: event::named(intent.action),
+            action,
             ticket,
             fingerprint,
-        }))
+            attempt,
+        }
     }
 
     async fn enter(&self, claim: Arc<Claim>, running: Running) -> Result<Verdict, StoreError> {

@@ -21,7 +21,7 @@ const MOST: u32 = 100;
 /// What every request with a body may be answered, whatever it asks.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it is there to be specified")]
-enum Anywhere {
+pub(super) enum Anywhere {
     /// `method_not_allowed`
     #[response(status = 405, content_type = "application/problem+json")]
     Method(Problem),
@@ -123,7 +123,7 @@ pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, desk: web::
 async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     desk.access().require_backend(request)?;
     let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
-    let attempt = asked.attempt.map(attempt).transpose()?;
+    let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
         return Err(bad("`bound` needs the `action` that the token has to be bound to.".into()).into());
     }
@@ -176,7 +176,7 @@ pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web:
 async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     desk.access().require_backend(request)?;
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
-    let released = desk.guard().release(&asked.token, &attempt(asked.attempt)?).await.map_err(|error| {
+    let released = desk.guard().release(&asked.token, &attempt(&asked.attempt)?).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
         Refusal::new(Code::StoreUnavailable)
     })?;
@@ -202,15 +202,15 @@ impl Desk {
     }
 }
 
-fn subject(named: Option<&str>) -> Subject<'_> {
+pub(super) fn subject(named: Option<&str>) -> Subject<'_> {
     named.map_or_else(Subject::anonymous, Subject::named)
 }
 
 /// The attempt that a body names.
-fn attempt(named: String) -> Result<Attempt, Refusal> {
+pub(super) fn attempt(named: &str) -> Result<Attempt, Refusal> {
     Attempt::new(named).map_err(|error| bad(format!("`attempt`: {error}.")))
 }
 
-fn bad(detail: String) -> Refusal {
+pub(super) fn bad(detail: String) -> Refusal {
     Refusal::new(Code::BadRequest).detail(detail)
 }

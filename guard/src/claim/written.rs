@@ -1,0 +1,74 @@
+//! A claim that was given out in writing: nothing of it is kept here, and it is put together again from what is written.
+
+use std::sync::Arc;
+
+use onceward_api::Code;
+
+use super::own::Met;
+use super::{Claim, Origin, Stage, Terms};
+use crate::event::Event;
+use crate::pass::Settled;
+use crate::policy::KeyRules;
+use crate::record::{Claimed, Record};
+use crate::reply::Reply;
+use crate::settlement::Resolved;
+use crate::store::StoreError;
+
+impl Claim {
+    /// The claim of a run that is going on elsewhere.
+    pub(crate) fn elsewhere(terms: Terms, record: Claimed) -> Self {
+        Self::of_record(terms, record)
+    }
+
+    /// What is given out: the claim as it stands in the store, its rules, and its action; `None` unless it is on a key.
+    pub(crate) async fn to_give_out(&self) -> Option<(Claimed, &KeyRules, &str)> {
+        let Origin::Key = self.terms.origin else { return None };
+        match Record::decode(self.state.lock().await.own.held()) {
+            Ok(Record::Claimed(claimed)) => {
+                Some((Claimed { held: None, ..claimed }, &self.terms.rules, &self.terms.action))
+            }
+            _ => None,
+        }
+    }
+
+    /// Does nothing more for it: somebody else renews it and settles it.
+    pub(crate) async fn give_out(self: &Arc<Self>) {
+        let mut state = self.begin_settling().await;
+        self.leave_queue(&mut state);
+        state.stage = Stage::Over;
+    }
+
+    /// It happened.
+    pub(crate) async fn complete_elsewhere(&self, reply: Option<Reply>) -> Result<Resolved, StoreError> {
+        let (record, mut state) = (self.done(reply), self.state.lock().await);
+        let settled = self.complete(&mut state.own, &record).await?;
+        Ok(self.resolved(settled == Some(Settled::Final), Event::Completed))
+    }
+
+    /// It did not happen.
+    pub(crate) async fn release_elsewhere(&self) -> Result<Resolved, StoreError> {
+        let met = self.give_back(&mut self.state.lock().await.own).await?;
+        Ok(self.resolved(!matches!(met, Met::Other(_)), Event::Released))
+    }
+
+    /// It is still at work. A claim that has lapsed is made again: its owner is alive.
+    pub(crate) async fn renew_elsewhere(&self) -> Result<Resolved, StoreError> {
+        let KeyRules { lease, hold, .. } = self.terms.rules;
+        let own = &mut self.state.lock().await.own;
+        let (record, life) = if hold { (self.renewed(), self.held_life()) } else { (self.record.encode(), lease) };
+        let is_ours = match own.write(record, life).await? {
+            Met::Own => true,
+            Met::Nothing => own.insert_again(self.record.encode(), lease).await?.is_none(),
+            Met::Other(_) => false,
+        };
+        if is_ours {
+            return Ok(Resolved::Settled);
+        }
+        Ok(self.resolved(false, Event::Lost))
+    }
+
+    fn resolved(&self, is_ours: bool, event: Event) -> Resolved {
+        self.log(if is_ours { event } else { Event::Lost });
+        if is_ours { Resolved::Settled } else { Resolved::Refused(Code::ClaimLost.into()) }
+    }
+}

@@ -1,0 +1,314 @@
+//! A pass in writing: for a run in another process, which says with it how the run ended.
+//!
+//! It names the claim and is signed, and nothing of it is kept here: any process with the same store and secret takes it.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::claim::{Claim, Origin};
+use crate::guard::Guard;
+use crate::policy::KeyRules;
+use crate::record::{Claimed, Record};
+use crate::reply::Reply;
+use crate::settlement::Resolved;
+use crate::store::StoreError;
+use crate::ticket::{Kind, Ticket};
+use crate::token::TAG;
+
+/// What a pass in writing begins with.
+const PREFIX: &str = "owp1_";
+
+/// A pass that was given out in writing, and has come back.
+pub struct WrittenPass {
+    claim: Claim,
+}
+
+impl WrittenPass {
+    /// It happened, and a duplicate is given this reply; without one, it is told that there was one. Saying it again does no
+    /// harm. Refused with `claim_lost` if somebody else has the key by now.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its answer was lost: say it again.
+    pub async fn complete(&self, reply: Option<Reply>) -> Result<Resolved, StoreError> {
+        self.claim.complete_elsewhere(reply).await
+    }
+
+    /// It did not happen: the next request runs. Saying it again does no harm. Refused with `claim_lost` if somebody else has
+    /// the key by now, or if it was completed.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its answer was lost: say it again.
+    pub async fn release(&self) -> Result<Resolved, StoreError> {
+        self.claim.release_elsewhere().await
+    }
+
+    /// The run goes on: its claim lives for another lease. One that has lapsed, and that nobody has taken, is made again.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its answer was lost: say it again.
+    pub async fn renew(&self) -> Result<Resolved, StoreError> {
+        self.claim.renew_elsewhere().await
+    }
+}
+
+impl fmt::Debug for WrittenPass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WrittenPass").field("ticket", self.claim.ticket()).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// Reads a pass that was given out with [`Pass::write_down`](crate::Pass::write_down); `None` if it is none of ours.
+    ///
+    /// # Errors
+    /// If the signing secret could not be fetched.
+    pub async fn read_pass(&self, text: &str) -> Result<Option<WrittenPass>, StoreError> {
+        let Some((bytes, tag)) = open(text) else { return Ok(None) };
+        if !self.mint().await?.is_pass(&bytes, &tag) {
+            return Ok(None);
+        }
+        let Some(Parts { ticket, retain, hold, action, claimed }) = Parts::read(&bytes) else { return Ok(None) };
+        let rules = KeyRules::new().lease(Duration::from_millis(claimed.lease)).retain(retain);
+        let rules = if hold { rules.hold() } else { rules };
+        let terms = self.terms(&rules, ticket, claimed.fingerprint, Some(claimed.run), Origin::Key, action);
+        Ok(Some(WrittenPass { claim: Claim::elsewhere(terms, claimed) }))
+    }
+
+    /// A claim's pass, in writing.
+    pub(crate) async fn write_down(&self, claim: &Claim) -> Result<Option<String>, StoreError> {
+        let mint = self.mint().await?;
+        let Some((claimed, rules, action)) = claim.to_give_out().await else { return Ok(None) };
+        let (retain, hold, action) = (rules.retain, rules.hold, action.to_owned());
+        let parts = Parts { ticket: *claim.ticket(), retain, hold, action, claimed };
+        let mut bytes = parts.write();
+        bytes.extend_from_slice(&mint.sign_pass(&bytes));
+        Ok(Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
+    }
+}
+
+/// What a pass says.
+struct Parts {
+    ticket: Ticket,
+    retain: Duration,
+    hold: bool,
+    /// For the log.
+    action: String,
+    claimed: Claimed,
+}
+
+impl Parts {
+    fn write(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.hold)];
+        bytes.extend_from_slice(&(self.retain.as_millis() as u64).to_be_bytes());
+        bytes.extend_from_slice(self.ticket.digest());
+        let claimed = self.claimed.encode();
+        bytes.extend_from_slice(&(claimed.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(&claimed);
+        bytes.extend_from_slice(self.action.as_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (&[hold], rest) = bytes.split_first_chunk()?;
+        let (retain, rest) = rest.split_first_chunk()?;
+        let (digest, rest) = rest.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (claimed, action) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        let Ok(Record::Claimed(claimed)) = Record::decode(claimed) else { return None };
+        let (retain, action) = (Duration::from_millis(u64::from_be_bytes(*retain)), str::from_utf8(action).ok()?);
+        let ticket = Ticket::from_digest(Kind::Key, *digest);
+        Some(Self { ticket, retain, hold: hold == 1, action: action.to_owned(), claimed })
+    }
+}
+
+/// The bytes that are signed, and the signature.
+fn open(text: &str) -> Option<(Vec<u8>, [u8; TAG])> {
+    let mut bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+    let signed = bytes.len().checked_sub(TAG)?;
+    let tag = bytes.split_off(signed);
+    Some((bytes, tag.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward_api::Code;
+
+    use super::*;
+    use crate::attempt::Attempt;
+    use crate::clock::ManualClock;
+    use crate::fingerprint::Fingerprint;
+    use crate::guard::{Seen, Verdict};
+    use crate::intent::{Intent, Subject};
+    use crate::key::Key;
+    use crate::policy::Policy;
+    use crate::testing;
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    /// A backend elsewhere.
+    struct Backend {
+        guard: Guard,
+        clock: ManualClock,
+        rules: KeyRules,
+    }
+
+    impl Backend {
+        fn new(rules: KeyRules) -> Self {
+            let (guard, clock) = testing::guard();
+            Self { guard, clock, rules: rules.lease(LEASE) }
+        }
+
+        /// Claims, and tells what it was told: a pass, or a word for why not.
+        async fn claim(&self, attempt: Option<&str>, said: &str) -> String {
+            let (key, attempt) = (Key::new("k").unwrap(), attempt.map(|name| Attempt::new(name).unwrap()));
+            let mut intent = Intent::new("pay", Subject::named("alice")).key(&key);
+            intent = intent.fingerprint(Fingerprint::of_bytes(said.as_bytes()));
+            if let Some(attempt) = &attempt {
+                intent = intent.attempt(attempt);
+            }
+            match self.guard.check(&Policy::key(self.rules.clone()), &intent).await.unwrap() {
+                Verdict::Run(pass) => pass.write_down().await.unwrap().unwrap(),
+                Verdict::Replay(reply) => format!("replay {}", reply.status()),
+                Verdict::Refuse(refusal) => refusal.code().to_string(),
+            }
+        }
+
+        async fn pass(&self, text: &str) -> WrittenPass {
+            self.guard.read_pass(text).await.unwrap().expect("it is ours")
+        }
+
+        async fn seen(&self) -> Seen {
+            let key = Key::new("k").unwrap();
+            let intent = Intent::new("pay", Subject::named("alice")).key(&key);
+            self.guard.look(&Policy::key(self.rules.clone()), &intent).await.unwrap()
+        }
+    }
+
+    fn lost() -> Resolved {
+        Resolved::Refused(Code::ClaimLost.into())
+    }
+
+    #[tokio::test]
+    async fn what_happened_elsewhere_is_replayed_and_may_be_said_twice() {
+        let backend = Backend::new(KeyRules::new());
+        let text = backend.claim(None, "a").await;
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        assert_eq!(backend.claim(None, "b").await, "key_reused");
+        let pass = backend.pass(&text).await;
+        for _ in 0..2 {
+            assert_eq!(pass.complete(Some(Reply::new(201, "paid"))).await.unwrap(), Resolved::Settled);
+        }
+        assert_eq!(backend.claim(None, "a").await, "replay 201");
+        assert_eq!((pass.release().await.unwrap(), pass.renew().await.unwrap()), (lost(), lost()));
+        assert_eq!(backend.claim(None, "a").await, "replay 201", "a pass that is over changes nothing");
+    }
+
+    #[tokio::test]
+    async fn what_did_not_happen_elsewhere_frees_the_key_and_may_be_said_twice() {
+        let backend = Backend::new(KeyRules::new().hold());
+        let text = backend.claim(None, "a").await;
+        let pass = backend.pass(&text).await;
+        for _ in 0..2 {
+            assert_eq!(pass.release().await.unwrap(), Resolved::Settled);
+        }
+        let next = backend.claim(None, "b").await;
+        assert!(next.starts_with(PREFIX), "{next}");
+        assert_eq!((pass.release().await.unwrap(), pass.complete(None).await.unwrap()), (lost(), lost()));
+        assert_eq!(backend.claim(None, "b").await, "in_progress", "its successor's claim is untouched");
+    }
+
+    #[tokio::test]
+    async fn nobody_renews_for_a_backend_that_has_died() {
+        let backend = Backend::new(KeyRules::new());
+        let text = backend.claim(None, "a").await;
+        backend.clock.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), Resolved::Settled);
+        backend.clock.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        backend.clock.advance(Duration::from_millis(1));
+        let successor = backend.claim(None, "a").await;
+        assert!(successor.starts_with(PREFIX), "{successor}");
+        let late = backend.pass(&text).await;
+        let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
+        assert_eq!(told, (lost(), lost(), lost()));
+    }
+
+    #[tokio::test]
+    async fn a_backend_that_has_died_under_hold_leaves_an_unknown_outcome() {
+        let backend = Backend::new(KeyRules::new().hold());
+        let text = backend.claim(None, "a").await;
+        backend.clock.advance(LEASE + Duration::from_millis(1));
+        assert_eq!(backend.claim(None, "a").await, "outcome_unknown");
+        assert!(matches!(backend.seen().await, Seen::Unknown(_)));
+        // It was only slow.
+        let pass = backend.pass(&text).await;
+        assert_eq!(pass.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        assert_eq!(pass.complete(Some(Reply::new(200, ""))).await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.claim(None, "a").await, "replay 200");
+    }
+
+    #[tokio::test]
+    async fn a_late_one_that_nobody_has_succeeded_still_counts() {
+        let backend = Backend::new(KeyRules::new());
+        let text = backend.claim(None, "a").await;
+        backend.clock.advance(LEASE * 2);
+        assert_eq!(backend.seen().await, Seen::Absent);
+        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        backend.clock.advance(LEASE * 2);
+        assert_eq!(backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.claim(None, "a").await, "replay 201");
+    }
+
+    #[tokio::test]
+    async fn the_same_attempt_gets_the_same_pass_and_no_other_does() {
+        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+            let backend = Backend::new(rules);
+            let text = backend.claim(Some("one"), "a").await;
+            backend.clock.advance(Duration::from_secs(1));
+            assert_eq!(backend.claim(Some("one"), "a").await, text);
+            assert_eq!(backend.claim(Some("two"), "a").await, "in_progress");
+            assert_eq!(backend.claim(None, "a").await, "in_progress");
+            assert_eq!(backend.claim(Some("one"), "b").await, "key_reused");
+            backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap();
+            assert_eq!(backend.claim(Some("one"), "a").await, "replay 201", "asked for late, it does not run again");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_runs_again_is_not_freed_by_a_late_word_of_its_first_run() {
+        let backend = Backend::new(KeyRules::new());
+        let first = backend.claim(Some("one"), "a").await;
+        backend.pass(&first).await.release().await.unwrap();
+        backend.clock.advance(Duration::from_secs(1));
+        let second = backend.claim(Some("one"), "a").await;
+        assert!(second.starts_with(PREFIX) && second != first, "{second}");
+        assert_eq!(backend.pass(&first).await.release().await.unwrap(), lost());
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        assert_eq!(backend.pass(&second).await.release().await.unwrap(), Resolved::Settled);
+    }
+
+    #[tokio::test]
+    async fn what_is_forged_or_altered_or_anything_else_is_no_pass() {
+        let backend = Backend::new(KeyRules::new());
+        let text = backend.claim(None, "a").await;
+        let (other, _clock) = testing::guard();
+        assert!(other.read_pass(&text).await.unwrap().is_none(), "it was signed with another secret");
+        let token = backend.guard.issue(LEASE, crate::intent::Binding::none()).await.unwrap();
+        for text in ["", PREFIX, "owp1_AAAA", token.as_str(), &text[..text.len() - 1], &format!("{text}A")] {
+            assert!(backend.guard.read_pass(text).await.unwrap().is_none());
+        }
+        for at in PREFIX.len()..text.len() {
+            let mut altered = text.clone().into_bytes();
+            altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+            let altered = String::from_utf8(altered).unwrap();
+            assert!(backend.guard.read_pass(&altered).await.unwrap().is_none(), "{at}");
+        }
+        assert!(!format!("{:?}", backend.pass(&text).await).contains("owp1_"));
+    }
+}

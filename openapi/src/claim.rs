@@ -1,0 +1,188 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::token::{name, without};
+
+/// Body of `POST /claim`: a backend is about to do something under a key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRequest {
+    /// The key that the caller made, the same in every try.
+    #[schema(min_length = 1, max_length = 255)]
+    pub key: String,
+    /// The operation, as the backend calls it.
+    #[schema(min_length = 1)]
+    pub action: String,
+    /// Who asks for it, as the backend knows them. One caller never meets another's record.
+    #[schema(min_length = 1)]
+    pub subject: String,
+    /// What is asked, or a digest of it: the same key with another one is refused.
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
+    pub fingerprint: Option<String>,
+    /// How long the claim lives without being renewed, from `100ms` to `1h`: `15s`.
+    #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
+    pub lease: Option<Duration>,
+    /// How long the reply is kept, from `1s` to `400d`: `1d`.
+    #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "24h")]
+    pub retain: Option<Duration>,
+    /// Keep the claim when its lease is over: nothing runs again before somebody has found out how the first ended.
+    #[serde(default)]
+    pub hold: bool,
+    /// How long to wait for the first, if it still runs, up to `30s`: not at all.
+    #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
+    pub wait: Option<Duration>,
+    /// Names this try, so that the same try asked twice gets the same pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    pub attempt: Option<String>,
+}
+
+/// The answer to `POST /claim`: what to do.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Claimed {
+    /// Do it, and say how it ended.
+    Run {
+        /// What says so. Treat it as opaque.
+        pass: String,
+    },
+    /// Do not: this is what was answered the first time.
+    Replay {
+        /// The first answer.
+        reply: KeptReply,
+    },
+}
+
+/// An answer that is kept for duplicates.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeptReply {
+    /// The status.
+    #[schema(minimum = 200, maximum = 599)]
+    pub status: u16,
+    /// Names and values, in their order. Those that speak of one exchange only, such as `Set-Cookie`, are not kept.
+    #[serde(default)]
+    pub headers: Vec<[String; 2]>,
+    /// The body, in base64.
+    #[serde(default)]
+    #[schema(content_encoding = "base64")]
+    pub body: String,
+}
+
+/// Body of `POST /claim/complete`: it happened.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompleteRequest {
+    /// The pass that the claim was answered with.
+    pub pass: String,
+    /// What a duplicate is answered; without it, it is told that the answer was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<KeptReply>,
+}
+
+/// Body of `POST /claim/release` and `POST /claim/renew`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PassRequest {
+    /// The pass that the claim was answered with.
+    pub pass: String,
+}
+
+/// Body of `POST /outcome`: what became of it? Either a key, with action and subject, or a token, with those it is bound to.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutcomeRequest {
+    /// The key that the caller made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub key: Option<String>,
+    /// The token that was presented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The operation.
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
+    pub action: Option<String>,
+    /// Who asked for it.
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1)]
+    pub subject: Option<String>,
+}
+
+/// What is on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nothing: the key is free, or the token was used where no answer is kept.
+    Absent,
+    /// The token is there and was not used.
+    Issued,
+    /// It runs.
+    Running,
+    /// It began, and nobody can tell how it ended.
+    Unknown,
+    /// It is done.
+    Done,
+}
+
+/// The answer to `POST /outcome`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OnRecord {
+    /// What is on record at this moment.
+    pub state: State,
+    /// The answer, if it is done and its answer was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<KeptReply>,
+}
+
+without!("key" in ClaimRequest: action, subject, lease, retain, hold, wait);
+without!("pass" in PassRequest:);
+without!("pass" in CompleteRequest: reply);
+without!("key" in OutcomeRequest: action, subject);
+without!("body" in KeptReply: status);
+without!("reply" in OnRecord: state);
+
+impl std::fmt::Debug for Claimed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Run { .. } => "Run(…)",
+            Self::Replay { .. } => "Replay(…)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_str, from_value, json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn bodies_are_those_of_the_contract() {
+        let asked: ClaimRequest = from_value(json!({
+            "key": "order-4711", "action": "pay", "subject": "alice", "fingerprint": "abc", "lease": "30s",
+            "retain": "90d", "hold": true, "wait": "2s", "attempt": "1",
+        }))
+        .unwrap();
+        assert_eq!((asked.lease, asked.wait), (Some(Duration::from_secs(30)), Some(Duration::from_secs(2))));
+        assert!(!format!("{asked:?}").contains("4711"));
+        let run = to_value(Claimed::Run { pass: "owp1_secret".into() }).unwrap();
+        assert_eq!(run, json!({"outcome": "run", "pass": "owp1_secret"}));
+        let reply = KeptReply { status: 201, headers: vec![["a".into(), "b".into()]], body: "eA==".into() };
+        let replay = to_value(Claimed::Replay { reply: reply.clone() }).unwrap();
+        let written = json!({"status": 201, "headers": [["a", "b"]], "body": "eA=="});
+        assert_eq!(replay, json!({"outcome": "replay", "reply": written}));
+        let complete: CompleteRequest = from_value(json!({"pass": "owp1_secret", "reply": written})).unwrap();
+        assert_eq!(complete.reply, Some(reply));
+        assert!(!format!("{complete:?}").contains("secret") && !format!("{complete:?}").contains("eA=="));
+        assert!(from_str::<PassRequest>(r#"{"pass":"x","reply":null}"#).is_err());
+        let done = to_value(OnRecord { state: State::Done, reply: None }).unwrap();
+        assert_eq!(done, json!({"state": "done"}));
+    }
+}

@@ -1,0 +1,212 @@
+//! Claims: a backend does something under a caller's key, and says how it ended.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use actix_web::http::header::CACHE_CONTROL;
+use actix_web::{HttpRequest, HttpResponse, post, web};
+use onceward::actix::{read_json, read_json_up_to};
+use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Refusal, Resolved, Subject, Verdict, WrittenPass};
+use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
+
+use super::token::{Anywhere, attempt, bad};
+use crate::desk::{Answer, Desk};
+use crate::kept::{kept, reply};
+
+/// A reply of 1 MiB in base64, and what stands around it.
+const LIMIT: usize = 2 * 1024 * 1024;
+const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
+const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
+const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
+
+/// Claim a key
+///
+/// Ask before doing what a caller has sent under a key of its own. `run`: do it, renew the claim while it takes longer than
+/// its lease, and say how it ended. `replay`: it was done before, and this is what was answered. Anything else is a problem.
+/// With `attempt`, the same attempt gets the same pass, so that the question may be repeated if its answer was lost.
+#[utoipa::path(
+    tag = "backends",
+    security((), ("api_key" = [])),
+    request_body(content = ClaimRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
+    responses(
+        (status = 200, description = "Do it, or give this answer", body = Claimed, example = json!({"outcome": "run", "pass": "owp1_…"})),
+        (status = 400, description = "`bad_request` or `key_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "`key_reused`: the same key with another fingerprint", body = Problem, content_type = "application/problem+json"),
+        Anywhere,
+        (status = 503, description = "`store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/claim")]
+pub(crate) async fn claim(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, claim_one(&request, body, &desk).await)
+}
+
+async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+    desk.access().require_backend(request)?;
+    let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad("`key` is missing.".into()))?;
+    let key = Key::new(asked.key.as_str())
+        .map_err(|error| Refusal::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
+    let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
+    let (policy, wait) = (Policy::key(rules(&asked)?), within("wait", asked.wait, &WAIT)?);
+    named("action", &asked.action)?;
+    named("subject", &asked.subject)?;
+    let mut intent = Intent::new(&asked.action, Subject::named(asked.subject.as_str())).key(&key);
+    if let Some(fingerprint) = &asked.fingerprint {
+        intent = intent.fingerprint(Fingerprint::of_bytes(fingerprint.as_bytes()));
+    }
+    if let Some(attempt) = &attempt {
+        intent = intent.attempt(attempt);
+    }
+    let failed = |error| {
+        tracing::warn!(%error, "a key could not be claimed");
+        Refusal::after(&error, &policy, &intent)
+    };
+    let verdict = match wait {
+        Some(wait) => desk.guard().check_and_wait(&policy, &intent, wait).await,
+        None => desk.guard().check(&policy, &intent).await,
+    };
+    let claimed = match verdict.map_err(failed)? {
+        Verdict::Run(pass) => match pass.write_down().await.map_err(failed)? {
+            Some(pass) => Claimed::Run { pass },
+            None => return Err(Refusal::new(Code::Internal).into()),
+        },
+        Verdict::Replay(reply) => Claimed::Replay { reply: kept(&reply) },
+        Verdict::Refuse(refusal) => return Err(refusal.into()),
+        _ => return Err(Refusal::new(Code::Internal).into()),
+    };
+    Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claimed))
+}
+
+/// Complete a claim
+///
+/// It happened: duplicates get this reply from now on. Repeating it does no harm.
+#[utoipa::path(
+    tag = "backends",
+    security((), ("api_key" = [])),
+    request_body(content = CompleteRequest, example = json!({"pass": "owp1_…", "reply": {"status": 201, "headers": [["location", "/payments/1"]], "body": "e30="}})),
+    responses(
+        (status = 204, description = "It is on record"),
+        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: the claim lapsed, and somebody else has the key", body = Problem, content_type = "application/problem+json"),
+        Anywhere,
+        (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/claim/complete")]
+pub(crate) async fn complete(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, complete_one(&request, body, &desk).await)
+}
+
+async fn complete_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+    desk.access().require_backend(request)?;
+    let asked: Option<CompleteRequest> = read_json_up_to(request, body, LIMIT).await?;
+    let CompleteRequest { pass, reply: kept } = asked.ok_or_else(|| bad("`pass` is missing.".into()))?;
+    let kept = kept.as_ref().map(reply).transpose()?;
+    settled(desk.pass(&pass).await?.complete(kept).await)
+}
+
+/// Release a claim
+///
+/// It did not happen: the next request under the key runs. Repeating it does no harm.
+#[utoipa::path(
+    tag = "backends",
+    security((), ("api_key" = [])),
+    request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
+    responses(
+        (status = 204, description = "The key is free"),
+        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
+        Anywhere,
+        (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/claim/release")]
+pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, release_one(&request, body, &desk).await)
+}
+
+async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+    settled(desk.presented(request, body).await?.release().await)
+}
+
+/// Renew a claim
+///
+/// The run goes on: the claim lives for another lease. Do so about three times in each lease.
+#[utoipa::path(
+    tag = "backends",
+    security((), ("api_key" = [])),
+    request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
+    responses(
+        (status = 204, description = "The claim is yours for another lease"),
+        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
+        Anywhere,
+        (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+#[post("/claim/renew")]
+pub(crate) async fn renew(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
+    desk.answer(&request, renew_one(&request, body, &desk).await)
+}
+
+async fn renew_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+    settled(desk.presented(request, body).await?.renew().await)
+}
+
+impl Desk {
+    /// The pass that a backend presents alone.
+    async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<WrittenPass, Refusal> {
+        self.access().require_backend(request)?;
+        let asked: Option<PassRequest> = read_json(request, body).await?;
+        self.pass(&asked.ok_or_else(|| bad("`pass` is missing.".into()))?.pass).await
+    }
+
+    async fn pass(&self, text: &str) -> Result<WrittenPass, Refusal> {
+        let pass = self.guard().read_pass(text).await.map_err(unavailable)?;
+        pass.ok_or_else(|| bad("`pass` is not one that was given out here, or it was altered.".into()))
+    }
+}
+
+/// What is said of a pass that was settled or renewed.
+fn settled(settled: Result<Resolved, onceward::store::StoreError>) -> Answer {
+    match settled.map_err(unavailable)? {
+        Resolved::Settled => Ok(HttpResponse::NoContent().finish()),
+        Resolved::Refused(refusal) => Err(refusal.into()),
+    }
+}
+
+fn unavailable(error: onceward::store::StoreError) -> Refusal {
+    tracing::warn!(%error, "a claim could not be settled or renewed");
+    Refusal::new(Code::StoreUnavailable)
+}
+
+fn rules(asked: &ClaimRequest) -> Result<KeyRules, Refusal> {
+    let mut rules = KeyRules::new();
+    if let Some(lease) = within("lease", asked.lease, &LEASE)? {
+        rules = rules.lease(lease);
+    }
+    if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
+        rules = rules.retain(retain);
+    }
+    Ok(if asked.hold { rules.hold() } else { rules })
+}
+
+/// A duration that is allowed here.
+fn within(field: &str, asked: Option<Duration>, allowed: &RangeInclusive<Duration>) -> Result<Option<Duration>, Refusal> {
+    match asked {
+        Some(asked) if !allowed.contains(&asked) => {
+            let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
+            Err(bad(format!("`{field}` has to be from {least} to {most}.")))
+        }
+        asked => Ok(asked),
+    }
+}
+
+fn named(field: &str, text: &str) -> Result<(), Refusal> {
+    if text.is_empty() { Err(bad(format!("`{field}` may not be empty."))) } else { Ok(()) }
+}
