@@ -178,7 +178,7 @@ impl Claim {
                 return Ok(None);
             }
             *may_be_there = true;
-            match own.write(self.renewed(), self.held_life()).await? {
+            match own.write(self.renewed(own), self.held_life()).await? {
                 Met::Own => return Ok(None),
                 Met::Other(found) => return Ok(Some(found)),
                 Met::Nothing => {}
@@ -190,7 +190,7 @@ impl Claim {
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
     async fn make_of_token(&self, own: &mut Own) -> Result<Made, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match own.take_over(&Record::ISSUED, self.renewed(), self.held_life()).await? {
+            match own.take_over(&Record::ISSUED, self.renewed(own), self.held_life()).await? {
                 Met::Own => return Ok(Made::Ours),
                 Met::Other(found) => return Ok(Made::Theirs(found)),
                 // Whoever has it in hand has put it back by then; if nobody has, that is asked once and not all the time.
@@ -246,11 +246,10 @@ impl Claim {
 
     async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
         let KeyRules { lease, hold, .. } = self.terms.rules;
-        let (record, life) = if hold { (self.renewed(), self.held_life()) } else { (self.record.encode(), lease) };
-        let other = match own.write(record, life).await? {
+        let other = match self.write_again(own).await? {
             Met::Own => return Ok(Some(self.rhythm())),
             Met::Other(other) => other,
-            Met::Nothing => match own.insert_again(self.record.encode(), lease).await? {
+            Met::Nothing => match own.insert_again(own.begun(&self.record).encode(), lease).await? {
                 // Held again with the next renewal, which is due at once.
                 None => return Ok(Some(if hold { Duration::ZERO } else { self.rhythm() })),
                 Some(other) => other,
@@ -260,14 +259,23 @@ impl Claim {
         Ok(matches!(other, Record::Claimed(_)).then(|| self.pace()))
     }
 
+    /// Has it live for as long again, if it is there.
+    async fn write_again(&self, own: &mut Own) -> Result<Met, StoreError> {
+        let KeyRules { lease, hold, .. } = self.terms.rules;
+        match hold {
+            true => own.write(self.renewed(own), self.held_life()).await,
+            false => own.write(own.begun(&self.record).encode(), lease).await,
+        }
+    }
+
     fn done(&self, reply: Option<Reply>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
         Done { run: self.run(), fingerprint: self.record.fingerprint, deadline: self.deadline(), reply }.encode()
     }
 
     /// The claim as one that is held, and alive at this moment.
-    fn renewed(&self) -> Vec<u8> {
-        self.record.hold(self.terms.clock.wall(), self.deadline()).encode()
+    fn renewed(&self, own: &Own) -> Vec<u8> {
+        own.begun(&self.record).hold(self.terms.clock.wall(), self.deadline()).encode()
     }
 
     /// How long a claim that is held outlives its last renewal: never less than until the next one is due.

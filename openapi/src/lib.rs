@@ -19,7 +19,7 @@ mod outcome;
 mod problem;
 mod token;
 
-pub use claim::{Claimed, ClaimRequest, CompleteRequest, KeptReply, OnRecord, OutcomeRequest, PassRequest, State};
+pub use claim::{ClaimRequest, Claimed, CompleteRequest, KeptReply, OnRecord, OutcomeRequest, PassRequest, State};
 pub use outcome::Outcome;
 pub use problem::{Code, Problem, Retry};
 pub use token::{IssuedToken, IssuedTokens, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest, TokensRequest};

@@ -38,6 +38,11 @@ impl Own {
         Self { store, ticket, run: claimed.run, started_at: claimed.started_at, held: claimed.encode() }
     }
 
+    /// A claim as it stands in the store, which may have been made by an earlier question for the same try.
+    pub(super) fn begun(&self, claimed: &Claimed) -> Claimed {
+        Claimed { started_at: self.started_at, ..claimed.clone() }
+    }
+
     /// What the store holds of us, as far as is known.
     pub(super) fn held(&self) -> &[u8] {
         &self.held

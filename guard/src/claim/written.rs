@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onceward_api::Code;
 
-use super::own::Met;
+use super::own::{Met, Own};
 use super::{Claim, Origin, Stage, Terms};
 use crate::event::Event;
 use crate::pass::Settled;
@@ -40,31 +40,33 @@ impl Claim {
 
     /// It happened.
     pub(crate) async fn complete_elsewhere(&self, reply: Option<Reply>) -> Result<Resolved, StoreError> {
-        let (record, mut state) = (self.done(reply), self.state.lock().await);
-        let settled = self.complete(&mut state.own, &record).await?;
+        let settled = self.complete(&mut self.presented(), &self.done(reply)).await?;
         Ok(self.resolved(settled == Some(Settled::Final), Event::Completed))
     }
 
     /// It did not happen.
     pub(crate) async fn release_elsewhere(&self) -> Result<Resolved, StoreError> {
-        let met = self.give_back(&mut self.state.lock().await.own).await?;
+        let met = self.give_back(&mut self.presented()).await?;
         Ok(self.resolved(!matches!(met, Met::Other(_)), Event::Released))
     }
 
     /// It is still at work. A claim that has lapsed is made again: its owner is alive.
     pub(crate) async fn renew_elsewhere(&self) -> Result<Resolved, StoreError> {
-        let KeyRules { lease, hold, .. } = self.terms.rules;
-        let own = &mut self.state.lock().await.own;
-        let (record, life) = if hold { (self.renewed(), self.held_life()) } else { (self.record.encode(), lease) };
-        let is_ours = match own.write(record, life).await? {
+        let mut own = self.presented();
+        let is_ours = match self.write_again(&mut own).await? {
             Met::Own => true,
-            Met::Nothing => own.insert_again(self.record.encode(), lease).await?.is_none(),
+            Met::Nothing => own.insert_again(self.record.encode(), self.terms.rules.lease).await?.is_none(),
             Met::Other(_) => false,
         };
         if is_ours {
             return Ok(Resolved::Settled);
         }
         Ok(self.resolved(false, Event::Lost))
+    }
+
+    /// The record as the pass names it, whatever was said with the same pass before.
+    fn presented(&self) -> Own {
+        Own::new(Arc::clone(&self.terms.store), self.terms.ticket, &self.record)
     }
 
     fn resolved(&self, is_ours: bool, event: Event) -> Resolved {

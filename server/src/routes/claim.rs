@@ -197,7 +197,11 @@ fn rules(asked: &ClaimRequest) -> Result<KeyRules, Refusal> {
 }
 
 /// A duration that is allowed here.
-fn within(field: &str, asked: Option<Duration>, allowed: &RangeInclusive<Duration>) -> Result<Option<Duration>, Refusal> {
+fn within(
+    field: &str,
+    asked: Option<Duration>,
+    allowed: &RangeInclusive<Duration>,
+) -> Result<Option<Duration>, Refusal> {
     match asked {
         Some(asked) if !allowed.contains(&asked) => {
             let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
