@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod binding;
+mod claims;
 mod defects;
 mod demo;
 mod demo_bounds;
