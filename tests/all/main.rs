@@ -1,6 +1,7 @@
 //! Onceward against real parts. Each module is one kind of promise; each test's name says which promise it is.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod backends;
 mod bad_input;
 mod binding;
 mod claims;

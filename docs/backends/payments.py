@@ -1,0 +1,120 @@
+"""A plain HTTP server in Python that pays once, however often it is asked: by asking Onceward first.
+
+    ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt python3 payments.py
+
+Nothing but the standard library. It listens on a free port, and says on which.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+ONCEWARD = os.environ["ONCEWARD_URL"]
+API_KEY = os.environ.get("ONCEWARD_API_KEY")
+LEASE = 2.0  # seconds; renewed three times in each
+
+
+def ask(path, body):
+    """Posts to Onceward. Gives the status, the body, and how long to wait before the same is asked again."""
+    headers = {"content-type": "application/json"}
+    if API_KEY:
+        headers["authorization"] = "Bearer " + API_KEY
+    request = urllib.request.Request(ONCEWARD + path, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, answer.read(), None
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers.get("retry-after")
+    except OSError:
+        # Whether it was sent before cannot be found out, so nothing runs.
+        return 503, b'{"code":"store_unavailable"}', "1"
+
+
+class Claim:
+    """The right to run under a key, renewed until the run has ended."""
+
+    def __init__(self, given):
+        self.given, self.ended = given, threading.Event()
+        threading.Thread(target=self.keep, daemon=True).start()
+
+    def keep(self):
+        while not self.ended.wait(LEASE / 3):
+            ask("/claim/renew", {"pass": self.given})
+
+    def complete(self, status, body):
+        self.ended.set()
+        reply = {"status": status, "headers": [["content-type", "application/json"]]}
+        reply["body"] = base64.b64encode(body).decode()
+        ask("/claim/complete", {"pass": self.given, "reply": reply})
+
+    def release(self):
+        self.ended.set()
+        ask("/claim/release", {"pass": self.given})
+
+
+def pay(order):
+    """What must happen once."""
+    time.sleep(float(order.get("takes", 0)))
+    with open(os.environ["LEDGER"], "a") as ledger:
+        ledger.write(order["order"] + "\n")
+    return json.dumps({"paid": order["order"]}).encode()
+
+
+class Payments(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        key = self.headers.get("idempotency-key")
+        if not key:
+            return self.answer(400, b'{"code":"key_missing"}')
+        claim = {
+            "key": key,
+            "action": "POST /payments",
+            "subject": self.headers.get("x-user", "anonymous"),
+            "fingerprint": hashlib.sha256(body).hexdigest(),
+            "lease": "%dms" % (LEASE * 1000),
+        }
+        status, told, wait = ask("/claim", claim)
+        if status != 200:
+            return self.answer(status, told, [("retry-after", wait)] if wait else [])
+        told = json.loads(told)
+        if told["outcome"] == "replay":
+            reply = told["reply"]
+            headers = [tuple(header) for header in reply["headers"]] + [("idempotent-replayed", "true")]
+            return self.answer(reply["status"], base64.b64decode(reply["body"]), headers)
+        claim = Claim(told["pass"])
+        try:
+            paid = pay(json.loads(body))
+        except Exception:
+            claim.release()
+            return self.answer(500, b'{"code":"internal"}')
+        claim.complete(201, paid)
+        self.answer(201, paid, [("content-type", "application/json")])
+
+    def answer(self, status, body, headers=()):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+
+if __name__ == "__main__":
+    server = Server(("127.0.0.1", 0), Payments)
+    print("http://127.0.0.1:%d" % server.server_address[1], flush=True)
+    server.serve_forever()
