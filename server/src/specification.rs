@@ -76,9 +76,12 @@ const HEADERS: [Described; 8] = [
     ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |given| {
         given.status != "204"
     }),
-    (header::RETRY_AFTER, Type::Integer, "Whole seconds to wait before the next try", |given| {
-        ["429", "503"].contains(&given.status)
-    }),
+    (
+        header::RETRY_AFTER,
+        Type::Integer,
+        "Whole seconds to wait before the next try; of 409, if it is in progress",
+        |given| ["429", "503"].contains(&given.status) || (given.path, given.status) == ("/claim", "409"),
+    ),
     (
         header::RATE_LIMIT,
         Type::String,

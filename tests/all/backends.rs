@@ -89,7 +89,8 @@ async fn a_plain_server_that_was_killed_frees_its_key_and_one_that_is_slow_keeps
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
-        let (mut one, other) = (Backend::start(example, &service.url, &ledger), Backend::start(example, &service.url, &ledger));
+        let (mut one, other) =
+            (Backend::start(example, &service.url, &ledger), Backend::start(example, &service.url, &ledger));
         // Slower than its lease of two seconds: its claim is renewed.
         let (slow, duplicate) = tokio::join!(one.pay("slow", "slow", 3.0), async {
             tokio::time::sleep(Duration::from_millis(2500)).await;

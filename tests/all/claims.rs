@@ -59,7 +59,10 @@ async fn a_first_run_is_completed_and_every_other_gets_its_reply() {
         let said = with(asked("k"), json!({"fingerprint": "10 EUR"}));
         let pass = pass(url, &said).await;
         let running = claim(url, &said).await;
-        assert_eq!((running.said().as_str(), &running.headers["retry-after"]), ("409 in_progress", &"1".parse().unwrap()));
+        assert_eq!(
+            (running.said().as_str(), &running.headers["retry-after"]),
+            ("409 in_progress", &"1".parse().unwrap())
+        );
         let other = with(asked("k"), json!({"fingerprint": "20 EUR"}));
         assert_eq!(claim(url, &other).await.said(), "422 key_reused", "said before in progress");
         for _ in 0..2 {
@@ -289,9 +292,16 @@ async fn only_backends_that_have_the_key_may_claim_and_ask() {
     let service = OncewardServer::start(&["--api-key", "a-key-of-some-length"]);
     for path in ["/claim", "/claim/complete", "/claim/release", "/claim/renew", "/outcome"] {
         let refused = post(&service.url, path, &asked("k")).await;
-        assert_eq!((refused.said().as_str(), &refused.headers["www-authenticate"]), ("401 unauthorized", &"Bearer".parse().unwrap()));
-        let wrong_method = onceward_tests::client::send(onceward_tests::client::http().get(format!("{}{path}", service.url))).await;
-        assert_eq!((wrong_method.said().as_str(), &wrong_method.headers["allow"]), ("405 method_not_allowed", &"POST".parse().unwrap()));
+        assert_eq!(
+            (refused.said().as_str(), &refused.headers["www-authenticate"]),
+            ("401 unauthorized", &"Bearer".parse().unwrap())
+        );
+        let wrong_method =
+            onceward_tests::client::send(onceward_tests::client::http().get(format!("{}{path}", service.url))).await;
+        assert_eq!(
+            (wrong_method.said().as_str(), &wrong_method.headers["allow"]),
+            ("405 method_not_allowed", &"POST".parse().unwrap())
+        );
     }
 }
 
