@@ -44,9 +44,13 @@ pub(crate) enum Told {
 /// # Errors
 /// If an answer breaks off while it is being read.
 pub(crate) async fn told(mut response: Response) -> reqwest::Result<Told> {
+    let said = outcome(response.headers());
+    if !matches!(said, Some(Outcome::Refused(_)) | None) {
+        return Ok(Told::Answer(response));
+    }
     let retry_after = retry_after(response.headers());
     let refused = |problem| Ok(Told::Refused(Refusal { problem, retry_after }));
-    match outcome(response.headers()) {
+    match said {
         Some(Outcome::Refused(code)) => {
             // The head has said it: what becomes of the body does not matter.
             let read = read(&mut response, LIMIT).await.map(Read::into_bytes).unwrap_or_default();

@@ -188,14 +188,12 @@ impl Tried {
 
 /// Whose answer it is: a guard marks what its handler says, and a handler's word is the last.
 fn answered(status: StatusCode, headers: &HeaderMap) -> Came {
-    let after = retry_after(headers);
-    let is_guarded = matches!(outcome(headers), Some(Outcome::Executed | Outcome::Replayed | Outcome::Unprotected));
+    let is_guarded = || matches!(outcome(headers), Some(Outcome::Executed | Outcome::Replayed | Outcome::Unprotected));
     match status {
         StatusCode::UNAUTHORIZED => Came::Unauthorized,
-        _ if is_guarded => Came::Answer,
-        StatusCode::TOO_MANY_REQUESTS => Came::Busy { after },
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            Came::Between { after }
+        StatusCode::TOO_MANY_REQUESTS if !is_guarded() => Came::Busy { after: retry_after(headers) },
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if !is_guarded() => {
+            Came::Between { after: retry_after(headers) }
         }
         _ => Came::Answer,
     }
