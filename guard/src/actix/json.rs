@@ -48,11 +48,14 @@ fn wrong_field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     let fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let read = |fields: Map<String, Value>| T::deserialize(Value::Object(fields)).map_err(|error| error.to_string());
     let error = read(fields.clone()).err()?;
+    // A field that is missing or unknown is named already.
+    if error.starts_with("missing field") || error.starts_with("unknown field") {
+        return Some(error);
+    }
     // It is the field without which there is no error, or another one.
     let without = |field: &str| fields.clone().into_iter().filter(|(name, _)| name != field).collect();
     match fields.keys().find(|field| read(without(field)).err().as_ref() != Some(&error)) {
         Some(field) if !error.contains(&format!("`{field}`")) => Some(format!("`{field}`: {error}")),
-        // One that is missing or unknown is named already.
         _ => Some(error),
     }
 }
