@@ -27,7 +27,7 @@ fn banner(address: SocketAddr, config: &Config) -> String {
         StoreAt::Redis(_) => "shared by all processes that use it",
     };
     let key = if config.api_key.is_some() {
-        "needed to redeem and release"
+        "needed to redeem, release, claim and ask"
     } else {
         "none: whoever can reach this port can redeem"
     };
