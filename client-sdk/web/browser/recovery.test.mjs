@@ -63,6 +63,38 @@ story("a page that sends by itself has a token in every click, and says how it e
   assert.equal(orders(`${item}more`), 1);
 });
 
+story("an answer that comes when the form has long been given back is an answer all the same", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/hasty");
+  await page.fill("[name=item]", item);
+  await state(page, "ready");
+  await page.click("button");
+  await receipt(page);
+  await page.waitForFunction(() => window.onceward);
+  await visitor.back("hasty");
+  assert.equal(await message(page), "", "what was said of its being late is taken back");
+  await page.fill("[name=item]", `${item}edited`);
+  await page.click("button");
+  await until("it is sent without a question", () => orders(`${item}edited`) == 1);
+});
+
+story("a page that sends by itself takes a new token where the answer says that it is needed", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/by_itself");
+  const tokens = [];
+  await visitor.context.route("**/orders?*", (route) => {
+    tokens.push(new URLSearchParams(route.request().postData()).get("_onceward"));
+    const code = tokens.length == 1 ? "store_unavailable" : "redeem_unknown";
+    return route.fulfill({ status: 503, headers: { "onceward-outcome": code } });
+  });
+  await page.fill("[name=item]", item);
+  for (const count of [1, 2, 3]) {
+    await state(page, "ready");
+    await page.click("button");
+    await until(`${count} answers`, async () => (await page.textContent("output")).trim().split(" ").length == count);
+  }
+  assert.equal(tokens[1], tokens[0], "nobody knows what became of the first: the same again");
+  assert.notEqual(tokens[2], tokens[1], "nothing ran, and the token may be spent");
+});
+
 story("after an answer that only the person has seen, the same is sent again only when the person confirms", async (visitor, item) => {
   const page = await visitor.open("/web/pages/bare");
   await page.fill("[name=item]", item);

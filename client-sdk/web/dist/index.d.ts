@@ -6,7 +6,7 @@ export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire.js"
 /** Settings, all of them optional. */
 export interface Options {
     /** Where tokens come from: `token` below this. The page's own origin if nothing is said. */
-    baseUrl?: string;
+    baseUrl?: string | undefined;
     /** Other origins that tokens may be sent to, beside the page's own and that of `baseUrl`. */
     origins?: string[];
     /** Another `fetch`. */

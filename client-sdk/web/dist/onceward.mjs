@@ -9,7 +9,7 @@ var messages = {
 };
 function show(form, state) {
   form.dataset.oncewardState = state;
-  form.ariaBusy = `${state == "waiting" || state == "sending"}`;
+  form.ariaBusy = `${/waiting|sending/.test(state)}`;
 }
 function say(form, text, label, confirm) {
   let place = form.querySelector("[data-onceward-message]");
@@ -53,7 +53,7 @@ function attribute(form, submitter, name) {
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
 }
 function hash(text) {
-  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 2166136261);
+  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
 }
 
 // src/intent.ts
@@ -92,9 +92,9 @@ function nameOf(form) {
 }
 function recall(name) {
   try {
-    return JSON.parse(sessionStorage.getItem(name)) ?? void 0;
+    return JSON.parse(sessionStorage.getItem(name));
   } catch {
-    return;
+    return null;
   }
 }
 function keep(name, value) {
@@ -124,17 +124,17 @@ function pause(millis) {
   return new Promise((go) => setTimeout(go, millis));
 }
 function waitAfter(response, tries) {
-  return Number(response?.headers.get(RETRY_AFTER)) * 1e3 || Math.random() * 250 * 2 ** tries;
+  return +response?.headers.get(RETRY_AFTER) * 1e3 || Math.random() * 250 * 2 ** tries;
 }
 function within(limit, ...others) {
   return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
 }
-async function fetchToken(fetch, url, asked, limit, ...outer) {
+async function fetchToken(fetch, url, action, limit, ...outer) {
   const deadline = Date.now() + limit;
   const init = { method: "POST", signal: within(limit, ...outer) };
-  if (asked.action) {
+  if (action) {
     init.headers = { "content-type": "application/json" };
-    init.body = JSON.stringify(asked);
+    init.body = JSON.stringify({ action });
   }
   for (let tries = 1; ; tries++) {
     let response;
@@ -149,7 +149,7 @@ async function fetchToken(fetch, url, asked, limit, ...outer) {
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
     const isHopeless = status < 500 && status != 429 || globalThis.navigator?.onLine === false;
-    if (isHopeless || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
+    if (isHopeless || Date.now() + wait > deadline) throw Error(`Onceward: no token from ${url}: ${status}`);
     await pause(wait);
   }
 }
@@ -217,14 +217,11 @@ function guard(form, { token, isNamed, patience }) {
   let isWaiting = false;
   let isConfirmed = false;
   let isOnline = false;
-  let watchdog;
-  let renewal;
   function fetch() {
     return fetching ??= token(form.dataset.oncewardAction).then((held) => {
       spare = held;
       if (!sending) field.value = held.token;
-      clearTimeout(renewal);
-      renewal = setTimeout(renew, held.life * 0.8);
+      setTimeout(renew, held.life * 0.8);
       if (!isWaiting && !sending) show(form, "ready");
       tell(form, "ready");
     }).finally(() => fetching = void 0);
@@ -260,7 +257,7 @@ function guard(form, { token, isNamed, patience }) {
     field.value = token2;
     field.disabled = false;
     if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
-    const wasLost = token2 == past?.token && /none|lost/.test(past.ended);
+    const wasLost = token2 == past?.token && isOpen();
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
     sending = event;
@@ -270,9 +267,9 @@ function guard(form, { token, isNamed, patience }) {
     setTimeout(() => {
       if (sending != event) return;
       if (event.defaultPrevented) return handOver();
-      clearTimeout(watchdog);
-      watchdog = setTimeout(
+      setTimeout(
         () => {
+          if (sending != event) return;
           recover();
           if (!isElsewhere) say(form, messages.slow);
         },
@@ -325,7 +322,6 @@ function guard(form, { token, isNamed, patience }) {
     event.stopImmediatePropagation();
   }
   function recover(state = spare ? "ready" : "idle") {
-    clearTimeout(watchdog);
     sending = void 0;
     isWaiting = false;
     show(form, state);
@@ -335,6 +331,9 @@ function guard(form, { token, isNamed, patience }) {
   }
   function end(ended) {
     if (past) note({ ...past, ended });
+  }
+  function isOpen() {
+    return /none|lost/.test(past?.ended);
   }
   function leaveOut() {
     field.disabled = true;
@@ -361,13 +360,18 @@ function guard(form, { token, isNamed, patience }) {
     renew,
     submit: submit2,
     answered(response) {
-      if (!response) end(past?.ended == "lost" ? "lost" : "none");
-      else end(isHandlers(response) && response.status < 500 ? "final" : learned(response.status, past?.ended == "lost"));
+      const wasLost = past?.ended == "lost";
+      if (!response) end(wasLost ? "lost" : "none");
+      else {
+        const status = response.headers.get(OUTCOME) == "redeem_unknown" ? 400 : response.status;
+        end(isHandlers(response) && status < 500 ? "final" : learned(status, wasLost));
+      }
       warm();
     },
     left(page2) {
-      if (!sending) return;
-      end(past?.ended == "lost" ? "doubt" : "seen");
+      if (!isOpen()) return;
+      say(form, "");
+      end(past.ended == "lost" ? "doubt" : "seen");
       point(name, page2);
     }
   };
@@ -378,6 +382,7 @@ var SELECTOR = "form[data-onceward]";
 function page(around) {
   const forms = /* @__PURE__ */ new Map();
   let isForm = false;
+  let last;
   function of(form) {
     let guarded2 = forms.get(form);
     if (!guarded2) forms.set(form, guarded2 = guard(form, around));
@@ -389,13 +394,17 @@ function page(around) {
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
-      if (isAnswer) forms.forEach((form) => form.left(navigation.currentEntry.id + activation.entry.url));
+      if (isAnswer) last?.left(navigation.currentEntry.id + activation.entry.url);
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
     on("input", (event) => guarded(event)?.warm());
-    on("submit", (event) => guarded(event)?.submit(event));
+    on("submit", (event) => {
+      const form = guarded(event);
+      form?.submit(event);
+      if (!event.defaultPrevented) last = form;
+    });
     document.querySelectorAll(SELECTOR).forEach(of);
   }
   function guarded({ target }) {
@@ -407,12 +416,11 @@ function page(around) {
 
 // src/index.ts
 function createOnceward(options = {}) {
-  const { limit = 6e4, patience = 1e4, origins = [] } = options;
-  const here = globalThis.location?.href;
-  const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
-  const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
-  const fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
-  const token = (action, ...signal) => fetchToken(fetch, tokens, action ? { action } : {}, patience, ...signal);
+  const { baseUrl = "", origins = [], fetch = (...call) => globalThis.fetch(...call), limit = 6e4, patience = 1e4 } = options;
+  const tokens = new URL(baseUrl.replace(/\/?$/, "/token"), globalThis.location?.href);
+  const here = globalThis.location?.href ?? tokens;
+  const named = [here, tokens, ...origins].map((url) => new URL(url).origin);
+  const token = (action, ...signal) => fetchToken(fetch, tokens, action, patience, ...signal);
   const isNamed = (origin) => named.includes(origin);
   const forms = page({ token, isNamed, patience });
   const underWay = /* @__PURE__ */ new Map();
@@ -421,10 +429,10 @@ function createOnceward(options = {}) {
     watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
     async fetch(url, init = {}) {
-      const target = new URL(url, here ?? tokens);
-      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins`);
-      const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
-      const request = new Request(target, { ...init, mode });
+      const target = new URL(url, here);
+      if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
+      const stay = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
+      const request = new Request(target, { ...stay, ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!init.key) return send();
       const name = [request.method, target, init.key, init.body].join(" ");

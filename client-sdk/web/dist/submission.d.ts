@@ -9,7 +9,10 @@ export interface SubmissionInit extends RequestInit {
 }
 /** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */
 export type Result = {
-    outcome: "executed" | "replayed";
+    outcome: "executed";
+    response: Response;
+} | {
+    outcome: "replayed";
     response: Response;
 } | {
     /** `duplicate`: carried out before. `unknown`: nobody knows. `refused`: nothing ran. */

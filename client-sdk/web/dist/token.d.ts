@@ -1,4 +1,3 @@
-import { type TokenRequest } from "./wire.js";
 /** A token and until when it is good, by this machine's clock. */
 export interface Held {
     token: string;
@@ -15,4 +14,4 @@ export declare function waitAfter(response: Response | undefined, tries: number)
 /** A signal that gives up after so many milliseconds, or when another one does. */
 export declare function within(limit: number, ...others: AbortSignal[]): AbortSignal;
 /** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
-export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, asked: TokenRequest, limit: number, ...outer: AbortSignal[]): Promise<Held>;
+export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, action: string | undefined, limit: number, ...outer: AbortSignal[]): Promise<Held>;

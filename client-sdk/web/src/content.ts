@@ -17,7 +17,7 @@ export function attribute(form: HTMLFormElement, submitter: HTMLElement | null, 
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
 }
 
-/** A quick hash (FNV-1a), which is no secret. A server that compares content does so by itself. */
+/** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */
 function hash(text: string): number {
-  return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0x811c9dc5);
+  return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0);
 }

@@ -6,7 +6,7 @@ import { messages, say, show, tell, type State } from "./notice.js";
 import { keep, nameOf, point, recall, type Past } from "./past.js";
 import { isHandlers } from "./submission.js";
 import { isGood, type Held } from "./token.js";
-import { FIELD } from "./wire.js";
+import { FIELD, OUTCOME } from "./wire.js";
 
 /** What a form needs of its surroundings. */
 export interface Surroundings {
@@ -46,15 +46,13 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   let spare: Held | undefined;
   /** The one fetch that all who need a token share. */
   let fetching: Promise<void> | undefined;
-  let past: Past | undefined;
+  let past: Past | null;
   /** The try that is under way. */
   let sending: SubmitEvent | undefined;
   let isWaiting = false;
   /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
   let isConfirmed = false;
   let isOnline = false;
-  let watchdog: ReturnType<typeof setTimeout>;
-  let renewal: ReturnType<typeof setTimeout>;
 
   function fetch(): Promise<void> {
     return (fetching ??= token(form.dataset.oncewardAction)
@@ -62,8 +60,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
         spare = held;
         // For whoever calls form.submit(), which tells nobody.
         if (!sending) field.value = held.token;
-        clearTimeout(renewal);
-        renewal = setTimeout(renew, held.life * 0.8);
+        setTimeout(renew, held.life * 0.8);
         if (!isWaiting && !sending) show(form, "ready");
         tell(form, "ready");
       })
@@ -106,7 +103,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     field.value = token;
     field.disabled = false;
     if (form.dataset.onceward == "query") carryInQuery(submitter, url, token);
-    const wasLost = token == past?.token && /none|lost/.test(past.ended);
+    const wasLost = token == past?.token && isOpen();
     note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
     sending = event;
@@ -117,9 +114,9 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     setTimeout(() => {
       if (sending != event) return;
       if (event.defaultPrevented) return handOver();
-      clearTimeout(watchdog);
-      watchdog = setTimeout(
+      setTimeout(
         () => {
+          if (sending != event) return;
           recover();
           if (!isElsewhere) say(form, messages.slow);
         },
@@ -186,7 +183,6 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   /** The form can be used again. */
   function recover(state: State = spare ? "ready" : "idle"): void {
-    clearTimeout(watchdog);
     sending = undefined;
     isWaiting = false;
     show(form, state);
@@ -198,6 +194,11 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   function end(ended: Ended): void {
     if (past) note({ ...past, ended });
+  }
+
+  /** Whether the last try has no answer yet. */
+  function isOpen(): boolean {
+    return /none|lost/.test(past?.ended!);
   }
 
   /** With GET it would show in the address, and another origin has no use for it: this time the token is left out. */
@@ -230,13 +231,20 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     renew,
     submit,
     answered(response) {
-      if (!response) end(past?.ended == "lost" ? "lost" : "none");
-      else end(isHandlers(response) && response.status < 500 ? "final" : learned(response.status, past?.ended == "lost"));
+      const wasLost = past?.ended == "lost";
+      if (!response) end(wasLost ? "lost" : "none");
+      else {
+        // The one failure after which a new token is asked for: nothing ran, and this one may be spent.
+        const status = response.headers.get(OUTCOME) == "redeem_unknown" ? 400 : response.status;
+        end(isHandlers(response) && status < 500 ? "final" : learned(status, wasLost));
+      }
       warm();
     },
     left(page) {
-      if (!sending) return;
-      end(past?.ended == "lost" ? "doubt" : "seen");
+      // It may have come when the form had long been given back.
+      if (!isOpen()) return;
+      say(form, "");
+      end(past!.ended == "lost" ? "doubt" : "seen");
       point(name, page);
     },
   };

@@ -12,7 +12,7 @@ export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire.js"
 /** Settings, all of them optional. */
 export interface Options {
   /** Where tokens come from: `token` below this. The page's own origin if nothing is said. */
-  baseUrl?: string;
+  baseUrl?: string | undefined;
   /** Other origins that tokens may be sent to, beside the page's own and that of `baseUrl`. */
   origins?: string[];
   /** Another `fetch`. */
@@ -37,14 +37,13 @@ export interface Onceward {
 
 /** Makes one. */
 export function createOnceward(options: Options = {}): Onceward {
-  const { limit = 60_000, patience = 10_000, origins = [] } = options;
-  const here = globalThis.location?.href;
-  const tokens = new URL((options.baseUrl ?? "").replace(/\/?$/, "/token"), here);
-  const named = [here ?? tokens, tokens, ...origins].map((url) => new URL(url).origin);
-  // Looked up when it is called, so that whoever replaces it is heard.
-  const fetch: typeof globalThis.fetch = options.fetch ?? ((...call) => globalThis.fetch(...call));
+  // `fetch` is looked up when it is called, so that whoever replaces it is heard.
+  const { baseUrl = "", origins = [], fetch = (...call) => globalThis.fetch(...call), limit = 60_000, patience = 10_000 } = options;
+  const tokens = new URL(baseUrl.replace(/\/?$/, "/token"), globalThis.location?.href);
+  const here = globalThis.location?.href ?? tokens;
+  const named = [here, tokens, ...origins].map((url) => new URL(url).origin);
   const token = (action?: string, ...signal: AbortSignal[]) =>
-    fetchToken(fetch, tokens, action ? { action } : {}, patience, ...signal);
+    fetchToken(fetch, tokens, action, patience, ...signal);
   const isNamed = (origin: string) => named.includes(origin);
   const forms = page({ token, isNamed, patience });
   const underWay = new Map<string, Promise<Result>>();
@@ -54,11 +53,11 @@ export function createOnceward(options: Options = {}): Onceward {
     watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
     async fetch(url, init = {}) {
-      const target = new URL(url, here ?? tokens);
-      if (!isNamed(target.origin)) throw new Error(`Onceward: ${target.origin} is not in origins`);
-      // A redirect to another origin would take the token along.
-      const mode = init.mode ?? (target.origin == named[0] ? "same-origin" : "cors");
-      const request = new Request(target, { ...init, mode });
+      const target = new URL(url, here);
+      if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
+      // A redirect to another origin would take the token along. Only from the page's own can the browser tell which do.
+      const stay: RequestInit = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
+      const request = new Request(target, { ...stay, ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!init.key) return send();
       const name = [request.method, target, init.key, init.body].join(" ");

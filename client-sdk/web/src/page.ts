@@ -16,8 +16,9 @@ export interface Page {
 /** Makes one that guards nothing yet. */
 export function page(around: Surroundings): Page {
   const forms = new Map<HTMLFormElement, GuardedForm>();
-  /** Whether the navigation that began last is a form's. */
+  /** Whether the navigation that began last is a form's, and which form was let go last. */
   let isForm = false;
+  let last: GuardedForm | undefined;
 
   function of(form: HTMLFormElement): GuardedForm {
     let guarded = forms.get(form);
@@ -33,13 +34,17 @@ export function page(around: Surroundings): Page {
     // itself: it may be the answer or not.
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
-      if (isAnswer) forms.forEach((form) => form.left(navigation.currentEntry!.id + activation.entry.url));
+      if (isAnswer) last?.left(navigation.currentEntry!.id + activation.entry.url);
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
     on("input", (event) => guarded(event)?.warm());
-    on("submit", (event) => guarded(event)?.submit(event));
+    on("submit", (event) => {
+      const form = guarded(event);
+      form?.submit(event);
+      if (!event.defaultPrevented) last = form;
+    });
     document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach(of);
   }
 

@@ -24,11 +24,11 @@ export function nameOf(form: HTMLFormElement): string {
 }
 
 /** What is kept under a name. A browser that keeps nothing is no reason to send nothing: the page itself still knows. */
-export function recall<T = Past>(name: string): T | undefined {
+export function recall<T = Past>(name: string): T | null {
   try {
-    return JSON.parse(sessionStorage.getItem(name)!) ?? undefined;
+    return JSON.parse(sessionStorage.getItem(name)!);
   } catch {
-    return;
+    return null;
   }
 }
 

@@ -13,5 +13,5 @@ const { base, patience = 10 } = script?.dataset ?? {};
 // Served by Onceward itself, tokens come from beside it; from anywhere else, from the page's origin.
 const beside = script?.src.match(/^(.*)\/sdk\/onceward[^/]*\.js/)?.[1];
 
-window.onceward = createOnceward({ baseUrl: base ?? beside ?? "", patience: +patience * 1000 });
+window.onceward = createOnceward({ baseUrl: base ?? beside, patience: +patience * 1000 });
 window.onceward.watch();

@@ -14,7 +14,9 @@ export interface SubmissionInit extends RequestInit {
 
 /** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */
 export type Result =
-  | { outcome: "executed" | "replayed"; response: Response }
+  // One by one, so that a check for both leaves the rest.
+  | { outcome: "executed"; response: Response }
+  | { outcome: "replayed"; response: Response }
   | {
       /** `duplicate`: carried out before. `unknown`: nobody knows. `refused`: nothing ran. */
       outcome: "duplicate" | "unknown" | "refused";

@@ -22,7 +22,7 @@ export function pause(millis: number): Promise<void> {
 
 /** How long to wait after an answer that says so, or else a little, each time more and never all at once. */
 export function waitAfter(response: Response | undefined, tries: number): number {
-  return Number(response?.headers.get(RETRY_AFTER)) * 1000 || Math.random() * 250 * 2 ** tries;
+  return +response?.headers.get(RETRY_AFTER)! * 1000 || Math.random() * 250 * 2 ** tries;
 }
 
 /** A signal that gives up after so many milliseconds, or when another one does. */
@@ -34,15 +34,15 @@ export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
   url: URL,
-  asked: TokenRequest,
+  action: string | undefined,
   limit: number,
   ...outer: AbortSignal[]
 ): Promise<Held> {
   const deadline = Date.now() + limit;
   const init: RequestInit = { method: "POST", signal: within(limit, ...outer) };
-  if (asked.action) {
+  if (action) {
     init.headers = { "content-type": "application/json" };
-    init.body = JSON.stringify(asked);
+    init.body = JSON.stringify({ action } satisfies TokenRequest);
   }
   for (let tries = 1; ; tries++) {
     let response: Response | undefined;
@@ -58,7 +58,7 @@ export async function fetchToken(
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
     const isHopeless = (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
-    if (isHopeless || Date.now() + wait > deadline) throw new Error(`Onceward: no token from ${url}: ${status}`);
+    if (isHopeless || Date.now() + wait > deadline) throw Error(`Onceward: no token from ${url}: ${status}`);
     await pause(wait);
   }
 }

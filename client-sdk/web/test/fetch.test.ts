@@ -9,7 +9,7 @@ type Answer = () => Response | Promise<Response>;
 
 /** A server that hands out tokens t1, t2 … and answers submissions from a list. */
 function server(answers: Answer[], tokens?: Answer) {
-  const sent: { url: string; method: string; headers: Headers; body: string; mode: string }[] = [];
+  const sent: { url: string; method: string; headers: Headers; body: string; mode: string; redirect: string }[] = [];
   let issued = 0;
   const fetch: typeof globalThis.fetch = async (input, init) => {
     const request = new Request(input, init);
@@ -17,8 +17,8 @@ function server(answers: Answer[], tokens?: Answer) {
       issued++;
       return tokens ? tokens() : Response.json({ token: `t${issued}`, expires_at: "2030-01-01T00:00:00Z", expires_in: 60 }, { status: 201 });
     }
-    const { url, method, headers, mode } = request;
-    sent.push({ url, method, headers, body: await request.text(), mode });
+    const { url, method, headers, mode, redirect } = request;
+    sent.push({ url, method, headers, body: await request.text(), mode, redirect });
     const answer = answers.shift();
     if (!answer) throw new Error("more was sent than the story tells");
     return answer();
@@ -121,6 +121,12 @@ describe("a submission", () => {
     expect([failed.outcome, failed.response!.status]).toEqual(["executed", 500]);
   });
 
+  test("has a type that says what there is to read, once the handler's answers are told from the rest", async () => {
+    const result = await server([problem("key_reused", "no", 422)]).make().fetch("/orders", { ...post, key: "order-1" });
+    if (result.outcome == "executed" || result.outcome == "replayed") throw new Error(`${result.response.status}`);
+    expect([result.outcome, result.problem?.code]).toEqual(["refused", "key_reused"]);
+  });
+
   test("is refused, and nothing is sent, where no token can be had", async () => {
     const shop = server([], () => new Response("<html>", { status: 404 }));
     const result = await shop.make().fetch("/orders", post);
@@ -193,6 +199,14 @@ describe("what is sent", () => {
     const shop = server([ok]);
     await shop.make().fetch("/orders", post);
     expect(shop.sent[0]!.mode).toBe("same-origin");
+  });
+
+  test("follows no redirect from another origin, which could lead anywhere, unless the caller says so", async () => {
+    const shop = server([ok, ok]);
+    const onceward = shop.make({ origins: ["https://api.test"] });
+    await onceward.fetch("https://api.test/orders", post);
+    await onceward.fetch("https://api.test/orders", { ...post, redirect: "follow" });
+    expect(shop.sent.map(({ redirect }) => redirect)).toEqual(["error", "follow"]);
   });
 
   test.each(["https://once.test/below", "https://once.test/below/"])("asks for tokens below %s", async (baseUrl) => {
