@@ -85,7 +85,12 @@ async function sendBoth() {
 }
 
 async function startOver() {
-  await fetch("/demo/start-over", { method: "POST" });
+  try {
+    await fetch("/demo/start-over", { method: "POST" });
+  } catch {
+    for (const side of [unguarded, guarded]) side.say("The server does not answer. The counts are as they were.");
+    return;
+  }
   for (const side of [unguarded, guarded]) side.clear();
   for (const chart of Object.values(charts)) chart.clear();
   await count();

@@ -42,8 +42,8 @@ function fetching({ policy, conduct, takesToken }) {
   const after = conduct.includes("loses") ? '\nif (outcome === "unknown") alert("Nobody knows yet whether it was ordered.");' : "";
   if (takesToken) return `// The script of the page: /sdk/onceward.js\n${call(`/demo/orders/${policy}`, "")}${after}`;
   if (policy === "key") {
-    const key = "\n  key: order.id, // yours, the same for every try of this order";
-    return `// The script of the page: /sdk/onceward.js\n${call("/demo/orders/key", key)}${after}`;
+    const key = "const key = `order-${Date.now()}`; // yours, the same for every try of this order";
+    return `// The script of the page: /sdk/onceward.js\n${key}\n${call("/demo/orders/key", "\n  key,")}${after}`;
   }
   return `const response = await fetch("/demo/orders/interval", {
   method: "POST",${headers}
@@ -71,11 +71,18 @@ const WRAPS = {
   interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
 };
 
+const LOST = {
+  remembered: "kept before it is sent: a lost one is replayed",
+  token: "lost, it is gone: the same again is refused",
+  key: "kept before it is sent: a lost one is replayed",
+  interval: "lost, it is gone: the same again is refused for a while",
+};
+
 function actix({ policy, conduct, takesToken }) {
   const body = [];
   if (conduct.includes("slow")) body.push("    sleep(Duration::from_millis(1200)).await; // its claim is renewed meanwhile");
   if (conduct.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");
-  else if (conduct.includes("loses")) body.push('    HttpResponse::Created().body("ordered") // kept before it is sent: a lost one is replayed');
+  else if (conduct.includes("loses")) body.push(`    HttpResponse::Created().body("ordered") // ${LOST[policy]}`);
   else body.push('    HttpResponse::Created().body("ordered")');
   const token = takesToken ? "\n    .service(token_route(&guard, SubjectFrom::anonymous()))" : "";
   return `async fn place_order() -> HttpResponse {

@@ -147,7 +147,12 @@ story("the snippets follow the switches, and the lines for curl work as they are
     execFileSync("sh", ["-eu", "-c", twice], { stdio: "pipe" });
     assert.equal((await customer.tally()).guarded, before + 1, lines);
   }
-  await customer.turn("slow", "fails");
+  await customer.turn("slow", "loses");
+  for (const policy of Object.keys(has)) {
+    await customer.turn(policy);
+    assert.equal((await text("actix")).includes("is replayed"), policy === "remembered" || policy === "key", policy);
+  }
+  await customer.turn("loses", "fails");
   assert.match(await text("actix"), /ServiceUnavailable/);
   assert.match(await text("fetch"), /"Demo-Handler": "fails"/);
   assert.match(await text("curl"), /Demo-Handler: fails/);
@@ -159,8 +164,7 @@ story("the lines for fetch work as they are copied", async (customer, page) => {
     await customer.turn(policy);
     const before = (await customer.tally()).guarded;
     const lines = await page.textContent("#snippet-text");
-    const order = "const order = { id: crypto.randomUUID() };";
-    const status = await page.evaluate(`(async () => { ${order}\n${lines}\nreturn response.status; })()`);
+    const status = await page.evaluate(`(async () => { ${lines}\nreturn response.status; })()`);
     assert.equal(status, 201, lines);
     assert.equal((await customer.tally()).guarded, before + 1, lines);
   }
@@ -201,6 +205,18 @@ story("everything begins anew on demand", async (customer, page) => {
   assert.equal(await page.locator(".trip", { hasText: "/demo/orders" }).count(), 0);
   await page.click("#both");
   await customer.sees(3, 1);
+});
+
+story("offline the counts stay, the page says why, and online all goes on", async (customer, page) => {
+  await page.click("#both");
+  await customer.sees(3, 1);
+  await page.context().setOffline(true);
+  await page.click("#start-over");
+  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("The server does not answer"));
+  assert.equal(await page.textContent("#guarded-count"), "1");
+  await page.context().setOffline(false);
+  await page.click("#start-over");
+  await customer.sees(0, 0);
 });
 
 test("where the SDK is blocked nothing is ordered without a token, and the page says why", async () => {

@@ -34,7 +34,8 @@ impl Visitor {
         self.0.simple().to_string()
     }
 
-    /// What has the browser bring the id again for a day, to this shop only, and shows it to no script.
+    /// What has the browser bring the id again for a day, to this shop only. The page learns it from `/demo/state`, for its
+    /// lines of curl; no other page does.
     pub(crate) fn cookie(self) -> String {
         format!("{NAME}={}; Path=/; Max-Age=86400; HttpOnly; SameSite=Strict", self.id())
     }
