@@ -1,6 +1,8 @@
 // The same protection to take along, in four languages. Each follows the switches.
 
 const TAKES_TOKEN = ["remembered", "token"];
+/** Those that keep the answer, under a claim while it is made. */
+const KEEPS = ["remembered", "key"];
 
 /** The text of a tab. */
 export function snippet(tab, switches) {
@@ -65,27 +67,41 @@ function curl({ policy, conduct, origin, visitor, takesToken }) {
 }
 
 const WRAPS = {
-  remembered: "Protect::token(&guard, SubjectFrom::anonymous()).remember(TEN_MINUTES)",
+  remembered: "Protect::token(&guard, SubjectFrom::anonymous()).remember(Duration::from_secs(600))",
   token: "Protect::token(&guard, SubjectFrom::anonymous())",
   key: "Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())",
   interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
 };
 
-const LOST = {
-  remembered: "kept before it is sent: a lost one is replayed",
-  token: "lost, it is gone: the same again is refused",
-  key: "kept before it is sent: a lost one is replayed",
-  interval: "lost, it is gone: the same again is refused for a while",
+/** Where each name comes from. */
+const NAMES = {
+  "std::time": ["Duration"],
+  "actix_web": ["App", "HttpResponse", "web"],
+  "actix_web::rt::time": ["sleep"],
+  "onceward": ["Guard", "IntervalRules", "KeyRules"],
+  "onceward::actix": ["Protect", "SubjectFrom", "token_route"],
+  "onceward::store": ["Memory"],
 };
+
+/** The lines that bring in what the code names. */
+function uses(code) {
+  return Object.entries(NAMES).flatMap(([path, names]) => {
+    const used = names.filter((name) => new RegExp(`\\b${name}\\b`).test(code));
+    if (used.length === 0) return [];
+    return `use ${path}::${used.length === 1 ? used[0] : `{${used.join(", ")}}`};\n`;
+  });
+}
 
 function actix({ policy, conduct, takesToken }) {
   const body = [];
-  if (conduct.includes("slow")) body.push("    sleep(Duration::from_millis(1200)).await; // its claim is renewed meanwhile");
+  const lost = KEEPS.includes(policy) ? "kept before it is sent: a lost one is replayed" : "a lost one is gone: the same again is refused";
+  const renewed = KEEPS.includes(policy) ? " // its claim is renewed meanwhile" : "";
+  if (conduct.includes("slow")) body.push(`    sleep(Duration::from_millis(1200)).await;${renewed}`);
   if (conduct.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");
-  else if (conduct.includes("loses")) body.push(`    HttpResponse::Created().body("ordered") // ${LOST[policy]}`);
+  else if (conduct.includes("loses")) body.push(`    HttpResponse::Created().body("ordered") // ${lost}`);
   else body.push('    HttpResponse::Created().body("ordered")');
   const token = takesToken ? "\n    .service(token_route(&guard, SubjectFrom::anonymous()))" : "";
-  return `async fn place_order() -> HttpResponse {
+  const code = `async fn place_order() -> HttpResponse {
 ${body.join("\n")}
 }
 
@@ -96,4 +112,5 @@ let app = App::new()${token}
             .wrap(${WRAPS[policy]})
             .route(web::post().to(place_order)),
     );`;
+  return `${uses(code).join("")}\n${code}`;
 }

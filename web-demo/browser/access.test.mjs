@@ -78,6 +78,11 @@ for (const colorScheme of ["light", "dark"]) {
     await customer.turn("fails");
     await customer.click("guarded");
     await until("all kinds are drawn", async () => (await page.locator(".trip").count()) >= 8);
+    const unexplained = await page.evaluate(() => {
+      const drawn = [...document.querySelectorAll("svg rect.block")].map(({ classList }) => classList[1]);
+      return [...new Set(drawn)].filter((kind) => !document.querySelector(`.legend .${kind}`));
+    });
+    assert.deepEqual(unexplained, [], "the legend has every kind that is drawn");
     const told = await check();
     assert.ok(told.some(({ name }) => /^Guarded: Submission 1: 1 executed, 2 replayed\./.test(name)), "the chart is told in words");
     await customer.leave();

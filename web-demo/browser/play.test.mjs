@@ -133,7 +133,7 @@ story("the snippets follow the switches, and the lines for curl work as they are
     await page.click(`#tab-${tab}`);
     return page.textContent("#snippet-text");
   };
-  const has = { remembered: "remember(TEN_MINUTES)", token: "Protect::token(", key: "Protect::key(", interval: "Protect::interval(" };
+  const has = { remembered: "remember(Duration::from_secs(600))", token: "Protect::token(", key: "Protect::key(", interval: "Protect::interval(" };
   for (const [policy, line] of Object.entries(has)) {
     await customer.turn(policy);
     assert.ok((await text("actix")).includes(line), policy);
@@ -146,6 +146,15 @@ story("the snippets follow the switches, and the lines for curl work as they are
     const twice = lines.replace(/^curl -i[^]*$/m, (order) => `${order}\n${order}`);
     execFileSync("sh", ["-eu", "-c", twice], { stdio: "pipe" });
     assert.equal((await customer.tally()).guarded, before + 1, lines);
+  }
+  for (const policy of Object.keys(has)) {
+    await customer.turn(policy);
+    const [head, body] = (await text("actix")).split("\n\nasync fn");
+    assert.equal(body.includes("claim is renewed"), policy === "remembered" || policy === "key", `${policy}: only these have one`);
+    const named = head.match(/\w+/g);
+    for (const name of ["App", "Duration", "Guard", "HttpResponse", "IntervalRules", "KeyRules", "Memory", "Protect", "SubjectFrom", "sleep", "token_route"]) {
+      assert.equal(named.includes(name), new RegExp(`\\b${name}\\b`).test(body), `${policy}: ${name}`);
+    }
   }
   await customer.turn("slow", "loses");
   for (const policy of Object.keys(has)) {
@@ -210,6 +219,7 @@ story("everything begins anew on demand", async (customer, page) => {
 story("offline the counts stay, the page says why, and online all goes on", async (customer, page) => {
   await page.click("#both");
   await customer.sees(3, 1);
+  for (const form of ["unguarded", "guarded"]) await customer.wire(form, 3);
   await page.context().setOffline(true);
   await page.click("#start-over");
   await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("The server does not answer"));
