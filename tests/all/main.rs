@@ -37,6 +37,7 @@ mod sdk_bodies;
 mod sdk_faults;
 mod sdk_input;
 mod sdk_kills;
+mod sdk_middleware;
 mod sdk_pool;
 mod sdk_undecided;
 mod sdk_wire;

@@ -39,6 +39,19 @@ impl Key {
         &self.0
     }
 
+    /// The key that a header names, quoted or bare.
+    ///
+    /// # Errors
+    /// If it names none.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn from_header(value: &HeaderValue) -> Result<Self, BadKey> {
+        let text = value.to_str().map_err(|_| BadKey::Invisible)?.trim();
+        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(quoted) => Self::new(unquoted(quoted)),
+            None => Self::new(text),
+        }
+    }
+
     /// As it stands in a header: bare, as most servers know it, unless only a quoted one can be told from two of them.
     pub(crate) fn header(&self) -> Result<HeaderValue, BadKey> {
         let is_bare = !self.0.contains(['"', ',', ';']);
@@ -52,6 +65,17 @@ impl Key {
 /// The quoted string of RFC 9651.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// What stands between its quotation marks.
+#[cfg(feature = "middleware")]
+fn unquoted(text: &str) -> String {
+    let mut characters = text.chars();
+    std::iter::from_fn(|| match characters.next()? {
+        '\\' => characters.next(),
+        other => Some(other),
+    })
+    .collect()
 }
 
 impl FromStr for Key {
@@ -100,6 +124,20 @@ mod tests {
         assert_eq!(sent("order-4711"), "order-4711");
         assert_eq!(sent("a,b"), "\"a,b\"");
         assert_eq!(sent("a\"b\\;"), "\"a\\\"b\\\\;\"");
+    }
+
+    #[cfg(feature = "middleware")]
+    #[test]
+    fn a_key_is_read_from_a_header_as_it_was_written() {
+        for text in ["order-4711", "a,b", "a\"b\\;", "\"", "a\\b"] {
+            let key = Key::new(text).unwrap();
+            assert_eq!(Key::from_header(&key.header().unwrap()), Ok(key));
+        }
+        let quoted = HeaderValue::from_static("\"order-4711\"");
+        assert_eq!(Key::from_header(&quoted), Key::new("order-4711"));
+        for wrong in ["", "\"\"", "a b", "\"a b\""] {
+            assert!(Key::from_header(&HeaderValue::from_static(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use onceward_api::header;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::multipart::Form;
 use reqwest::{Method, Url};
@@ -19,6 +20,9 @@ use crate::pool::Binding;
 use crate::run;
 use crate::transport::Plain;
 use crate::undecided::Undecided;
+
+/// Headers that nobody else sets.
+pub(crate) const OURS: [&str; 3] = [header::TOKEN, header::LOOK, header::ATTEMPT];
 
 /// One submission: something that is to happen once. It is sent with [`send`](Self::send), as often as that takes, and each
 /// time with the same token or key; the next call has another.
@@ -164,8 +168,7 @@ impl Submission {
     }
 
     fn is_ours(&self, name: &HeaderName) -> bool {
-        let ours = [onceward_api::header::TOKEN, onceward_api::header::LOOK, onceward_api::header::ATTEMPT];
-        ours.contains(&name.as_str()) || *name == self.client.inner().key_header
+        OURS.contains(&name.as_str()) || *name == self.client.inner().key_header
     }
 
     /// Carries a token, whatever the client does otherwise.
