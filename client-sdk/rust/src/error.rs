@@ -126,8 +126,8 @@ impl Error {
     /// Whether it is certain that no try of this submission ran anything, and that none will.
     pub fn ran_nothing(&self) -> bool {
         let is_certain = matches!(self.0.kind, Kind::Misuse | Kind::NoToken | Kind::NotSent | Kind::Refused);
-        // In progress it runs, and whose run it was whose reply was not kept is not said.
-        is_certain && !matches!(self.code(), Some(Code::InProgress | Code::ReplyNotKept))
+        // In progress it runs. And who has used a token, or whose reply was not kept, is not said: a proxy may have sent ours twice.
+        is_certain && !matches!(self.code(), Some(Code::InProgress | Code::TokenUsed | Code::ReplyNotKept))
     }
 
     /// Whether it was answered, and only what its answer leads to could not be read.
@@ -237,6 +237,8 @@ mod tests {
         let unknown = Error::new(Kind::Unknown, "").with_refusal(Some(refusal));
         assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing());
         assert!(refused(Code::TokenExpired).ran_nothing() && Error::misuse("").ran_nothing());
-        assert!(!refused(Code::ReplyNotKept).ran_nothing(), "it may have been our own");
+        for code in [Code::TokenUsed, Code::ReplyNotKept] {
+            assert!(!refused(code).ran_nothing(), "{code}: it may have been our own");
+        }
     }
 }
