@@ -183,6 +183,24 @@ async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() 
 }
 
 #[tokio::test]
+async fn credentials_that_never_come_hold_up_no_submission_beyond_its_deadline_and_no_other_at_all() {
+    let shop = Shop::on(Memory::new());
+    let limits = Limits::new().try_timeout(Duration::from_millis(200)).deadline(Duration::from_secs(2));
+    for (path, builder) in [("/keyed/orders", builder().with_keys()), ("/orders", builder())] {
+        let asked = AtomicUsize::new(0);
+        let client = builder.limits(limits).authorization(move |_| {
+            let hangs = asked.fetch_add(1, Ordering::SeqCst) == 0;
+            async move { if hangs { std::future::pending().await } else { Ok("Bearer alice.1".to_owned()) } }
+        });
+        let (client, url) = (client.build().unwrap(), format!("{}{path}", shop.url()));
+        let first = tokio::time::timeout(Duration::from_secs(10), client.post(&url).send()).await;
+        let error = first.expect("it ends by itself").unwrap_err();
+        assert!(error.ran_nothing() && error.to_string().contains("could not be had"), "{path}: {error:?}");
+        assert!(client.post(&url).send().await.is_ok(), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn tokens_of_one_caller_are_not_used_for_another() {
     let shop = Shop::on(Memory::new());
     let client = builder().tokens_from(format!("{}/my", shop.url())).build().unwrap();

@@ -117,6 +117,14 @@ async fn a_token_that_is_none_is_not_sent() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_gives_no_tokens_is_not_asked_again_and_again() {
+    let server = answering(answer("201 Created", "application/json", "{\"tokens\":[]}")).await;
+    says(&without_token(&server.url).await, "no token at all");
+    assert!(server.seen().len() <= 2, "it was asked {} times", server.seen().len());
+    assert!(client().warm_up(&server.url, 5).await.unwrap_err().is_without_token());
+}
+
+#[tokio::test]
 async fn no_token_to_be_had_is_said_with_the_reason() {
     says(&without_token(&format!("http://127.0.0.1:{}", free_port())).await, "Is it running");
     let shop = Shop::on(Memory::new());

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::header::HeaderValue;
+use tokio::time::timeout;
 
 use crate::error::BoxError;
 
@@ -31,9 +33,10 @@ impl Authorization {
         }))
     }
 
-    /// The value to send; `again` if the last one was refused.
-    pub(crate) async fn value(&self, again: bool) -> Result<HeaderValue, BoxError> {
-        (self.0)(again).await
+    /// The value to send, if it is there in time; `again` if the last one was refused.
+    pub(crate) async fn value(&self, again: bool, limit: Duration) -> Result<HeaderValue, BoxError> {
+        let late = |_| format!("there were none within {limit:?}");
+        timeout(limit, (self.0)(again)).await.map_err(late)?
     }
 }
 

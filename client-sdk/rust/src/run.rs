@@ -168,15 +168,17 @@ impl<T: Transport> Run<'_, T> {
         let inner = self.client.inner();
         let authorization = match &inner.authorization {
             None => None,
-            Some(authorization) => match authorization.value(std::mem::take(&mut self.is_refused)).await {
-                Ok(value) => Some(value),
-                Err(error) => {
-                    let error = Error::misuse(format!("the caller's credentials could not be had: {error}"));
-                    return (Tried::Over(error), held.carries());
+            Some(authorization) => {
+                match authorization.value(std::mem::take(&mut self.is_refused), self.limit()).await {
+                    Ok(value) => Some(value),
+                    Err(error) => {
+                        let error = Error::misuse(format!("the caller's credentials could not be had: {error}"));
+                        return (Tried::Over(error), held.carries());
+                    }
                 }
-            },
+            }
         };
-        let limit = self.plan.limits.try_timeout.min(self.left()).max(Duration::from_millis(1));
+        let limit = self.limit();
         let mut sending = Sending {
             transport: &mut *self.transport,
             http: &inner.http,
@@ -201,6 +203,11 @@ impl<T: Transport> Run<'_, T> {
             insists: self.plan.undecided == Undecided::Retry,
             refreshable: self.client.inner().authorization.is_some(),
         }
+    }
+
+    /// How long a try may take.
+    fn limit(&self) -> Duration {
+        self.plan.limits.try_timeout.min(self.left()).max(Duration::from_millis(1))
     }
 
     fn left(&self) -> Duration {

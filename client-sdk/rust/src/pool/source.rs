@@ -106,6 +106,10 @@ impl Source {
             return Ok(None);
         }
         let all: IssuedAll = self.read(&url, response).await?;
+        if all.tokens.is_empty() {
+            // Else whoever waits would have it asked for again and again.
+            return Err(no_token::of_no_use(&url, "no token at all"));
+        }
         all.tokens.into_iter().map(|issued| fetched(&url, issued, asked)).collect::<Result<_, _>>().map(Some)
     }
 
@@ -140,8 +144,8 @@ impl Source {
         headers.extend(self.identity.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(authorization) = &self.authorization {
-            let value = authorization.value(again).await.map_err(|error| no_token::without_credentials(url, &error))?;
-            headers.insert(AUTHORIZATION, value);
+            let value = authorization.value(again, self.timeout).await;
+            headers.insert(AUTHORIZATION, value.map_err(|error| no_token::without_credentials(url, &error))?);
         }
         if let Some(body) = body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
