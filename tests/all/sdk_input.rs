@@ -223,4 +223,8 @@ async fn a_route_that_wants_another_kind_of_name_says_so() {
 fn a_client_is_built_without_a_runtime_and_shows_nothing() {
     let client = Client::builder().tokens_from("https://tokens.example/base/").with_keys().build().unwrap();
     assert!(format!("{client:?}").starts_with("Client {"));
+    let headers = [(reqwest::header::AUTHORIZATION, reqwest::header::HeaderValue::from_static("Bearer secret"))];
+    let http = reqwest::Client::builder().default_headers(headers.into_iter().collect());
+    let builder = Client::builder().http(http).tokens_from("https://ann:secret@tokens.example");
+    assert!(!format!("{builder:?}").contains("secret"), "{builder:?}");
 }

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +27,6 @@ use crate::undecided::Undecided;
 ///     .build()?;
 /// # Ok::<(), onceward_client::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct ClientBuilder {
     http: Http,
     credential: Credential,
@@ -40,7 +40,6 @@ pub struct ClientBuilder {
     pool_size: u32,
 }
 
-#[derive(Debug)]
 enum Http {
     Builder(Box<reqwest::ClientBuilder>),
     Built(reqwest::Client),
@@ -121,7 +120,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How many tokens of a kind are kept in stock at most: 32. As many are fetched as were needed lately.
+    /// How many tokens of a kind are kept in stock at most: 32. It begins with one, and becomes twice as many whenever
+    /// somebody had to wait.
     #[must_use]
     pub fn pool_size(mut self, tokens: u32) -> Self {
         self.pool_size = tokens;
@@ -203,6 +203,17 @@ impl ClientBuilder {
             pool_size: self.pool_size,
             pools: Mutex::default(),
         })))
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    /// Without what reqwest would show: default headers may be secret, and so may addresses that were not looked at yet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("credential", &self.credential)
+            .field("limits", &self.limits)
+            .field("undecided", &self.undecided)
+            .finish_non_exhaustive()
     }
 }
 
