@@ -201,6 +201,18 @@ async fn credentials_that_never_come_hold_up_no_submission_beyond_its_deadline_a
 }
 
 #[tokio::test]
+async fn a_failure_of_something_on_the_way_is_no_answer_to_a_token_s_try_that_was_lost() {
+    let shop = Shop::on(Memory::new());
+    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), Mishap::Instead(403)])).await;
+    let url = format!("{}/orders", way.url);
+    let error = client().post(&url).header(ORDER, "lost").send().await.unwrap_err();
+    assert!(error.is_unknown() && error.tries() == 2, "{error:?}");
+    assert_eq!(shop.ledger.count("lost"), 1);
+    way.plan(first([Mishap::Instead(403)]));
+    assert_eq!(client().post(&url).send().await.unwrap().status(), 403, "nothing was lost before");
+}
+
+#[tokio::test]
 async fn tokens_of_one_caller_are_not_used_for_another() {
     let shop = Shop::on(Memory::new());
     let client = builder().tokens_from(format!("{}/my", shop.url())).build().unwrap();

@@ -62,3 +62,25 @@ async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
     assert!(error.is_unknown() && error.tries() > 1, "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
+
+#[tokio::test]
+async fn whoever_asks_is_led_to_the_result_by_the_answer_on_record() {
+    let shop = Shop::on(Memory::new());
+    let kept = "HTTP/1.1 303 See Other\r\nonceward-outcome: replayed\r\nlocation: /open\r\ncontent-length: 0\r\n\r\n";
+    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), Mishap::Raw(kept.into())])).await;
+    let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().undecided(Undecided::Ask);
+    let answer = submission.limits(Limits::new().tries(1)).send().await.unwrap();
+    assert!(answer.is_replayed());
+    assert_eq!(answer.text().await.unwrap(), "ordered with 0 bytes");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_body_that_is_gone() {
+    let (shop, client) = (Shop::on(Memory::new()), builder().with_keys().undecided(Undecided::Ask).build().unwrap());
+    // This server does not know the question, and would run it without its body.
+    let way = RoughWay::to(shop.url(), first([Mishap::CutBefore])).await;
+    let once = reqwest::multipart::Form::new().text("tea", "2");
+    let error = client.post(format!("{}/open", way.url)).multipart_once(once).send().await.unwrap_err();
+    assert!(error.is_unknown() && error.key().is_some(), "{error:?}");
+    assert_eq!((way.submissions().len(), shop.ledger.runs().len()), (1, 0));
+}

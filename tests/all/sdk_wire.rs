@@ -2,6 +2,7 @@
 //! another origin.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use onceward::store::Memory;
 use onceward_client::{Client, Code, Outcome, Undecided};
@@ -107,6 +108,39 @@ async fn what_was_lost_on_another_origin_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn what_may_have_run_is_not_led_to_another_origin_without_its_key() {
+    let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
+    let stranger = RoughWay::to(other.url(), first([Mishap::CutAnswer(0)])).await;
+    let lead = || Mishap::Lead(307, format!("{}/open", stranger.url));
+    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), lead()])).await;
+    let (client, url) = (builder().with_keys().build().unwrap(), format!("{}/keyed/orders", way.url));
+    let error = client.post(&url).header(ORDER, "ran here").send().await.unwrap_err();
+    assert!(error.is_unknown() && error.tries() == 2 && error.key().is_some(), "{error:?}");
+    assert_eq!((shop.ledger.count("ran here"), stranger.seen().len()), (1, 0));
+
+    // The stranger has run it, and does not know it by its key.
+    way.plan(first([lead(), lead()]));
+    let lost = client.post(&url).header(ORDER, "ran there").send().await.unwrap_err();
+    let resumed = client.post(&url).resume(lost.key().unwrap().clone()).header(ORDER, "ran there").send().await;
+    assert!(resumed.unwrap_err().is_unknown());
+    assert_eq!(other.ledger.count("ran there"), 1);
+}
+
+#[tokio::test]
+async fn whatever_is_said_of_a_result_the_submission_is_not_sent_again_for_that() {
+    let shop = Shop::on(Memory::new());
+    let client = builder().authorization(|_| async { Ok("Bearer alice.1".to_owned()) }).build().unwrap();
+    for status in [401, 403, 429, 502, 503] {
+        let done =
+            "HTTP/1.1 303 See Other\r\nonceward-outcome: executed\r\nlocation: /open\r\ncontent-length: 0\r\n\r\n";
+        let way = RoughWay::to(shop.url(), first([Mishap::Raw(done.into()), Mishap::Instead(status)])).await;
+        let answer = client.post(format!("{}/orders", way.url)).send().await.unwrap();
+        assert_eq!((answer.status().as_u16(), answer.outcome()), (status, Some(Outcome::Executed)));
+        assert_eq!(way.submissions().len(), 2, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn a_result_that_is_elsewhere_is_fetched_without_the_key() {
     let shop = Shop::on(Memory::new());
     for status in [301, 302, 303] {
@@ -127,6 +161,11 @@ async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or
     assert!(error.is_answered() && !error.is_unknown() && !error.ran_nothing(), "{error:?}");
     assert!(error.to_string().contains("it was answered"), "{error}");
     assert_eq!(way.submissions().len(), 2);
+
+    way.plan(first([Mishap::Lead(303, "/open".into()), Mishap::Delay(Duration::from_secs(60))]));
+    let limits = onceward_client::Limits::new().try_timeout(Duration::from_millis(300));
+    let slow = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();
+    assert!(slow.is_answered() && slow.tries() == 1, "{slow:?}");
 }
 
 #[tokio::test]
@@ -140,6 +179,15 @@ async fn redirects_come_to_an_end() {
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
     assert!(error.to_string().contains("redirects"), "{error}");
     assert_eq!(way.submissions().len(), 11);
+}
+
+#[tokio::test]
+async fn redirects_without_end_leave_a_try_unknown_that_was_lost_before() {
+    let shop = Shop::on(Memory::new());
+    let mishaps = [vec![Mishap::CutAnswer(0)], vec![Mishap::Lead(307, "/again".into()); 11]].concat();
+    let way = RoughWay::to(shop.url(), first(mishaps)).await;
+    let error = client().post(format!("{}/orders", way.url)).header(ORDER, "lost").send().await.unwrap_err();
+    assert!(error.is_unknown() && !error.is_answered() && shop.ledger.count("lost") == 1, "{error:?}");
 }
 
 #[tokio::test]
@@ -166,6 +214,17 @@ async fn tokens_go_to_whom_they_were_fetched_from_and_to_whom_was_named() {
     let refused = named.post(&url).send().await.unwrap_err();
     assert_eq!(refused.code(), Some(Code::TokenInvalid), "they do not share a store");
     assert!(refused.to_string().contains("tokens_from"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_answer_shows_neither_the_next_token_nor_its_query_nor_its_body() {
+    let shop = Shop::on(Memory::new());
+    let answer = client().post(format!("{}/next?secret=query", shop.url())).send().await.unwrap();
+    let next = answer.headers()["onceward-next-token"].to_str().unwrap().to_owned();
+    let shown = format!("{answer:?}");
+    for secret in [next.as_str(), "secret=query", "ordered with"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
 }
 
 #[tokio::test]

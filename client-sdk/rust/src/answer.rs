@@ -1,26 +1,29 @@
 //! What the application answered.
 
+use std::fmt;
+
 use bytes::Bytes;
 use onceward_api::Outcome;
 use reqwest::header::HeaderMap;
 use reqwest::{Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::refusal::{Read, outcome};
+use crate::refusal::Read;
+use crate::tried::Answered;
 
 /// An answer of the application, be it a success or a failure of its own. Up to a limit it was read to its end before it was
 /// handed over, so that it can no longer break off.
-#[derive(Debug)]
 pub struct Answer {
     response: Response,
     /// What was read of its body already.
     read: Option<Read>,
+    outcome: Option<Outcome>,
     tries: u32,
 }
 
 impl Answer {
-    pub(crate) fn new(response: Response, read: Option<Read>, tries: u32) -> Self {
-        Self { response, read, tries }
+    pub(crate) fn new(Answered { response, read, outcome, .. }: Answered, tries: u32) -> Self {
+        Self { response, read, outcome, tries }
     }
 
     /// The status.
@@ -38,9 +41,10 @@ impl Answer {
         self.response.headers()
     }
 
-    /// What became of the submission; `None` if no guard has said so, and the route may not be protected.
+    /// What became of the submission, also if this is the result that its answer has led to; `None` if no guard has said so,
+    /// and the route may not be protected.
     pub fn outcome(&self) -> Option<Outcome> {
-        outcome(self.headers())
+        self.outcome
     }
 
     /// Whether this is the first answer again.
@@ -88,6 +92,17 @@ impl Answer {
             Some(read) => read.back_into(self.response),
             None => self.response,
         }
+    }
+}
+
+impl fmt::Debug for Answer {
+    /// Without address, headers and body: a query, a next token or a cookie may be in them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("status", &self.status())
+            .field("outcome", &self.outcome)
+            .field("tries", &self.tries)
+            .finish_non_exhaustive()
     }
 }
 

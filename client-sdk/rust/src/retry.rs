@@ -15,6 +15,8 @@ use crate::limits::Limits;
 pub(crate) enum Came {
     /// An answer of the application.
     Answer,
+    /// A failure without a word of a guard: the application's, or of something on the way.
+    Failure,
     /// The caller's credentials are not, or no longer, good: 401.
     Unauthorized,
     /// A guard refused it: this request ran nothing.
@@ -35,7 +37,9 @@ pub(crate) struct History {
     /// How many there were.
     pub(crate) tries: u32,
     /// Whether one of them had no answer.
-    pub(crate) unanswered: bool,
+    unanswered: bool,
+    /// Whether one of them was told that the same is being carried out.
+    runs: bool,
     /// Whether any of them was answered with anything but `new_token`.
     otherwise_answered: bool,
     renewed: bool,
@@ -45,7 +49,13 @@ pub(crate) struct History {
 impl History {
     /// Nothing was tried; or, if it is resumed, somebody may have.
     pub(crate) fn new(is_resumed: bool) -> Self {
-        Self { tries: 0, unanswered: is_resumed, otherwise_answered: false, renewed: false, refreshed: false }
+        let (unanswered, runs, otherwise_answered) = (is_resumed, false, false);
+        Self { tries: 0, unanswered, runs, otherwise_answered, renewed: false, refreshed: false }
+    }
+
+    /// Whether one of them may have run.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.unanswered || self.runs
     }
 
     /// What it is after this try, and after what was decided then.
@@ -54,6 +64,7 @@ impl History {
         Self {
             tries: self.tries + 1,
             unanswered: self.unanswered || matches!(came, Came::Lost | Came::Between { .. }),
+            runs: self.runs || matches!(came, Came::Refused { code: Code::InProgress, .. }),
             otherwise_answered: self.otherwise_answered || !(says_new_token || came == Came::NotSent),
             renewed: self.renewed || matches!(next, Next::NewToken(_)),
             refreshed: self.refreshed || matches!(next, Next::Refresh),
@@ -127,10 +138,15 @@ impl Wait {
 
 /// Decides what comes after a try.
 pub(crate) fn decide(history: &History, came: Came, terms: &Terms) -> Next {
-    let ends = |certain: Next| if history.unanswered { Next::Unknown } else { certain };
+    let ends = |certain: Next| if history.in_doubt() { Next::Unknown } else { certain };
+    // What was led to another origin had no credentials with it that could be refreshed.
+    let may_refresh = terms.refreshable && terms.repeatable && terms.carries != Carries::Nothing;
     match came {
         Came::Answer => Next::Give,
-        Came::Unauthorized if terms.refreshable && !history.refreshed && terms.repeatable => Next::Refresh,
+        // Whoever goes by tokens has a guard, which marks every answer: this one says nothing of the try before.
+        Came::Failure if terms.carries == Carries::Token => ends(Next::Give),
+        Came::Failure => Next::Give,
+        Came::Unauthorized if may_refresh && !history.refreshed => Next::Refresh,
         Came::Unauthorized => ends(Next::Give),
         Came::Refused { code, retry, after } => refused(history, code, retry, after, terms),
         Came::Busy { after } => again(history, after, terms).unwrap_or(ends(Next::Give)),
@@ -141,13 +157,16 @@ pub(crate) fn decide(history: &History, came: Came, terms: &Terms) -> Next {
 }
 
 fn refused(history: &History, code: Code, retry: Retry, after: Option<Duration>, terms: &Terms) -> Next {
-    let ends = if history.unanswered { Next::Unknown } else { Next::Refused };
+    let is_certain = if code == Code::InProgress { !history.unanswered } else { !history.in_doubt() };
+    let ends = if is_certain { Next::Refused } else { Next::Unknown };
     match (code, retry) {
         // It is said that it was carried out, whoever did it: that is no longer unknown.
         (Code::ReplyNotKept, _) => Next::Refused,
         (Code::OutcomeUnknown | Code::Internal, _) => Next::Unknown,
         // The one that was sent a moment ago may have been ours; once the interval is over it would run again.
-        (Code::TooSoon, _) if history.unanswered => Next::Unknown,
+        (Code::TooSoon, _) if history.in_doubt() => Next::Unknown,
+        // An earlier try may have used it up, also one that was refused: a store's answer may be lost, and a token not put back.
+        (Code::TokenUsed, _) if history.otherwise_answered => Next::Unknown,
         (_, Retry::Same) => again(history, after, terms).unwrap_or(ends),
         (_, Retry::NewToken) => renewed(history, after, terms).unwrap_or(ends),
         (_, Retry::No) => ends,
@@ -163,7 +182,7 @@ fn again(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Ne
 
 /// Again with a new token: once, and only while nothing else was ever said of this submission.
 fn renewed(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Next> {
-    let is_clean = !history.unanswered && !history.otherwise_answered && !history.renewed;
+    let is_clean = !history.in_doubt() && !history.otherwise_answered && !history.renewed;
     let may = is_clean && terms.carries == Carries::Token && terms.repeatable && terms.limits.tries > 1;
     let now = Wait { at_least: after.unwrap_or_default(), spread: Duration::ZERO };
     (may && now.at_least < terms.left).then_some(Next::NewToken(now))

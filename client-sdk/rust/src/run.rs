@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::credential::Credential;
 use crate::error::{Error, Kind};
 use crate::held::Held;
-use crate::refusal::{Refusal, outcome};
+use crate::refusal::Refusal;
 use crate::retry::{Came, Carries, History, Next, Terms, Wait, decide};
 use crate::submission::Plan;
 use crate::transport::Transport;
@@ -75,14 +75,14 @@ impl<T: Transport> Run<'_, T> {
     /// Hands over an answer, or says why there is none.
     fn give(&self, tried: Tried, held: &Held) -> Result<Answer, Error> {
         match tried {
-            Tried::Answer(response, read) => Ok(Answer::new(response, read, self.history.tries)),
+            Tried::Answer(answered) => Ok(Answer::new(answered, self.history.tries)),
             tried => Err(self.ended(tried, held)),
         }
     }
 
     fn ended(&self, tried: Tried, held: &Held) -> Error {
         let error = match tried {
-            Tried::Over(error) if self.history.unanswered => error.in_doubt(),
+            Tried::Over(error) if self.history.in_doubt() => error.in_doubt(),
             Tried::Over(error) => error,
             Tried::Refused(refusal) => Error::refused(refusal),
             Tried::NotSent(error) => {
@@ -98,7 +98,9 @@ impl<T: Transport> Run<'_, T> {
     /// Nobody knows whether it happened: what is to be done then?
     async fn undecided(mut self, tried: Tried, carries: Carries, held: Held) -> Result<Answer, Error> {
         let unknown = self.unknown(tried, &held);
-        if self.plan.undecided != Undecided::Ask || carries == Carries::Nothing {
+        // Without its body it is not sent either: whoever does not know the question might run that.
+        let may_ask = carries != Carries::Nothing && self.plan.body.is_repeatable();
+        if self.plan.undecided != Undecided::Ask || !may_ask {
             return Err(unknown);
         }
         self.ask(&held).await.unwrap_or(Err(unknown))
@@ -107,13 +109,10 @@ impl<T: Transport> Run<'_, T> {
     /// Asks what is on record until that is an answer, or tells nothing. `None` if there is nothing better to say.
     async fn ask(&mut self, held: &Held) -> Option<Result<Answer, Error>> {
         for asked in 0..self.plan.limits.tries {
-            if !self.plan.body.is_repeatable() {
-                self.plan.body = crate::body::Body::None;
-            }
             let (tried, _) = self.send(held, true).await;
             let after = match tried {
-                Tried::Answer(response, read) if outcome(response.headers()) == Some(Outcome::Replayed) => {
-                    return Some(Ok(Answer::new(response, read, self.history.tries)));
+                Tried::Answer(answered) if answered.outcome == Some(Outcome::Replayed) => {
+                    return Some(Ok(Answer::new(answered, self.history.tries)));
                 }
                 Tried::Refused(refusal) if refusal.problem.retry == onceward_api::Retry::Same => refusal.retry_after,
                 Tried::Refused(refusal) => return Some(Err(self.looked(refusal, held))),
@@ -154,7 +153,7 @@ impl<T: Transport> Run<'_, T> {
                 let code = refusal.problem.code;
                 (format!("the last try was refused ({code}), and an earlier one may have run"), Some(refusal), None)
             }
-            Tried::Answer(response, _) => (format!("the answer was {}", response.status()), None, None),
+            Tried::Answer(answered) => (format!("the answer was {}", answered.response.status()), None, None),
             Tried::NotSent(error) => ("an earlier try had no answer".to_owned(), None, Some(error)),
             Tried::Lost(error) => ("the answer was lost".to_owned(), None, Some(error)),
             Tried::Over(error) => return error,
@@ -188,10 +187,12 @@ impl<T: Transport> Run<'_, T> {
             authorization,
             carries: held.carries(),
             looks,
+            in_doubt: self.history.in_doubt(),
+            outcome: None,
+            submits: true,
         };
         let tried = timeout(limit, sending.send()).await;
-        let carries = sending.carries;
-        (tried.unwrap_or_else(|_| Tried::Lost(format!("there was no whole answer within {limit:?}").into())), carries)
+        (tried.unwrap_or_else(|_| sending.late(limit)), sending.carries)
     }
 
     fn terms(&self, carries: Carries) -> Terms {

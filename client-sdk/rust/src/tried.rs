@@ -1,5 +1,7 @@
 //! One try: sent, led wherever its answer leads, and read.
 
+use std::time::Duration;
+
 use onceward_api::{Code, Outcome, header};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
@@ -14,13 +16,23 @@ use crate::transport::{Failed, Transport};
 
 /// What came of a try.
 pub(crate) enum Tried {
-    /// With what was read of its body, if that was begun.
-    Answer(Response, Option<Read>),
+    Answer(Answered),
     Refused(Refusal),
     NotSent(BoxError),
     Lost(BoxError),
     /// It ends here, whatever was decided: the call is wrong, or what its answer leads to could not be read.
     Over(Error),
+}
+
+/// An answer of the application, as far as it was read.
+pub(crate) struct Answered {
+    pub(crate) response: Response,
+    /// What was read of its body, if that was begun.
+    pub(crate) read: Option<Read>,
+    /// What a guard said of the submission: here, or in the answer that has led here.
+    pub(crate) outcome: Option<Outcome>,
+    /// Whether it is the answer to the submission, or the result that the answer has led to.
+    submits: bool,
 }
 
 /// Sends one try.
@@ -35,41 +47,58 @@ pub(crate) struct Sending<'a, T> {
     pub(crate) carries: Carries,
     /// Whether it only asks what is on record.
     pub(crate) looks: bool,
+    /// Whether an earlier try may have run.
+    pub(crate) in_doubt: bool,
+    /// What a guard has said of the submission.
+    pub(crate) outcome: Option<Outcome>,
+    /// Whether it is still the submission that is under way, or a look at its result.
+    pub(crate) submits: bool,
 }
 
 /// Where a try is on its way.
 struct Place {
     method: Method,
     url: Url,
-    submits: bool,
 }
 
 impl<T: Transport> Sending<'_, T> {
     /// Sends it and reads what comes back.
     pub(crate) async fn send(&mut self) -> Tried {
         match self.follow().await {
-            Ok((response, submits)) => self.read(response, submits).await,
+            Ok(response) => self.read(response).await,
             Err(tried) => tried,
         }
     }
 
-    /// Sends it, and on to wherever it is led. Says whether the last answer was to the submission, or to a look at its result.
-    async fn follow(&mut self) -> Result<(Response, bool), Tried> {
+    /// What comes of it if it took too long.
+    pub(crate) fn late(&self, limit: Duration) -> Tried {
+        fails(Failed::Lost(format!("there was no whole answer within {limit:?}").into()), self.submits)
+    }
+
+    /// Sends it, and on to wherever it is led.
+    async fn follow(&mut self) -> Result<Response, Tried> {
         let Some(url) = self.plan.url.clone() else { return Err(Tried::Over(Error::misuse("there is no address"))) };
-        let mut place = Place { method: self.plan.method.clone(), url, submits: true };
+        let mut place = Place { method: self.plan.method.clone(), url };
         let mut response = self.hop(&place).await?;
         for _ in 0..redirect::MOST {
             let Some(step) = step(&place.method, &place.url, response.status(), response.headers()) else {
-                return Ok((response, place.submits));
+                return Ok(response);
             };
+            let submits = self.submits && step.submits;
             // Another origin knows nothing of it, and might run what only asks.
-            if step.submits && !self.plan.body.is_repeatable() || step.crosses && self.looks {
-                return Ok((response, place.submits));
+            if submits && !self.plan.body.is_repeatable() || step.crosses && self.looks {
+                return Ok(response);
+            }
+            if submits && step.crosses && self.in_doubt {
+                let says = "it is not known whether it happened: an earlier try may have run, and this one was led to another \
+                    origin, where it would run again, since neither token nor key is sent there";
+                return Err(Tried::Over(Error::new(Kind::Unknown, says)));
             }
             place = self.go(place, step);
             response = self.hop(&place).await?;
         }
-        Err(Tried::Over(Error::new(Kind::Followed, "it was answered with more redirects than are followed")))
+        let kind = if self.in_doubt && self.submits { Kind::Unknown } else { Kind::Followed };
+        Err(Tried::Over(Error::new(kind, "it was answered with more redirects than are followed")))
     }
 
     fn go(&mut self, place: Place, Step { url, submits, crosses }: Step) -> Place {
@@ -77,14 +106,14 @@ impl<T: Transport> Sending<'_, T> {
         if crosses {
             self.carries = Carries::Nothing;
         }
-        let submits = submits && place.submits;
-        let method = if submits { place.method } else { Method::GET };
-        Place { method, url, submits }
+        self.submits &= submits;
+        let method = if self.submits { place.method } else { Method::GET };
+        Place { method, url }
     }
 
     async fn hop(&mut self, place: &Place) -> Result<Response, Tried> {
         let request = self.request(place).map_err(Tried::Over)?;
-        let response = self.transport.carry(request).await.map_err(|failed| fails(failed, place.submits))?;
+        let response = self.transport.carry(request).await.map_err(|failed| fails(failed, self.submits))?;
         if *response.url() != place.url && without_fragment(response.url()) != without_fragment(&place.url) {
             let says = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
                  origin: build it with `redirect(reqwest::redirect::Policy::none())`";
@@ -92,6 +121,9 @@ impl<T: Transport> Sending<'_, T> {
         }
         if self.carries != Carries::Nothing {
             self.held.take_in(response.headers());
+        }
+        if self.submits {
+            self.outcome = outcome(response.headers());
         }
         Ok(response)
     }
@@ -112,10 +144,10 @@ impl<T: Transport> Sending<'_, T> {
         if self.carries == Carries::Nothing {
             let identity: Vec<_> = self.plan.identity.keys().cloned().collect();
             drop_credentials(headers, &identity);
-        } else if place.submits {
+        } else if self.submits {
             self.held.put_into(headers, self.key_header)?;
         }
-        if !place.submits {
+        if !self.submits {
             drop_content(headers);
             return Ok(request);
         }
@@ -125,14 +157,15 @@ impl<T: Transport> Sending<'_, T> {
     }
 
     /// Tells a refusal from an answer, and reads an answer to its end if it is not long.
-    async fn read(&mut self, response: Response, submits: bool) -> Tried {
+    async fn read(&mut self, response: Response) -> Tried {
+        let submits = self.submits;
         let lost = |error: reqwest::Error| fails(Failed::Lost(error.without_url().into()), submits);
         let told = if submits { told(response).await } else { Ok(Told::Answer(response)) };
         match told {
             Err(error) => lost(error),
             Ok(Told::Refused(refusal)) => Tried::Refused(refusal),
             Ok(Told::Answer(response)) => match whole(response, self.plan.answer_limit).await {
-                Ok((response, read)) => Tried::Answer(response, read),
+                Ok((response, read)) => Tried::Answer(Answered { response, read, outcome: self.outcome, submits }),
                 Err(error) => lost(error),
             },
         }
@@ -174,7 +207,9 @@ impl Tried {
     /// What it comes to. `None` if there is nothing to decide.
     pub(crate) fn came(&self) -> Option<Came> {
         Some(match self {
-            Self::Answer(response, _) => answered(response.status(), response.headers()),
+            // The submission was answered already: whatever is said of its result, it is not sent again for that.
+            Self::Answer(Answered { submits: false, .. }) => Came::Answer,
+            Self::Answer(Answered { response, .. }) => answered(response.status(), response.headers()),
             Self::Refused(Refusal { problem, .. }) if problem.code == Code::Unauthorized => Came::Unauthorized,
             Self::Refused(Refusal { problem, retry_after }) => {
                 Came::Refused { code: problem.code, retry: problem.retry, after: *retry_after }
@@ -195,6 +230,7 @@ fn answered(status: StatusCode, headers: &HeaderMap) -> Came {
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if !is_guarded() => {
             Came::Between { after: retry_after(headers) }
         }
+        _ if status.is_client_error() || status.is_server_error() => Came::Failure,
         _ => Came::Answer,
     }
 }
@@ -214,7 +250,9 @@ mod tests {
         }
         assert_eq!(answered(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), Came::Busy { after: None });
         assert_eq!(answered(StatusCode::TOO_MANY_REQUESTS, &marked), Came::Answer);
-        assert_eq!(answered(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()), Came::Answer);
+        assert_eq!(answered(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()), Came::Failure);
+        assert_eq!(answered(StatusCode::FORBIDDEN, &marked), Came::Answer);
+        assert_eq!(answered(StatusCode::CREATED, &HeaderMap::new()), Came::Answer);
         assert_eq!(answered(StatusCode::UNAUTHORIZED, &marked), Came::Unauthorized);
     }
 }

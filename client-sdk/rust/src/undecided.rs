@@ -10,7 +10,7 @@ pub enum Undecided {
     #[default]
     Report,
     /// The server is asked what is on record, with `Onceward-Look`, and never runs anything for that. If that tells nothing,
-    /// it is reported. For jobs. A quarter of the deadline is kept for it.
+    /// it is reported, and so is one whose body cannot be sent again. For jobs. A quarter of the deadline is kept for it.
     Ask,
     /// The same is sent again and again under the same key, until the deadline. For jobs whose server goes by keys; a
     /// submission that carries a token is refused with this.

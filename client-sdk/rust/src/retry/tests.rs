@@ -41,7 +41,7 @@ fn a_new_token_is_fetched_once_and_only_if_nothing_else_was_ever_said() {
         assert_eq!(after(&[Came::Lost, says(code)], &token), Next::Unknown, "{code}");
         assert_eq!(after(&[Came::Between { after: None }, says(code)], &token), Next::Unknown, "{code}");
         assert_eq!(after(&[says(Code::StoreUnavailable), says(code)], &token), Next::Refused, "{code}");
-        assert_eq!(after(&[says(Code::InProgress), says(code)], &token), Next::Refused, "{code}");
+        assert_eq!(after(&[says(Code::InProgress), says(code)], &token), Next::Unknown, "{code}: it was running");
         assert!(matches!(after(&[Came::NotSent, says(code)], &token), Next::NewToken(_)), "{code}: it never left");
         assert_eq!(after(&[says(code)], &terms(Carries::Key)), Next::Refused, "{code}: there is no token to renew");
     }
@@ -53,6 +53,9 @@ fn a_used_token_is_a_duplicate_unless_the_user_may_have_been_us() {
     assert_eq!(after(&[says(Code::TokenUsed)], &token), Next::Refused);
     assert_eq!(after(&[Came::NotSent, says(Code::TokenUsed)], &token), Next::Refused);
     assert_eq!(after(&[Came::Lost, says(Code::TokenUsed)], &token), Next::Unknown);
+    for earlier in [says(Code::StoreUnavailable), Came::Busy { after: None }] {
+        assert_eq!(after(&[earlier, says(Code::TokenUsed)], &token), Next::Unknown, "{earlier:?}");
+    }
     let lost_long_ago = [Came::Lost, says(Code::StoreUnavailable), Came::NotSent, says(Code::TokenUsed)];
     assert_eq!(after(&lost_long_ago, &token), Next::Unknown);
 }
@@ -143,7 +146,26 @@ fn nobody_knows_is_unknown_and_not_kept_is_certain() {
 }
 
 #[test]
+fn what_was_running_when_last_heard_of_is_not_certain_to_have_run_nothing() {
+    let key = terms(Carries::Key);
+    let runs = says(Code::InProgress);
+    assert_eq!(after(&[runs, Came::NotSent, Came::NotSent, Came::NotSent, Came::NotSent], &key), Next::Unknown);
+    assert_eq!(after(&[runs, says(Code::BadRequest)], &key), Next::Unknown);
+    assert_eq!(after(&[runs, Came::Unauthorized], &key), Next::Unknown);
+    assert_eq!(after(&[runs; 5], &key), Next::Refused, "it says so itself");
+}
+
+#[test]
+fn a_failure_that_no_guard_has_marked_says_nothing_of_a_try_that_was_lost() {
+    assert_eq!(after(&[Came::Failure], &terms(Carries::Token)), Next::Give);
+    assert_eq!(after(&[Came::Lost, Came::Failure], &terms(Carries::Token)), Next::Unknown);
+    assert_eq!(after(&[Came::Lost, Came::Failure], &terms(Carries::Key)), Next::Give, "other servers mark nothing");
+}
+
+#[test]
 fn credentials_are_refreshed_once() {
+    let elsewhere = Terms { refreshable: true, ..terms(Carries::Nothing) };
+    assert_eq!(after(&[Came::Unauthorized], &elsewhere), Next::Give, "none were sent there");
     let terms = Terms { refreshable: true, ..terms(Carries::Token) };
     assert_eq!(after(&[Came::Unauthorized], &terms), Next::Refresh);
     assert_eq!(after(&[Came::Unauthorized, Came::Unauthorized], &terms), Next::Give);
