@@ -140,7 +140,7 @@ impl Wait {
 pub(crate) fn decide(history: &History, came: Came, terms: &Terms) -> Next {
     let ends = |certain: Next| if history.in_doubt() { Next::Unknown } else { certain };
     // What was led to another origin had no credentials with it that could be refreshed.
-    let may_refresh = terms.refreshable && terms.repeatable && terms.carries != Carries::Nothing;
+    let may_refresh = terms.refreshable && may_send(history, terms) && !terms.left.is_zero();
     match came {
         Came::Answer => Next::Give,
         // Whoever goes by tokens has a guard, which marks every answer: this one says nothing of the try before.
@@ -175,15 +175,19 @@ fn refused(history: &History, code: Code, retry: Retry, after: Option<Duration>,
 
 /// The same again, if it may be, and may still be in time.
 fn again(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Next> {
+    wait(history, after, terms).filter(|_| may_send(history, terms)).map(Next::Same)
+}
+
+/// Whether there is a try left, and something to send and to know it by.
+fn may_send(history: &History, terms: &Terms) -> bool {
     let has_tries = terms.insists || history.tries + 1 < terms.limits.tries;
-    let carries = terms.carries != Carries::Nothing;
-    wait(history, after, terms).filter(|_| has_tries && carries && terms.repeatable).map(Next::Same)
+    has_tries && terms.repeatable && terms.carries != Carries::Nothing
 }
 
 /// Again with a new token: once, and only while nothing else was ever said of this submission.
 fn renewed(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Next> {
     let is_clean = !history.in_doubt() && !history.otherwise_answered && !history.renewed;
-    let may = is_clean && terms.carries == Carries::Token && terms.repeatable && terms.limits.tries > 1;
+    let may = is_clean && terms.carries == Carries::Token && may_send(history, terms);
     let now = Wait { at_least: after.unwrap_or_default(), spread: Duration::ZERO };
     (may && now.at_least < terms.left).then_some(Next::NewToken(now))
 }

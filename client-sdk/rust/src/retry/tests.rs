@@ -173,6 +173,19 @@ fn credentials_are_refreshed_once() {
 }
 
 #[test]
+fn it_is_never_sent_more_often_than_is_allowed_nor_after_the_deadline() {
+    let once = Terms { limits: Limits::new().tries(1), refreshable: true, ..terms(Carries::Token) };
+    for came in [Came::Unauthorized, says(Code::TokenExpired), says(Code::InProgress), Came::NotSent, Came::Lost] {
+        let next = after(&[came], &once);
+        assert!(matches!(next, Next::Give | Next::Refused | Next::NotSent | Next::Unknown), "{came:?}: {next:?}");
+    }
+    let twice = Terms { limits: Limits::new().tries(2), ..once };
+    assert_eq!(after(&[Came::NotSent, says(Code::TokenExpired)], &twice), Next::Refused);
+    assert_eq!(after(&[Came::NotSent, Came::Unauthorized], &twice), Next::Give);
+    assert_eq!(after(&[Came::Unauthorized], &Terms { left: Duration::ZERO, ..twice }), Next::Give);
+}
+
+#[test]
 fn what_is_resumed_may_have_run_before() {
     let history = History::new(true);
     assert_eq!(decide(&history, says(Code::KeyMalformed), &terms(Carries::Key)), Next::Unknown);
