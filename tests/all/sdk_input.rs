@@ -136,6 +136,8 @@ async fn no_token_to_be_had_is_said_with_the_reason() {
     says(&without_token(&way.url).await, "store_unavailable");
     way.plan(|_| Mishap::Instead(500));
     says(&without_token(&way.url).await, "Try again in a moment");
+    way.plan(|_| Mishap::Instead(401));
+    says(&without_token(&way.url).await, "Say who is asking");
     way.plan(|_| Mishap::Delay(Duration::from_secs(60)));
     let limits = Limits::new().deadline(Duration::from_millis(200));
     let late = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();

@@ -13,6 +13,9 @@ use crate::refusal::Refusal;
 const ADVICE: &str = "Is Onceward there? An application needs `token_route`; if its tokens come from elsewhere, name that \
     address with `tokens_from`; if it goes by keys, use `with_keys`.";
 
+/// What to do about one that wants to know who is asking.
+const IDENTIFY: &str = " Say who is asking, with `authorization` or `identity`.";
+
 /// Why there is no token.
 #[derive(Debug, Clone)]
 pub(crate) struct NoToken {
@@ -51,7 +54,7 @@ pub(super) fn refused(url: &Url, refusal: Refusal) -> NoToken {
     let problem = &refusal.problem;
     let next = match problem.code {
         Code::RateLimited => " Ask for fewer at a time (`pool_size`), or have `rate_limit` raised.",
-        Code::Unauthorized => " Say who is asking, with `authorization` or `identity`.",
+        Code::Unauthorized => IDENTIFY,
         Code::NotFound => ADVICE,
         _ => "",
     };
@@ -67,6 +70,7 @@ pub(super) fn other_status(url: &Url, status: StatusCode, retry_after: Option<Du
             format!("{} leads elsewhere ({status}). Name the address it leads to with `tokens_from`.", named(url))
         }
         _ if is_passing => format!("{} answered {status}. Try again in a moment.", named(url)),
+        StatusCode::UNAUTHORIZED => format!("{} answered {status}.{IDENTIFY}", named(url)),
         _ => format!("{} answered {status}. {ADVICE}", named(url)),
     };
     let code = if status == StatusCode::TOO_MANY_REQUESTS { Code::RateLimited } else { Code::Overloaded };
