@@ -65,6 +65,19 @@ async fn an_application_without_batches_is_asked_for_one_at_a_time_and_not_for_a
 }
 
 #[tokio::test]
+async fn one_fetch_that_fails_does_not_spoil_those_beside_it() {
+    let shop = Shop::on(Memory::new());
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let way = RoughWay::to(shop.url(), move |seen| {
+        match seen.line == "POST /token" && is_first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            true => Mishap::CutBefore,
+            false => Mishap::Delay(Duration::from_millis(50)),
+        }
+    });
+    client().warm_up(&way.await.url, 8).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_token_that_comes_with_an_answer_is_the_next_one() {
     let shop = Shop::on(Memory::new());
     let way = RoughWay::to(shop.url(), smooth).await;

@@ -1,5 +1,6 @@
 //! Where tokens come from: `POST /tokens`, or `POST /token` where there is no such thing.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -78,7 +79,10 @@ impl Source {
             }
             self.has_no_batches.store(true, Ordering::Relaxed);
         }
-        let mut fetched = stream::iter(0..count).map(|_| self.fetch_one()).buffer_unordered(AT_ONCE);
+        // After a failure no other is begun, and those that are under way still count.
+        let has_failed = AtomicBool::new(false);
+        let begun = stream::iter(0..count).take_while(|_| ready(!has_failed.load(Ordering::Relaxed)));
+        let mut fetched = begun.map(|_| self.fetch_one()).buffer_unordered(AT_ONCE);
         let (mut none, mut last) = (true, None);
         while let Some(one) = fetched.next().await {
             match one {
@@ -87,8 +91,8 @@ impl Source {
                     hand_over(vec![token]);
                 }
                 Err(error) => {
+                    has_failed.store(true, Ordering::Relaxed);
                     last = Some(error);
-                    break;
                 }
             }
         }
