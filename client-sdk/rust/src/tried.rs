@@ -230,7 +230,7 @@ fn answered(status: StatusCode, headers: &HeaderMap) -> Came {
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if !is_guarded() => {
             Came::Between { after: retry_after(headers) }
         }
-        _ if status.is_client_error() || status.is_server_error() => Came::Failure,
+        _ if (status.is_client_error() || status.is_server_error()) && !is_guarded() => Came::Failure,
         _ => Came::Answer,
     }
 }

@@ -43,7 +43,12 @@ pub const SETTINGS: [Setting; 22] = [
         Some("30m"),
         "How long a token lives, and the longest life that a browser may ask for",
     ),
-    secret("api_key", "TEXT", None, "What backends send as `Authorization: Bearer …` to redeem, release, claim and ask"),
+    secret(
+        "api_key",
+        "TEXT",
+        None,
+        "What backends send as `Authorization: Bearer …` to redeem, release, claim and ask",
+    ),
     plain("allow_unauthenticated", "BOOL", Some("false"), "Listen beyond this machine although there is no API key"),
     plain(
         "cors_origins",
