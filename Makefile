@@ -35,9 +35,8 @@ lint: ## Check format and lints, with all features and with none
 .PHONY: web
 web: ## Check and test the browser SDK and the demo, by themselves and in Chromium
 	cd client-sdk/web && npm ci --no-audit --no-fund && npm test
-	cargo build -p onceward-tests --bin peer --locked
+	cargo build --workspace --all-features --bin peer --bin onceward --locked
 	cd client-sdk/web && npm run browser
-	cargo build -p onceward-server --bin onceward --locked
 	node --test web-demo/browser/*.test.mjs
 
 .PHONY: unit
