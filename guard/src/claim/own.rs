@@ -33,9 +33,14 @@ pub(super) enum Met {
 }
 
 impl Own {
-    /// The record that this claim is, written or not.
+    /// The record of this claim, which is not written yet.
     pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
-        Self { store, ticket, run: claimed.run, started_at: claimed.started_at, held: claimed.encode() }
+        Self { store, ticket, run: claimed.run, started_at: claimed.started_at, held: Vec::new() }
+    }
+
+    /// The same of one that was written before.
+    pub(super) fn written(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
+        Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
     }
 
     /// A claim as it stands in the store, which may have been made by an earlier question for the same try.

@@ -66,7 +66,7 @@ impl Claim {
 
     /// The record as the pass names it, whatever was said with the same pass before.
     fn presented(&self) -> Own {
-        Own::new(Arc::clone(&self.terms.store), self.terms.ticket, &self.record)
+        Own::written(Arc::clone(&self.terms.store), self.terms.ticket, &self.record)
     }
 
     fn resolved(&self, is_ours: bool, event: Event) -> Resolved {
