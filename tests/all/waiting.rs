@@ -248,7 +248,7 @@ async fn whoever_waits_is_never_given_the_answer_to_other_content() {
 async fn a_thousand_duplicates_in_two_processes_get_the_same_bytes_and_there_is_one_effect() {
     let pair = Pair::start(PEER, "onceward").await;
     let (client, path) = (http(), "/keyed/wait");
-    let first = tokio::spawn(send(under(pair.one(), path, "k", "first").header(TAKES, 1_500)));
+    let first = tokio::spawn(send(under(pair.one(), path, "k", "first").header(TAKES, 2_000)));
     pair.begun(1).await;
     let urls = [pair.one().to_owned(), pair.other().to_owned()];
     let duplicates = join_all((0..1_000).map(|number| {
