@@ -8,6 +8,7 @@ pub mod desk;
 pub mod generated;
 mod kept;
 pub mod mishap;
+mod original;
 pub mod origins;
 pub mod quota;
 pub mod routes;

@@ -1,6 +1,7 @@
 //! What the service answers. Each handler reads, asks the guard, and says what it was told.
 
 pub mod claim;
+pub mod forward_auth;
 pub mod health;
 pub mod outcome;
 pub mod pages;
@@ -31,6 +32,7 @@ pub fn specified(config: &mut ServiceConfig<'_>) {
         .service(claim::release)
         .service(claim::renew)
         .service(outcome::outcome)
+        .service(forward_auth::specified)
         .service(health::alive)
         .service(health::ready);
 }
@@ -54,6 +56,7 @@ pub fn others(config: &mut web::ServiceConfig) {
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
         .service(web::resource(["/claim", "/claim/complete", "/claim/release", "/claim/renew"]).to(only("POST")))
         .service(web::resource("/outcome").to(only("POST")))
+        .service(web::resource(["/forward-auth", "/forward-auth/{original:.*}"]).to(forward_auth::ask))
         .service(
             web::resource([
                 "/healthz",

@@ -39,6 +39,7 @@ pub fn specification() -> utoipa::openapi::OpenApi {
     tags(
         (name = "tokens", description = "For browsers and SDKs"),
         (name = "backends", description = "For backends, with the API key where one is set"),
+        (name = "gateways", description = "For gateways that ask before they let a request pass"),
         (name = "operation", description = "For whoever runs the service"),
     ),
 )]

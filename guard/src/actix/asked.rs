@@ -86,8 +86,8 @@ impl Asked {
     }
 }
 
-/// The action of a route that nobody named: what a browser can say of it as well.
-pub(super) fn action_of(method: &str, path: &str) -> String {
+/// The action of a route that nobody named, `METHOD /path`: what a browser can say of it as well.
+pub fn action_of(method: &str, path: &str) -> String {
     [method, " ", path].concat()
 }
 
