@@ -13,11 +13,14 @@ use onceward::{Intent, Policy, Refusal, Subject};
 use onceward_api::{Outcome, Problem, header};
 
 use super::token::bad;
-use crate::desk::{Answer, Desk};
+use crate::desk::Desk;
 use crate::original::{Original, PATH, is_asked_at};
 
 /// A body has nothing to say here. One that comes all the same is read so far, so that the connection can be used again.
 const DRAINED: (usize, Duration) = (64 * 1024, Duration::from_secs(1));
+
+/// The longest path that a header tells again.
+const LONGEST: usize = 256;
 
 /// Ask for a request, as a gateway
 ///
@@ -57,15 +60,33 @@ pub(crate) async fn ask(request: HttpRequest, body: web::Payload, desk: web::Dat
     let _ = tokio::time::timeout(DRAINED.1, body.to_bytes_limited(DRAINED.0)).await;
     let original = desk.access().require_backend(&request).and_then(|()| Original::of(&request));
     let path = original.as_ref().map_or(PATH, |original| &original.path).to_owned();
-    let answer = match original {
+    let passed = match original {
         Ok(original) => pass(&request, &original, &desk).await,
-        Err(refusal) => Err(refusal.into()),
+        Err(refusal) => Err(refusal),
     };
-    desk.answer_at(&request, &path, answer)
+    let problem = passed.as_ref().err().and_then(|refusal| line(refusal.problem(), &path));
+    let mut answer = desk.answer_at(&request, &path, passed.map_err(Into::into));
+    if let (Style::Nginx, Some(problem)) = (Wishes::style(request.path(), request.query_string()), problem) {
+        answer.headers_mut().insert(HeaderName::from_static(header::PROBLEM), problem);
+    }
+    answer
 }
 
-async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Answer {
-    let wishes = Wishes::of(request)?;
+/// A problem as a header can carry it: nginx takes 4 KB of them, so a long path is left out.
+fn line(problem: Problem, path: &str) -> Option<HeaderValue> {
+    let problem = if path.len() <= LONGEST { problem.instance(path) } else { problem };
+    let mut text = String::new();
+    for character in serde_json::to_string(&problem).ok()?.chars() {
+        match character {
+            ' '..='~' => text.push(character),
+            other => other.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    HeaderValue::from_str(&text).ok()
+}
+
+async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result<HttpResponse, Refusal> {
+    let wishes = Wishes::of(request, original)?;
     let attempt = desk.access().attempt(request)?;
     if original.is_safe() {
         return Ok(passed(Outcome::Unprotected));
@@ -127,9 +148,10 @@ struct Wishes {
 }
 
 impl Wishes {
-    /// As the query says; what stands behind an address belongs to the original request.
-    fn of(request: &HttpRequest) -> Result<Self, Refusal> {
-        if request.path() == PATH { Self::read(request.query_string()) } else { Ok(Self::default()) }
+    /// As the query says, unless it is that of the original request: it stands behind an address, and Caddy leaves it there.
+    fn of(request: &HttpRequest, original: &Original) -> Result<Self, Refusal> {
+        let query = request.query_string();
+        if request.path() == PATH && query != original.query { Self::read(query) } else { Ok(Self::default()) }
     }
 
     fn read(query: &str) -> Result<Self, Refusal> {
@@ -198,6 +220,16 @@ mod tests {
             assert_eq!(nginx == StatusCode::NO_CONTENT, meant == StatusCode::OK);
             assert!(!plain.is_server_error() && (nginx.is_success() || nginx == StatusCode::FORBIDDEN));
         }
+    }
+
+    #[test]
+    fn a_problem_of_any_characters_fits_into_a_header_and_says_the_same() {
+        let problem = Problem::new(onceward_api::Code::BadRequest).detail("ü \"😀\"\n\u{7f}");
+        let read = |path: &str| {
+            serde_json::from_str::<Problem>(line(problem.clone(), path).unwrap().to_str().unwrap()).unwrap()
+        };
+        assert_eq!(read("/\u{0}"), problem.clone().instance("/\u{0}"));
+        assert_eq!(read(&"/a".repeat(2000)), problem);
     }
 
     #[test]
