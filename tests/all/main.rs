@@ -11,6 +11,7 @@ mod demo_bounds;
 mod demo_snippets;
 mod faults;
 mod functions;
+mod gateways;
 mod hidden_token;
 mod intervals;
 mod keys;

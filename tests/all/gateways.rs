@@ -1,0 +1,263 @@
+//! Gateways that ask Onceward for an application that knows nothing of it: the real programs, with the recipes in `deploy`.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward::store::Memory;
+use onceward_api::{Code, header};
+use onceward_tests::client::{Answer, http, send, token, token_for};
+use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::OncewardServer;
+use onceward_tests::shop::{ORDER, STATUS, Shop};
+use reqwest::{Method, RequestBuilder};
+
+/// A gateway between an application without a guard and a service, with everything seen that goes either way.
+struct Stage {
+    service: OncewardServer,
+    shop: Shop,
+    asked: RoughWay,
+    handed_on: RoughWay,
+    gateway: Gateway,
+}
+
+impl Stage {
+    async fn set(kind: Kind) -> Self {
+        Self::on(kind, &["--api-key", KEY]).await
+    }
+
+    async fn on(kind: Kind, arguments: &[&str]) -> Self {
+        let (service, shop) = (OncewardServer::start(arguments), Shop::on(Memory::new()));
+        let (asked, handed_on) = (RoughWay::to(&service.url, smooth).await, RoughWay::to(shop.url(), smooth).await);
+        let gateway = Gateway::start(kind, &[&asked.url], &[&handed_on.url]);
+        Self { service, shop, asked, handed_on, gateway }
+    }
+
+    async fn token(&self) -> String {
+        token(&self.service.url).await
+    }
+
+    /// A submission, not sent yet. The application's route is one that nothing guards.
+    fn submission(&self, method: Method, token: &str) -> RequestBuilder {
+        let request = http().request(method, format!("{}/open", self.gateway.url)).header(ORDER, "tea");
+        if token.is_empty() { request } else { request.header(header::TOKEN, token) }
+    }
+
+    async fn submit(&self, token: &str) -> Answer {
+        send(self.submission(Method::POST, token)).await
+    }
+
+    /// How often the application ran.
+    fn effects(&self) -> usize {
+        self.shop.ledger.runs().len()
+    }
+
+    /// What the application was sent last.
+    fn last(&self) -> Seen {
+        self.handed_on.seen().pop().expect("it was sent something")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        let told = join_all((0..50).map(|_| stage.submit(&token))).await;
+        let (first, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|answer| answer.status < 400);
+        assert_eq!((first.len(), stage.effects()), (1, 1), "{kind:?}");
+        assert_eq!(first[0].said(), "200 executed", "{kind:?}");
+        for answer in others {
+            assert_eq!((answer.said(), answer.problem().code), ("409 token_used".into(), Code::TokenUsed), "{kind:?}");
+            assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_refusal_reaches_the_client_as_what_it_is() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let short = token_for(&stage.service.url, r#"{"ttl":"1s"}"#).await;
+        let elsewhere = token_for(&stage.service.url, r#"{"action":"POST /elsewhere"}"#).await;
+        let here = token_for(&stage.service.url, r#"{"action":"POST /open"}"#).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        for (token, said) in [
+            ("", "400 token_missing"),
+            ("nonsense", "400 token_malformed"),
+            (&*elsewhere, "403 token_invalid"),
+            (&short, "410 token_expired"),
+            (&here, "200 executed"),
+            (&here, "409 token_used"),
+        ] {
+            let answer = stage.submit(token).await;
+            assert_eq!(answer.said(), said, "{kind:?}: {answer:?}");
+            if answer.status >= 400 {
+                let problem = answer.problem();
+                assert_eq!((problem.status, problem.code.as_str()), (answer.status, &said[4..]), "{kind:?}");
+                assert_eq!(problem.instance.as_deref(), Some("/open"), "{kind:?}");
+            }
+        }
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for said in ["200 executed", "409 token_used"] {
+            let url = format!("{}/open?colour=green&_onceward={token}", stage.gateway.url);
+            assert_eq!(send(http().put(url).header(ORDER, "tea")).await.said(), said, "{kind:?}");
+        }
+        let asked = stage.asked.seen().len();
+        assert_eq!(send(stage.submission(Method::GET, "")).await.said(), "200 ", "{kind:?}");
+        assert_eq!((stage.effects(), stage.asked.seen().len()), (2, asked), "{kind:?}: nobody was asked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        let Stage { service, shop, gateway, asked, handed_on } = stage;
+        let post = || send(http().post(format!("{}/open", gateway.url)).header(header::TOKEN, &token));
+        drop(service);
+        let answer = post().await;
+        assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}: {answer:?}");
+        assert_eq!(
+            (answer.problem().code, &answer.headers["retry-after"]),
+            (Code::StoreUnavailable, &"1".parse().unwrap())
+        );
+        // Not even the way to it is there any more; then something that takes connections and says nothing.
+        asked.plan(|_| Mishap::CutBefore);
+        assert_eq!(post().await.said(), "503 store_unavailable", "{kind:?}");
+        asked.plan(|_| Mishap::Delay(Duration::from_secs(60)));
+        let silent = OncewardServer::start(&["--api-key", KEY]);
+        asked.lead_to(&silent.url);
+        assert_eq!(post().await.said(), "503 store_unavailable", "{kind:?}");
+        assert_eq!(shop.ledger.runs().len(), 0, "{kind:?}");
+        assert_eq!(send(http().get(format!("{}/open", gateway.url))).await.status, 200, "{kind:?}");
+        assert_eq!(handed_on.seen().len(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_gate() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for head in ["200 OK", "204 No Content", "200 OK\r\nonceward-outcome: unprotected", "302 Found\r\nlocation: /"]
+        {
+            let page = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+            stage.asked.plan(move |_| Mishap::Raw(page.clone().into_bytes()));
+            let request = stage.submission(Method::POST, &token).header(header::OUTCOME, "redeemed");
+            let answer = send(request).await;
+            assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}: {head}: {answer:?}");
+        }
+        assert_eq!(stage.effects(), 0, "{kind:?}");
+        stage.asked.plan(smooth);
+        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}: and the token is still good");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_request() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for said in ["200 executed", "409 token_used"] {
+            let request = stage.submission(Method::POST, &token);
+            let request = request.header(header::ATTEMPT, "mine").header(header::OUTCOME, "executed");
+            assert_eq!(send(request).await.said(), said, "{kind:?}");
+        }
+        let sent = stage.last();
+        assert_eq!(sent.header(header::OUTCOME), "redeemed", "{kind:?}");
+        assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}");
+
+        for pair in [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]] {
+            let request = stage.submission(Method::POST, "").header(header::OUTCOME, "redeemed");
+            let answer = send(request.header(pair[0], "GET").header(pair[1], "/open")).await;
+            assert_eq!(answer.status, 400, "{kind:?}: {answer:?}");
+        }
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+        let reading = stage.submission(Method::GET, "").header(header::OUTCOME, "redeemed");
+        assert_eq!(send(reading).await.status, 200, "{kind:?}");
+        assert_eq!(stage.last().header(header::OUTCOME), "", "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}");
+        let sent = stage.last();
+        let body = serde_json::json!({"token": sent.header(header::TOKEN), "attempt": sent.header(header::ATTEMPT)});
+        let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
+        let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
+        assert_eq!(released.status, 204, "{kind:?}: {released:?}");
+        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_token_gets_into_an_access_log() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let [one, two] = [stage.token().await, stage.token().await];
+        let url = format!("{}/open?_onceward={one}", stage.gateway.url);
+        for _ in 0..2 {
+            send(http().post(&url).header(ORDER, "tea")).await;
+            send(stage.submission(Method::POST, &two).header("referer", &url)).await;
+        }
+        let has_logged =
+            || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == 4 };
+        onceward_tests::wait::until("four lines", Duration::from_secs(5), has_logged).await;
+        let log = stage.gateway.access_log();
+        assert!(!log.contains(&one) && !log.contains(&two), "{kind:?}: {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
+    for kind in Kind::ALL {
+        let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
+        let cut = |_: &Seen| Mishap::CutAnswer(0);
+        let ways = [RoughWay::to(shop.url(), cut).await, RoughWay::to(shop.url(), cut).await];
+        for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
+            // A new one each time, which does not know yet that both are of no use.
+            let gateway = Gateway::start(kind, &[&service.url], &[&ways[0].url, &ways[1].url]);
+            let token = token(&service.url).await;
+            let request = http().request(method.clone(), format!("{}/open", gateway.url)).header(header::TOKEN, token);
+            let answer = send(request.header("idempotency-key", "k").header(ORDER, "tea")).await;
+            assert_eq!(answer.said(), "502 ", "{kind:?} {method}: whether it ran, nobody can tell: {answer:?}");
+            assert_eq!(shop.ledger.runs().len(), sent + 1, "{kind:?} {method}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_application_its_own() {
+    for kind in Kind::ALL {
+        let mut redis = RedisServer::start();
+        let stage = Stage::on(kind, &["--api-key", KEY, "--store", &redis.url()]).await;
+        for status in ["403", "404", "409", "500", "503"] {
+            let request = stage.submission(Method::POST, &stage.token().await).header(STATUS, status);
+            assert_eq!(send(request).await.said(), format!("{status} executed"), "{kind:?}");
+        }
+        let token = stage.token().await;
+        redis.kill();
+        let answer = stage.submit(&token).await;
+        assert_eq!((answer.said(), answer.problem().status), ("503 store_unavailable".into(), 503), "{kind:?}");
+
+        let other = OncewardServer::start(&["--api-key", "another-key"]);
+        stage.asked.lead_to(&other.url);
+        assert_eq!(stage.submit(&token).await.status, 503, "{kind:?}");
+        assert_eq!(stage.effects(), 5, "{kind:?}");
+    }
+}
