@@ -56,6 +56,7 @@ mod settling;
 mod stores;
 mod stories;
 mod tree;
+mod upstreams;
 mod waiting;
 mod wrapping;
 
