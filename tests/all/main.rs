@@ -10,6 +10,7 @@ mod demo;
 mod demo_bounds;
 mod demo_snippets;
 mod faults;
+mod forward_auth;
 mod functions;
 mod gateways;
 mod hidden_token;

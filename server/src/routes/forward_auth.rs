@@ -5,7 +5,9 @@ use std::time::Duration;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN};
+use actix_web::http::header::{
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN,
+};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, get, web};
 use onceward::actix::{action_of, token_in};
@@ -35,10 +37,10 @@ const LONGEST: usize = 256;
     params(
         ("style" = Option<String>, Query, pattern = "^nginx$", description = "`nginx`: the status is 204 or 403, as `auth_request` understands no other"),
         ("next_token" = Option<bool>, Query, description = "Have a fresh token sent along, for the next submission"),
-        ("x-original-method" = Option<String>, Header, description = "The method of the original request; else `x-forwarded-method`, else that of this one"),
-        ("x-original-uri" = Option<String>, Header, description = "Its path and query; else `x-forwarded-uri`, else what stands behind `/forward-auth`"),
-        ("onceward-token" = Option<String>, Header, description = "Its token"),
-        ("onceward-attempt" = Option<String>, Header, description = "Names it"),
+        ("x-original-method" = Option<String>, Header, example = "POST", description = "The method of the original request; else `x-forwarded-method`, else that of this one"),
+        ("x-original-uri" = Option<String>, Header, example = "/orders", description = "Its path and query; else `x-forwarded-uri`, else what stands behind `/forward-auth`"),
+        ("onceward-token" = Option<String>, Header, example = "ow1_…", description = "Its token"),
+        ("onceward-attempt" = Option<String>, Header, example = "4711", min_length = 1, max_length = 255, pattern = "^[!-~]+$", description = "Names it"),
     ),
     responses(
         (status = 200, description = "It may pass"),
@@ -190,8 +192,10 @@ pub async fn translate<B: MessageBody>(
         return next.call(request).await;
     }
     let style = Wishes::style(request.path(), request.query_string());
-    // It is that of the page that the gateway serves, which does not call here.
-    request.headers_mut().remove(ORIGIN);
+    // They are those of the page that the gateway serves, which does not call here.
+    for name in [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_REQUEST_HEADERS] {
+        request.headers_mut().remove(name);
+    }
     match next.call(request).await {
         Ok(mut answer) => {
             let status = style.status(answer.status());
