@@ -2,6 +2,8 @@
 NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 nginx=nginx caddy=caddy
 # The oldest Node.js that the tests of the browser SDK run on.
 NODE := 20
+# What holds the service to its specification.
+SCHEMATHESIS := 4.32.5
 # What the benchmark needs beyond that.
 BENCH_NEEDS := wrk=wrk
 
@@ -50,6 +52,13 @@ doc: ## Run the examples in the documentation and the README
 .PHONY: generate
 generate: ## Write openapi/openapi.json and the README's table of settings anew
 	cargo run -q -p onceward-server --example generate --locked
+
+.PHONY: test-api
+test-api: setup ## Hold the running service to its specification with schemathesis (minutes)
+	cargo build -p onceward-server --locked
+	[ -x target/schemathesis/bin/schemathesis ] || python3 -m venv target/schemathesis
+	target/schemathesis/bin/pip install -q --disable-pip-version-check schemathesis==$(SCHEMATHESIS)
+	tests/api.sh
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)

@@ -39,7 +39,7 @@ const LONGEST: usize = 256;
         ("next_token" = Option<bool>, Query, description = "Have a fresh token sent along, for the next submission"),
         ("x-original-method" = Option<String>, Header, example = "POST", description = "The method of the original request; else `x-forwarded-method`, else that of this one"),
         ("x-original-uri" = Option<String>, Header, example = "/orders", description = "Its path and query; else `x-forwarded-uri`, else what stands behind `/forward-auth`"),
-        ("onceward-token" = Option<String>, Header, example = "ow1_…", description = "Its token"),
+        ("onceward-token" = Option<String>, Header, example = "ow1_token", description = "Its token"),
         ("onceward-attempt" = Option<String>, Header, example = "4711", min_length = 1, max_length = 255, pattern = "^[!-~]+$", description = "Names it"),
     ),
     responses(
