@@ -48,7 +48,7 @@ async fn the_story_of_gateway_asks_twice(recipe: &str) -> Told {
 async fn gateway_asks_twice() {
     let recipe = Kind::Nginx.recipe();
     the_story_of_gateway_asks_twice(&recipe).await.unwrap();
-    let attempt = recipe.lines().filter(|line| line.contains("Onceward-Attempt")).last().unwrap();
+    let attempt = recipe.lines().rfind(|line| line.contains("Onceward-Attempt")).unwrap();
     let nameless = recipe.replace(attempt, "        proxy_set_header Onceward-Attempt \"\";");
     assert_ne!(nameless, recipe);
     the_story_of_gateway_asks_twice(&nameless).await.unwrap_err();
