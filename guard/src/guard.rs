@@ -307,13 +307,18 @@ impl Guard {
 
     pub(crate) async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
         let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
-        Ok(match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+        Ok(self.seen(Record::decode(&bytes).map_err(StoreError::not_executed)?))
+    }
+
+    /// What a record says at this moment.
+    pub(crate) fn seen(&self, record: Record) -> Seen {
+        match record {
             Record::Issued => Seen::Issued,
             Record::Attempted(_) => Seen::Done(None),
             Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
             Record::Claimed(claimed) => Seen::Unknown(claimed.run),
             Record::Done(done) => Seen::Done(done.reply),
-        })
+        }
     }
 
     pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
@@ -328,7 +333,7 @@ impl Guard {
     }
 
     /// Whether a token is neither too old nor of an earlier life of the store.
-    fn in_time(&self, token: &Imprint) -> Result<(), Refusal> {
+    pub(crate) fn in_time(&self, token: &Imprint) -> Result<(), Refusal> {
         if token.expires_at <= self.0.clock.wall() {
             return Err(Code::TokenExpired.into());
         }
