@@ -18,6 +18,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
 use crate::banner;
+use crate::check;
+use crate::check::finding::{Finding, Level};
 use crate::config::{Config, ConfigError, StoreAt};
 use crate::desk::Desk;
 use crate::mishap;
@@ -57,6 +59,14 @@ pub enum BuildError {
         /// What was said last.
         error: StoreError,
     },
+    /// The store may throw records away.
+    #[error("store: {says} {fix}")]
+    Evicts {
+        /// What that means.
+        says: String,
+        /// What to do.
+        fix: String,
+    },
     /// The address cannot be listened on.
     #[error("listen: {address}: {error}. Is something else running there? Choose another with --listen.")]
     Listen {
@@ -75,6 +85,7 @@ impl Application {
     pub async fn build(config: Config) -> Result<Self, BuildError> {
         let guard = guard(&config)?;
         wait_for(&guard, &config).await?;
+        refuse_eviction(&config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
         let cannot = |error| BuildError::Listen { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).map_err(cannot)?;
@@ -157,7 +168,7 @@ fn docs() -> utoipa_swagger_ui::Config<'static> {
     utoipa_swagger_ui::Config::default().validator_url("none")
 }
 
-fn guard(config: &Config) -> Result<Guard, BuildError> {
+pub(crate) fn guard(config: &Config) -> Result<Guard, BuildError> {
     let builder = match &config.store {
         StoreAt::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
         StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
@@ -170,6 +181,23 @@ fn guard(config: &Config) -> Result<Guard, BuildError> {
     };
     let builder = with(builder, config.secret.clone(), GuardBuilder::secret);
     Ok(with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build())
+}
+
+/// A record that is thrown away lets a key run twice, so a Redis that does so has to be allowed. Where that cannot be seen, it is
+/// said and gone on with: a store that works is no reason not to start.
+async fn refuse_eviction(config: &Config) -> Result<(), BuildError> {
+    let StoreAt::Redis(url) = &config.store else { return Ok(()) };
+    match check::eviction(url, config.allow_eviction).await {
+        Ok(Finding { level: Level::Problem, says, fix, .. }) => {
+            return Err(BuildError::Evicts { says, fix: fix.unwrap_or_default() });
+        }
+        Ok(Finding { level: Level::Warning, says, .. }) => tracing::warn!("store: {says}"),
+        Ok(_) => {}
+        Err(trouble) => {
+            tracing::warn!(%trouble, "whether the store evicts records could not be seen; `onceward check` says more")
+        }
+    }
+    Ok(())
 }
 
 async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {

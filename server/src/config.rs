@@ -1,6 +1,7 @@
 //! Settings: everything that can be set, read from wherever it was given.
 
-mod given;
+pub(crate) mod flag;
+pub(crate) mod given;
 pub mod setting;
 mod value;
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub memory_limit: usize,
     /// Whether the demo stands at `/`.
     pub demo: bool,
+    /// Whether a Redis that evicts is good enough.
+    pub allow_eviction: bool,
     /// How long the store may take.
     pub store_timeout: Duration,
     /// How long to wait for the store at start.
@@ -144,24 +147,23 @@ pub enum ConfigError {
     Wrong(String),
 }
 
-impl Config {
-    /// Reads the command line, the environment and the file that they name.
-    ///
-    /// # Errors
-    /// If something in them is wrong.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    pub fn load() -> Result<Self, ConfigError> {
-        let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        let ours = named.filter(|(name, _)| name.starts_with(PREFIX));
-        // One that cannot be read is not left out in silence: it may be the API key.
-        let read = |(name, value): (String, OsString)| match value.into_string() {
-            Ok(value) => Ok((name, value)),
-            Err(_) => Err(ConfigError::Wrong(format!("{name}: its value is not UTF-8 text; write it as such"))),
-        };
-        let variables = ours.map(read).collect::<Result<Vec<_>, _>>()?;
-        Self::from(std::env::args_os(), variables)
-    }
+/// What the environment says of our settings.
+///
+/// # Errors
+/// If something in it is no text.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn environment() -> Result<Vec<(String, String)>, ConfigError> {
+    let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let ours = named.filter(|(name, _)| name.starts_with(PREFIX));
+    // One that cannot be read is not left out in silence: it may be the API key.
+    let read = |(name, value): (String, OsString)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(ConfigError::Wrong(format!("{name}: its value is not UTF-8 text; write it as such"))),
+    };
+    ours.map(read).collect()
+}
 
+impl Config {
     /// Reads a command line and an environment.
     ///
     /// # Errors
@@ -170,10 +172,19 @@ impl Config {
         arguments: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let given = Given::gather(arguments, variables)?;
-        let config = build(&given)?;
-        config.check_exposure(&given)?;
+        Self::serving(&Given::gather(&flag::bare().try_get_matches_from(arguments)?, variables)?)
+    }
+
+    /// The settings for running the service.
+    pub(crate) fn serving(given: &Given) -> Result<Self, ConfigError> {
+        let config = build(given)?;
+        config.check_exposure(given)?;
         Ok(config)
+    }
+
+    /// The settings for asking the store, where nothing listens.
+    pub(crate) fn asking(given: &Given) -> Result<Self, ConfigError> {
+        build(given)
     }
 
     /// Whoever can reach the port can use up tokens, so that takes either this machine or a key.
@@ -208,6 +219,7 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         rate_limit_total: given.value("rate_limit_total", value::rate)?,
         trusted_proxies: given.list("trusted_proxies", value::networks)?,
         memory_limit: given.value("memory_limit", value::size)?,
+        allow_eviction: given.value("allow_eviction", value::boolean)?,
         store_timeout: given.value("store_timeout", value::duration)?,
         wait_for: given.value("wait_for", onceward_api::duration::parse)?,
         share_every: given.value("share_every", value::duration)?,

@@ -3,6 +3,8 @@
 pub mod access;
 pub mod app;
 mod banner;
+mod check;
+pub mod cli;
 pub mod config;
 pub mod desk;
 pub mod generated;

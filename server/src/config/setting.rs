@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 22] = [
+pub const SETTINGS: [Setting; 23] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
     secret(
         "store",
@@ -66,6 +66,12 @@ pub const SETTINGS: [Setting; 22] = [
         "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
     ),
     plain("memory_limit", "SIZE", Some("256MiB"), "How much the memory store may hold"),
+    plain(
+        "allow_eviction",
+        "BOOL",
+        Some("false"),
+        "Go on with a Redis that may evict records: then a key, or a remembered token, may run a second time",
+    ),
     plain("demo", "BOOL", Some("auto"), "Whether a demo shop stands at `/`; `auto`: with the memory store"),
     plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
     plain("wait_for", "DURATION", Some("10s"), "How long to wait at start until the store answers"),
