@@ -5,6 +5,7 @@ use onceward_api::Code;
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::intent::Intent;
+use crate::meter::Row;
 use crate::policy::{Effect, KeyRules};
 use crate::record::{Done, Record};
 use crate::refusal::Refusal;
@@ -73,6 +74,7 @@ impl Guard {
                 Effect::Unknown => Compared::Done,
             };
             if written == Compared::Done {
+                self.meter().claim(if token.is_some() { Row::Remembered } else { Row::Key }, Event::of(effect));
                 Event::of(effect).log(intent.action, &ticket, claimed.run);
                 return Ok(Resolved::Settled);
             }

@@ -9,10 +9,11 @@ use super::{Guard, Inner};
 use crate::background;
 use crate::clock::Clock;
 use crate::drain::Drain;
+use crate::meter::Meter;
 use crate::mode::{Mode, Observed};
 use crate::secret::Secret;
 use crate::sharing::{Sharing, keep_sharing};
-use crate::store::Store;
+use crate::store::{Metered, Store};
 use crate::upkeep::Upkeep;
 use crate::waiting::Waiting;
 
@@ -130,13 +131,9 @@ impl GuardBuilder {
     pub fn build(self) -> Guard {
         let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
         let (alive, gone) = watch::channel(());
+        let store: Arc<dyn Store> = Arc::new(Metered::new(self.store));
         if sharing.is_shared() && !self.by_hand && self.mode != Mode::Off {
-            background::spawn(keep_sharing(
-                Arc::clone(&sharing),
-                Arc::clone(&self.store),
-                self.share_every,
-                gone.clone(),
-            ));
+            background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
         }
         Guard(Arc::new(Inner {
             upkeep: match self.by_hand {
@@ -146,7 +143,8 @@ impl GuardBuilder {
             waiting: Waiting::new(self.waiters),
             mode: self.mode,
             observed: Observed::default(),
-            store: self.store,
+            meter: Meter::new(),
+            store,
             sharing,
             clock: self.clock,
             drain: Drain::default(),
