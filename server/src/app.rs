@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
@@ -20,6 +20,8 @@ use crate::access::Access;
 use crate::banner;
 use crate::config::{Config, ConfigError, StoreAt};
 use crate::desk::Desk;
+use crate::limits::{self, Limits};
+use crate::meters::Meters;
 use crate::mishap;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
@@ -34,6 +36,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Application {
     listener: TcpListener,
     address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
+    meters: Meters,
     desk: Data<Desk>,
     shop: Option<Data<Shop>>,
     config: Config,
@@ -58,13 +62,18 @@ pub enum BuildError {
         error: StoreError,
     },
     /// The address cannot be listened on.
-    #[error("listen: {address}: {error}. Is something else running there? Choose another with --listen.")]
+    #[error("{setting}: {address}: {error}. Is something else running there? Choose another with --{flag}.", flag = setting.replace('_', "-"))]
     Listen {
+        /// Which address it is.
+        setting: &'static str,
         /// Where to.
         address: SocketAddr,
         /// Why not.
         error: io::Error,
     },
+    /// Something else in this process counts already.
+    #[error("metrics: {0}")]
+    Meters(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 impl Application {
@@ -73,16 +82,20 @@ impl Application {
     /// # Errors
     /// If one of these fails.
     pub async fn build(config: Config) -> Result<Self, BuildError> {
+        // Before the guard is made, which counts with whatever is there then.
+        let meters = Meters::install()?;
         let guard = guard(&config)?;
         wait_for(&guard, &config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
-        let cannot = |error| BuildError::Listen { address: config.listen, error };
-        let listener = TcpListener::bind(config.listen).map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
+        let (listener, address) = bind("listen", config.listen)?;
+        let admin = config.admin_listen.map(|admin| bind("admin_listen", admin)).transpose()?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
-        Ok(Self { listener, address, desk: Data::new(Desk::new(guard, access, quota)), shop, config })
+        let limits = Limits::new(config.max_in_flight.get() as usize, config.request_timeout);
+        let desk = Data::new(Desk::new(guard, access, quota).within(limits));
+        limits::make_room(config.max_connections.get() as usize);
+        Ok(Self { listener, address, admin, meters, desk, shop, config })
     }
 
     /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
@@ -90,14 +103,33 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let Self { listener, address, desk, shop, config } = self;
+        let Self { listener, address, admin, meters, desk, shop, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let server = HttpServer::new(move || app(desk.clone(), Arc::clone(&origins), shop.clone()));
-        // The first to be polled is the server: when it is announced, it already listens, for signals too.
-        let (ended, ()) = tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
-            banner::announce(address, &config)
+        let administration = admin.map(|(listener, address)| Administration::begin(listener, address, &desk, &meters));
+        let administration = administration.transpose()?;
+        // With an address of their own, numbers are shown nowhere else.
+        let shown = administration.is_none().then(|| meters.clone());
+        let server = HttpServer::new(move || {
+            let app = app(desk.clone(), Arc::clone(&origins), shop.clone());
+            app.configure(|config| shown.clone().into_iter().for_each(|meters| routes::watched(meters)(config)))
         });
+        let each = config.max_connections.get().div_ceil(workers()) as usize;
+        let server = server.max_connections(each).client_request_timeout(config.request_timeout);
+        let admin = administration.as_ref().map(|administration| administration.address);
+        // The first to be polled is the server: when it is announced, it already listens, for signals too.
+        let serving = async {
+            tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
+                banner::announce(address, admin, &config)
+            })
+        };
+        let ended = tokio::select! {
+            (ended, ()) = serving => ended,
+            () = meters.add_up() => Ok(()),
+        };
+        if let Some(administration) = administration {
+            administration.handle.stop(false).await;
+        }
         ended
     }
 }
@@ -135,12 +167,50 @@ pub fn app(
         .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
         .configure(|config| start(config, shop))
         .configure(others)
+        .wrap(from_fn(limits::admit))
         .wrap(from_fn(routes::explain))
         .wrap(from_fn(mishap::contain))
         .wrap(cors)
         .wrap(from_fn(origins::explain))
         .wrap(from_fn(origins::watch))
         .wrap(from_fn(telemetry::observe))
+}
+
+/// The server at `admin_listen`. It answers to the last, also while the other one waits for what runs.
+struct Administration {
+    address: SocketAddr,
+    handle: ServerHandle,
+}
+
+impl Administration {
+    fn begin(listener: TcpListener, address: SocketAddr, desk: &Data<Desk>, meters: &Meters) -> io::Result<Self> {
+        let (desk, meters) = (desk.clone(), meters.clone());
+        let server = HttpServer::new(move || {
+            App::new()
+                .app_data(desk.clone())
+                .configure(routes::watched(meters.clone()))
+                .configure(routes::administered)
+                .wrap(from_fn(routes::explain))
+                .wrap(from_fn(mishap::contain))
+                .wrap(from_fn(telemetry::observe))
+        });
+        let server = server.workers(1).listen(listener)?.disable_signals().run();
+        let handle = server.handle();
+        actix_web::rt::spawn(server);
+        Ok(Self { address, handle })
+    }
+}
+
+/// How many workers there are.
+fn workers() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+}
+
+fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), BuildError> {
+    let cannot = |error| BuildError::Listen { setting, address, error };
+    let listener = TcpListener::bind(address).map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    Ok((listener, address))
 }
 
 /// What stands at `/`: the demo, or a page that says how to begin.

@@ -23,6 +23,8 @@ pub use self::value::{Rate, is_origin};
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Where to listen for whoever runs it.
+    pub admin_listen: Option<SocketAddr>,
     /// Where tokens are kept.
     pub store: StoreAt,
     /// What every key in the store begins with.
@@ -45,6 +47,12 @@ pub struct Config {
     pub rate_limit_total: Option<Rate>,
     /// Proxies whose word is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// How many connections may be open.
+    pub max_connections: NonZeroU32,
+    /// How many requests are answered at once.
+    pub max_in_flight: NonZeroU32,
+    /// How long a request may take to arrive.
+    pub request_timeout: Duration,
     /// How much the memory store may hold.
     pub memory_limit: usize,
     /// Whether the demo stands at `/`.
@@ -171,8 +179,9 @@ impl Config {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
         let given = Given::gather(arguments, variables)?;
-        let config = build(&given)?;
+        let mut config = build(&given)?;
         config.check_exposure(&given)?;
+        config.check_admin()?;
         Ok(config)
     }
 
@@ -190,11 +199,37 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Metrics have no key: they are for whoever can reach them, and that is to be known.
+    fn check_admin(&mut self) -> Result<(), ConfigError> {
+        let warning = match self.admin_listen {
+            Some(admin) if admin == self.listen && admin.port() != 0 => {
+                return Err(ConfigError::Wrong(format!(
+                    "admin_listen: {admin} is where to listen already. Set another, as in 127.0.0.1:9090, or leave it away."
+                )));
+            }
+            Some(admin) if !admin.ip().is_loopback() => {
+                format!(
+                    "admin_listen: {admin} can be reached from other machines, and /metrics and /dashboard have no key"
+                )
+            }
+            None if !self.listen.ip().is_loopback() => format!(
+                "listen: whoever can reach {} can read /metrics and /dashboard; admin_listen puts them elsewhere",
+                self.listen
+            ),
+            _ => return Ok(()),
+        };
+        self.warnings.push(warning);
+        Ok(())
+    }
+}
+
 fn build(given: &Given) -> Result<Config, ConfigError> {
     let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
     let store = given.secret("store", store)?.unwrap_or(StoreAt::Memory);
     Ok(Config {
         listen: given.value("listen", value::address)?,
+        admin_listen: given.optional("admin_listen", value::address)?,
         demo: given.value("demo", value::demo)?.unwrap_or(store == StoreAt::Memory),
         store,
         prefix: given.value("prefix", value::prefix)?,
@@ -207,6 +242,9 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         rate_burst: given.value("rate_burst", value::count)?,
         rate_limit_total: given.value("rate_limit_total", value::rate)?,
         trusted_proxies: given.list("trusted_proxies", value::networks)?,
+        max_connections: given.value("max_connections", value::count)?,
+        max_in_flight: given.value("max_in_flight", value::count)?,
+        request_timeout: given.value("request_timeout", value::duration)?,
         memory_limit: given.value("memory_limit", value::size)?,
         store_timeout: given.value("store_timeout", value::duration)?,
         wait_for: given.value("wait_for", onceward_api::duration::parse)?,

@@ -7,6 +7,8 @@ pub mod config;
 pub mod desk;
 pub mod generated;
 mod kept;
+pub mod limits;
+pub mod meters;
 pub mod mishap;
 pub mod origins;
 pub mod quota;
