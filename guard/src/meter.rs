@@ -54,10 +54,7 @@ impl Meter {
         Arc::new(Self {
             issued: counter!(metric::ISSUED.name),
             verdicts: Row::ALL.map(Verdicts::new),
-            claims: Row::ALL.map(|row| {
-                Event::ALL
-                    .map(|event| counter!(metric::CLAIMS.name, "policy" => row.as_str(), "event" => event.as_str()))
-            }),
+            claims: Row::ALL.map(|row| Event::ALL.map(|event| happened(row, event))),
             answered: counter!(metric::WAITS.name, "outcome" => "answered"),
             in_vain: counter!(metric::WAITS.name, "outcome" => "in_vain"),
             renewed: counter!(metric::RENEWALS.name, "outcome" => "renewed"),
@@ -113,7 +110,8 @@ pub(crate) fn would_have(outcome: Outcome) {
 impl Verdicts {
     fn new(row: Row) -> Self {
         let refused = [const { OnceLock::new() }; Code::ALL.len()];
-        let verdicts = Self { row, run: decided(row, "run"), replay: decided(row, "replay"), refused };
+        let replay = if row.keeps_replies() { decided(row, "replay") } else { Counter::noop() };
+        let verdicts = Self { row, run: decided(row, "run"), replay, refused };
         for code in row.refusals() {
             verdicts.refused(*code);
         }
@@ -144,6 +142,11 @@ impl Row {
             Self::Key => "key",
             Self::Interval => "interval",
         }
+    }
+
+    /// Whether there is an answer to give again.
+    const fn keeps_replies(self) -> bool {
+        matches!(self, Self::Remembered | Self::Key)
     }
 
     /// What is refused under this policy as a rule. It is there from the beginning, at zero, so that its first time is seen
@@ -195,6 +198,16 @@ impl Row {
 
 fn decided(row: Row, code: &'static str) -> Counter {
     counter!(metric::VERDICTS.name, "policy" => row.as_str(), "code" => code)
+}
+
+/// A plain token has no claim, so nothing happens to one.
+fn happened(row: Row, event: Event) -> Counter {
+    match row {
+        Row::Token => Counter::noop(),
+        Row::Remembered | Row::Key | Row::Interval => {
+            counter!(metric::CLAIMS.name, "policy" => row.as_str(), "event" => event.as_str())
+        }
+    }
 }
 
 fn describe(metric: &Metric) {

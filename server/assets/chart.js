@@ -15,7 +15,8 @@ export class Chart {
   #now = 0;
   #pointed = null;
 
-  /** `kinds` from the ground up; `stacked` or lines; `show` writes a value; `tell` is called with the point to describe. */
+  /** `kinds` from the ground up; areas upon each other (`stacked`), or lines by powers of ten; `show` writes a value; `tell` is
+   * called with the point to describe. */
   constructor(place, options) {
     this.#place = place;
     this.#options = options;
@@ -40,16 +41,14 @@ export class Chart {
     if (width < 80) return;
     const { kinds, stacked, show, tell, title, least } = this.#options;
     const real = this.#points.filter(Boolean);
-    const tops = real.map((point) => (stacked ? kinds.reduce((sum, kind) => sum + point[kind], 0) : Math.max(...kinds.map((kind) => point[kind] || 0))));
-    const step = niceStep(Math.max(least, ...tops) / 4);
-    const top = step * Math.max(1, Math.ceil(Math.max(least, ...tops) / step));
+    const { ticks, height } = stacked ? evenly(real.map((point) => kinds.reduce((sum, kind) => sum + point[kind], 0)), least) : byPowers(real.flatMap((point) => kinds.map((kind) => point[kind])), least);
     const x = (time) => LEFT + (width - LEFT - 8) * (1 - (this.#now - time) / SPAN);
-    const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * value) / top;
+    const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * height(value);
     const svg = node("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img" });
-    for (let value = 0; value <= top + step / 2; value += step) {
-      svg.append(node("line", { class: value === 0 ? "axis" : "grid", x1: LEFT, x2: width - 8, y1: y(value), y2: y(value) }));
+    ticks.forEach((value, at) => {
+      svg.append(node("line", { class: at === 0 ? "axis" : "grid", x1: LEFT, x2: width - 8, y1: y(value), y2: y(value) }));
       svg.append(node("text", { class: "tick end", x: LEFT - 8, y: y(value) }, show(value)));
-    }
+    });
     for (const minutes of [3, 2, 1, 0]) {
       const at = x(this.#now - minutes * 60_000);
       svg.append(node("text", { class: `tick foot ${minutes === 0 ? "end" : ""}`, x: minutes === 3 ? LEFT : at, y: HEIGHT - 6 }, minutes === 0 ? "now" : `−${minutes} min`));
@@ -100,10 +99,21 @@ function nearest(points, at, x) {
   return points.reduce((best, point) => (best && Math.abs(x(best.time) - at) <= Math.abs(x(point.time) - at) ? best : point), null);
 }
 
-/** One, two or five of some power of ten. */
-function niceStep(rough) {
+/** From nothing up, in steps of one, two or five of some power of ten. */
+function evenly(values, least) {
+  const rough = Math.max(least, ...values) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= rough * 0.999);
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= rough * 0.999);
+  const steps = Math.max(1, Math.ceil(Math.max(least, ...values) / step));
+  return { ticks: Array.from({ length: steps + 1 }, (_, at) => at * step), height: (value) => value / (steps * step) };
+}
+
+/** By powers of ten, so that one slow moment does not flatten all the rest. */
+function byPowers(values, least) {
+  const known = values.filter((value) => value > 0);
+  const [low, high] = [Math.floor(Math.log10(Math.min(least, ...known))), Math.ceil(Math.log10(Math.max(least * 100, ...known)))];
+  const ticks = Array.from({ length: high - low + 1 }, (_, at) => Number(`1e${low + at}`));
+  return { ticks, height: (value) => (Math.log10(Math.max(value, ticks[0])) - low) / (high - low) };
 }
 
 function node(name, attributes, text) {

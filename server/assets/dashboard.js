@@ -45,7 +45,7 @@ const store = new Chart(at("store-chart"), {
   title: "Store latency",
   kinds: ["half", "slowest"],
   stacked: false,
-  least: 0.0001,
+  least: 0.00001,
   show: time,
   tell: (point) => legend("store-legend", [["half", "", time(point?.half), "half within"], ["slowest", "", time(point?.slowest), "99 of 100 within"]]),
 });
