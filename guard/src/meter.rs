@@ -3,6 +3,9 @@
 //! Everything is registered when the guard is built, and held: a request looks up no name. Without a recorder each handle is
 //! empty, and using it is one comparison.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, OnceLock};
 
 use metrics::{Counter, counter, gauge};
@@ -100,6 +103,12 @@ impl Meter {
     pub(crate) fn unprotected(&self) {
         self.unprotected.increment(1);
     }
+}
+
+/// Whether anybody records. What the facade puts in the place of a recorder has no size, and one that records has something
+/// to hold; one that holds everything in statics would not be told how long the store takes, and all the rest all the same.
+pub(crate) fn is_recorded() -> bool {
+    metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }
 
 /// Counts what would not have run. It is asked for by name: whoever only observes is in no hurry.

@@ -9,7 +9,7 @@ use super::{Guard, Inner};
 use crate::background;
 use crate::clock::Clock;
 use crate::drain::Drain;
-use crate::meter::Meter;
+use crate::meter::{self, Meter};
 use crate::mode::{Mode, Observed};
 use crate::secret::Secret;
 use crate::sharing::{Sharing, keep_sharing};
@@ -131,7 +131,8 @@ impl GuardBuilder {
     pub fn build(self) -> Guard {
         let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
         let (alive, gone) = watch::channel(());
-        let store: Arc<dyn Store> = Arc::new(Metered::new(self.store));
+        // It is an allocation and two looks at the clock for each command, which nobody pays who does not want to know.
+        let store = if meter::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
         if sharing.is_shared() && !self.by_hand && self.mode != Mode::Off {
             background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
         }
