@@ -6,6 +6,7 @@ pub mod consumer;
 pub mod flawed;
 pub mod keyed;
 pub mod ledger;
+pub mod metrics;
 pub mod mishap;
 pub mod pages;
 pub mod peer;
