@@ -19,6 +19,7 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::access::Access;
 use crate::banner;
 use crate::config::{Config, ConfigError, StoreAt};
+use crate::connections::Connections;
 use crate::desk::Desk;
 use crate::limits::{self, Limits};
 use crate::meters::Meters;
@@ -31,6 +32,9 @@ use crate::telemetry;
 
 /// How long to wait between two questions to a store that does not answer yet.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// How many may wait to be let in; the system may allow fewer.
+const BACKLOG: i32 = 4096;
 
 /// A service that listens.
 pub struct Application {
@@ -115,7 +119,12 @@ impl Application {
             app.configure(|config| shown.clone().into_iter().for_each(|meters| routes::watched(meters)(config)))
         });
         let each = config.max_connections.get().div_ceil(workers()) as usize;
-        let server = server.max_connections(each).client_request_timeout(config.request_timeout);
+        let connections = Arc::new(Connections::new(config.request_timeout));
+        let welcoming = Arc::clone(&connections);
+        let server = server
+            .max_connections(each)
+            .client_request_timeout(config.request_timeout)
+            .on_connect(move |io, data| welcoming.welcome(io, data));
         let admin = administration.as_ref().map(|administration| administration.address);
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let serving = async {
@@ -126,6 +135,7 @@ impl Application {
         let ended = tokio::select! {
             (ended, ()) = serving => ended,
             () = meters.add_up() => Ok(()),
+            () = connections.watch() => Ok(()),
         };
         if let Some(administration) = administration {
             administration.handle.stop(false).await;
@@ -208,9 +218,21 @@ fn workers() -> u32 {
 
 fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), BuildError> {
     let cannot = |error| BuildError::Listen { setting, address, error };
-    let listener = TcpListener::bind(address).map_err(cannot)?;
+    let listener = listen(address).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     Ok((listener, address))
+}
+
+/// As the standard library does it, with room for more who come at the same moment.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // A port of a process that has just ended is free at once. Elsewhere it would mean that two may have the same.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// What stands at `/`: the demo, or a page that says how to begin.

@@ -4,6 +4,7 @@ pub mod access;
 pub mod app;
 mod banner;
 pub mod config;
+mod connections;
 pub mod desk;
 pub mod generated;
 mod kept;

@@ -20,6 +20,7 @@ use onceward::Refusal;
 use onceward_api::Code;
 use tokio::time::{Instant, timeout_at};
 
+use crate::connections::Busy;
 use crate::desk::Desk;
 use crate::meters::COUNTED;
 
@@ -76,6 +77,7 @@ pub async fn admit<B: MessageBody>(
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let _busy = Busy::on(&request);
     if EXEMPT.contains(&request.path()) {
         return Ok(next.call(request).await?.map_into_left_body());
     }
@@ -142,8 +144,8 @@ fn boxed(stream: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> P
 #[cfg(unix)]
 pub(crate) fn make_room(connections: usize) {
     use rustix::process::{Resource, getrlimit, setrlimit};
-    // Files, connections to the store, and what listens.
-    let wanted = connections as u64 + 256;
+    // Each is held twice; and there are files, connections to the store, and what listens.
+    let wanted = connections as u64 * 2 + 256;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return;
@@ -154,7 +156,7 @@ pub(crate) fn make_room(connections: usize) {
     }
     if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < wanted) {
         tracing::warn!(
-            "the system lets this process have {maximum} open files, fewer than max_connections needs: \
+            "the system lets this process have {maximum} open files, and max_connections needs {wanted}: \
              raise it with `ulimit -Hn` or LimitNOFILE, or lower max_connections"
         );
     }

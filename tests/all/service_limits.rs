@@ -127,8 +127,44 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     let mut first = [0; 12];
     used.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 201");
-    used.write_all(b"POST /token HTTP/1.1\r\nhost: onc").await.unwrap();
-    rest(&mut used).await;
+    let (mut read, mut write) = used.split();
+    let dribbling = async {
+        write.write_all(b"POST /token HTTP/1.1\r\nhost: onceward\r\n").await.unwrap();
+        while write.write_all(b"x-more: 1\r\n").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let begun = Instant::now();
+    let mut answer = Vec::new();
+    // Closed in the middle of what is sent, it may end as a reset.
+    let (closed, ()) =
+        timeout(LONG, async { tokio::join!(read.read_to_end(&mut answer), dribbling) }).await.expect("it is cut");
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{closed:?} after {:?}", begun.elapsed());
+}
+
+/// What is asked again and again on one connection, and what takes long to answer, is not cut, however old the connection is.
+#[tokio::test]
+async fn a_connection_in_use_is_never_cut() {
+    let redis = RedisServer::start();
+    let arguments = ["--request-timeout", "100ms", "--store", &redis.url(), "--store-timeout", "8s"];
+    let service = OncewardServer::start(&arguments);
+    let mut stream = connect(&service.url).await;
+    let begun = Instant::now();
+    let request = b"POST /token HTTP/1.1\r\nhost: onceward\r\ncontent-length: 0\r\n\r\n";
+    let mut answer = [0; 4096];
+    while begun.elapsed() < Duration::from_secs(1) {
+        stream.write_all(request).await.unwrap();
+        let read = stream.read(&mut answer).await.unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 201 "), "{:?}", String::from_utf8_lossy(&answer[..read]));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    redis.freeze();
+    stream.write_all(request).await.unwrap();
+    let waited = timeout(Duration::from_millis(1_500), stream.read(&mut answer)).await;
+    assert!(waited.is_err(), "it is being answered: {waited:?}");
+    redis.thaw();
+    let read = stream.read(&mut answer).await.unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 201 "), "{:?}", String::from_utf8_lossy(&answer[..read]));
 }
 
 #[tokio::test]

@@ -111,6 +111,8 @@ async fn two_thousand_slow_heads_and_five_hundred_slow_bodies_hold_nobody_up_and
          beside them {count} ordinary requests, {lost} without a token; half within {half:.1?}, 99 of 100 within \
          {slowest:.1?}, the longest {longest:.1?}"
     );
+    let told = crowd.told.each_ref().map(|told| told.load(Ordering::SeqCst));
+    println!("of those cut, {} were told 408 and {} 400; the rest still sent when they were closed", told[0], told[1]);
     assert_eq!((lost, count > 500), (0, true), "of {count}");
     assert!(longest < PATIENCE, "nobody waits until they are cut: {longest:?}");
     assert_eq!(crowd.cut.load(Ordering::SeqCst), HEADS + BODIES);

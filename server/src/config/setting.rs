@@ -71,7 +71,7 @@ pub const SETTINGS: [Setting; 26] = [
         None,
         "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
     ),
-    plain("max_connections", "COUNT", Some("16384"), "How many connections may be open; one more waits"),
+    plain("max_connections", "COUNT", Some("8192"), "How many connections may be open; one more waits"),
     plain(
         "max_in_flight",
         "COUNT",
