@@ -12,8 +12,9 @@ use onceward_api::metric::{self, Metric, MetricKind};
 use crate::desk::Desk;
 
 /// The bounds of how long the store takes, in seconds: from what memory takes to far beyond the usual timeout.
-const BOUNDS: [f64; 14] =
-    [0.00001, 0.000_025, 0.000_05, 0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0];
+const BOUNDS: [f64; 18] = [
+    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0,
+];
 /// How often measurements are added up. Until then each is kept, also if nobody ever asks.
 const ADD_UP_EVERY: Duration = Duration::from_secs(1);
 
