@@ -27,9 +27,6 @@ use crate::meters::COUNTED;
 /// How much of a body is waited for: as much as any address reads that is open to everybody.
 const AHEAD: usize = 16 * 1024;
 
-/// What is asked for by those who look after the service, and is answered however much there is to do.
-const EXEMPT: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/dashboard"];
-
 /// How much is taken on.
 #[derive(Debug)]
 pub struct Limits {
@@ -78,7 +75,7 @@ pub async fn admit<B: MessageBody>(
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let _busy = Busy::on(&request);
-    if EXEMPT.contains(&request.path()) {
+    if is_exempt(request.path()) {
         return Ok(next.call(request).await?.map_into_left_body());
     }
     if receive(&mut request, desk.limits().arrival).await.is_err() {
@@ -96,6 +93,11 @@ pub async fn admit<B: MessageBody>(
         return Ok(request.into_response(answer).map_into_right_body());
     };
     Ok(next.call(request).await?.map_into_left_body())
+}
+
+/// Whether this is asked for by those who look after the service: they are answered however much there is to do.
+fn is_exempt(path: &str) -> bool {
+    ["/healthz", "/readyz", "/metrics"].contains(&path) || path.starts_with("/dashboard")
 }
 
 /// The body did not arrive in time.

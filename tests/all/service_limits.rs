@@ -60,7 +60,9 @@ async fn beyond_the_cap_requests_are_shed_at_once_and_health_is_not() {
         assert!(begun.elapsed() < Duration::from_secs(2), "{path} took {:?}", begun.elapsed());
     }
     assert_eq!(get(&url, "/healthz").await.status, 200);
-    assert_eq!(get(&url, "/dashboard").await.status, 200);
+    for path in ["/dashboard", "/dashboard/dashboard.js"] {
+        assert_eq!(get(&url, path).await.status, 200, "{path}");
+    }
     assert_eq!(Metrics::of(&url).await.sum("onceward_http_requests_shed_total", &[]), 4.0);
     redis.thaw();
     assert_eq!(held.join_all().await, [201; 3], "whoever was let in is answered");
