@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::body::MessageBody;
-use actix_web::dev::{ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
@@ -17,11 +17,13 @@ use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
+use crate::administration::Administration;
 use crate::banner;
 use crate::config::{Config, ConfigError, StoreAt};
 use crate::connections::Connections;
 use crate::desk::Desk;
 use crate::limits::{self, Limits};
+use crate::listening::{CannotListen, bind};
 use crate::meters::Meters;
 use crate::mishap;
 use crate::origins::{self, Origins};
@@ -32,9 +34,6 @@ use crate::telemetry;
 
 /// How long to wait between two questions to a store that does not answer yet.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// How many may wait to be let in; the system may allow fewer.
-const BACKLOG: i32 = 4096;
 
 /// A service that listens.
 pub struct Application {
@@ -65,16 +64,9 @@ pub enum BuildError {
         /// What was said last.
         error: StoreError,
     },
-    /// The address cannot be listened on.
-    #[error("{setting}: {address}: {error}. Is something else running there? Choose another with --{flag}.", flag = setting.replace('_', "-"))]
-    Listen {
-        /// Which address it is.
-        setting: &'static str,
-        /// Where to.
-        address: SocketAddr,
-        /// Why not.
-        error: io::Error,
-    },
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] CannotListen),
     /// Something else in this process counts already.
     #[error("metrics: {0}")]
     Meters(#[from] metrics_exporter_prometheus::BuildError),
@@ -110,8 +102,7 @@ impl Application {
         let Self { listener, address, admin, meters, desk, shop, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let administration = admin.map(|(listener, address)| Administration::begin(listener, address, &desk, &meters));
-        let administration = administration.transpose()?;
+        let administration = admin.map(|listening| Administration::begin(listening, &desk, &meters)).transpose()?;
         // With an address of their own, numbers are shown nowhere else.
         let shown = administration.is_none().then(|| meters.clone());
         let server = HttpServer::new(move || {
@@ -125,7 +116,7 @@ impl Application {
             .max_connections(each)
             .client_request_timeout(config.request_timeout)
             .on_connect(move |io, data| welcoming.welcome(io, data));
-        let admin = administration.as_ref().map(|administration| administration.address);
+        let admin = administration.as_ref().map(Administration::address);
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let serving = async {
             tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
@@ -138,7 +129,7 @@ impl Application {
             () = connections.watch() => Ok(()),
         };
         if let Some(administration) = administration {
-            administration.handle.stop(false).await;
+            administration.end().await;
         }
         ended
     }
@@ -186,53 +177,9 @@ pub fn app(
         .wrap(from_fn(telemetry::observe))
 }
 
-/// The server at `admin_listen`. It answers to the last, also while the other one waits for what runs.
-struct Administration {
-    address: SocketAddr,
-    handle: ServerHandle,
-}
-
-impl Administration {
-    fn begin(listener: TcpListener, address: SocketAddr, desk: &Data<Desk>, meters: &Meters) -> io::Result<Self> {
-        let (desk, meters) = (desk.clone(), meters.clone());
-        let server = HttpServer::new(move || {
-            App::new()
-                .app_data(desk.clone())
-                .configure(routes::watched(meters.clone()))
-                .configure(routes::administered)
-                .wrap(from_fn(routes::explain))
-                .wrap(from_fn(mishap::contain))
-                .wrap(from_fn(telemetry::observe))
-        });
-        let server = server.workers(1).listen(listener)?.disable_signals().run();
-        let handle = server.handle();
-        actix_web::rt::spawn(server);
-        Ok(Self { address, handle })
-    }
-}
-
 /// How many workers there are.
 fn workers() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
-}
-
-fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), BuildError> {
-    let cannot = |error| BuildError::Listen { setting, address, error };
-    let listener = listen(address).map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
-    Ok((listener, address))
-}
-
-/// As the standard library does it, with room for more who come at the same moment.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    use socket2::{Domain, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // A port of a process that has just ended is free at once. Elsewhere it would mean that two may have the same.
-    #[cfg(unix)]
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// What stands at `/`: the demo, or a page that says how to begin.

@@ -197,9 +197,7 @@ impl Config {
             self.listen
         )))
     }
-}
 
-impl Config {
     /// Metrics have no key: they are for whoever can reach them, and that is to be known.
     fn check_admin(&mut self) -> Result<(), ConfigError> {
         let warning = match self.admin_listen {
@@ -383,6 +381,17 @@ mod tests {
         assert!(load(&open, &[("ONCEWARD_API_KEY", "x")]).is_ok());
         assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated"], &[]).is_ok());
         assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated", "false"], &[]).is_err());
+    }
+
+    #[test]
+    fn numbers_that_others_could_read_are_warned_of_and_two_cannot_have_one_address() {
+        assert!(load(&["--admin-listen", "127.0.0.1:9090"], &[]).unwrap().warnings.is_empty());
+        assert_eq!(load(&["--admin-listen", "0.0.0.0:9090"], &[]).unwrap().warnings.len(), 1);
+        let open = ["--listen", "0.0.0.0:8080", "--api-key", "x"];
+        assert!(load(&open, &[]).unwrap().warnings[0].contains("admin_listen puts them elsewhere"));
+        let apart = [("ONCEWARD_ADMIN_LISTEN", "127.0.0.1:9090")];
+        assert!(load(&open, &apart).unwrap().warnings.is_empty());
+        assert!(error(&["--admin-listen", "127.0.0.1:8080"], &[]).contains("is where to listen already"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The Onceward service: issues one-time tokens to browsers, and lets backends redeem each of them once.
 
 pub mod access;
+mod administration;
 pub mod app;
 mod banner;
 pub mod config;
@@ -9,6 +10,7 @@ pub mod desk;
 pub mod generated;
 mod kept;
 pub mod limits;
+pub mod listening;
 pub mod meters;
 pub mod mishap;
 pub mod origins;

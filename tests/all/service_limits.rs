@@ -243,3 +243,18 @@ async fn a_flood_at_five_times_the_quota_leaves_others_theirs() {
     assert_eq!(limited, (flooded - through) as f64 + (asked - had) as f64);
     assert_eq!(lost.load(Ordering::SeqCst), 0, "everybody was answered");
 }
+
+#[tokio::test]
+async fn beyond_the_cap_on_connections_one_waits_until_another_is_closed() {
+    let service = OncewardServer::start(&["--max-connections", "1", "--request-timeout", "1s"]);
+    // Each worker has one at least.
+    let mut slow = Vec::new();
+    for _ in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) * 2 {
+        let mut stream = connect(&service.url).await;
+        stream.write_all(b"POST /token HTTP/1.1\r\n").await.unwrap();
+        slow.push(stream);
+    }
+    let begun = Instant::now();
+    token(&service.url).await;
+    assert!(begun.elapsed() > Duration::from_millis(500), "it waited for {:?}", begun.elapsed());
+}
