@@ -113,8 +113,8 @@ async fn two_thousand_slow_heads_and_five_hundred_slow_bodies_hold_nobody_up_and
     );
     let told = crowd.told.each_ref().map(|told| told.load(Ordering::SeqCst));
     println!("of those cut, {} were told 408 and {} 400; the rest still sent when they were closed", told[0], told[1]);
-    assert_eq!((lost, count > 500), (0, true), "of {count}");
-    assert!(longest < PATIENCE, "nobody waits until they are cut: {longest:?}");
+    assert_eq!((lost, count > 100), (0, true), "of {count}");
+    assert!(slowest < PATIENCE, "nobody waits until they are cut: {slowest:?}");
     assert_eq!(crowd.cut.load(Ordering::SeqCst), HEADS + BODIES);
     let metrics = Metrics::of(&service.url).await;
     assert_eq!(metrics.sum("onceward_http_slow_bodies_total", &[]), BODIES as f64);
