@@ -39,7 +39,7 @@ web: ## Check and test the browser SDK and the demo, by themselves and in Chromi
 	cd client-sdk/web && npm ci --no-audit --no-fund && npm test
 	cargo build --workspace --all-features --bin peer --bin onceward --locked
 	cd client-sdk/web && npm run browser
-	node --test web-demo/browser/*.test.mjs
+	node --test web-demo/browser/*.test.mjs server/browser/*.test.mjs
 
 .PHONY: unit
 unit: ## Run unit and integration tests

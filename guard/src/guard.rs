@@ -19,6 +19,7 @@ use crate::drain::Drain;
 #[cfg(feature = "actix")]
 use crate::drain::Running;
 use crate::intent::{Binding, Intent};
+use crate::meter::Meter;
 use crate::mint::Mint;
 use crate::mode::{Mode, Observed};
 use crate::pass::Pass;
@@ -47,6 +48,7 @@ struct Inner {
     drain: Drain,
     upkeep: Upkeep,
     waiting: Waiting,
+    meter: Arc<Meter>,
     mode: Mode,
     observed: Observed,
     token_ttl: Duration,
@@ -135,7 +137,10 @@ impl Guard {
         let (id, token) = self.sign(&*self.mint().await?, ttl, &bound);
         let life = ttl.saturating_add(GRACE);
         match self.0.store.insert(&Ticket::of_token(id), &Record::ISSUED, life).await? {
-            None => Ok(token),
+            None => {
+                self.0.meter.issued();
+                Ok(token)
+            }
             Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
         }
     }
@@ -161,6 +166,13 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let verdict = self.decide(policy, intent).await;
+        self.0.meter.verdict(policy, &verdict, intent);
+        verdict
+    }
+
+    /// The same, for whoever counts what became of it.
+    pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         match policy {
             Policy::Token(rules) => self.check_token(rules, intent).await,
             // Apart, so that a token does not carry room for a claim with it.
@@ -261,6 +273,15 @@ impl Guard {
     #[cfg(feature = "actix")]
     pub(crate) fn begin(&self) -> Option<Running> {
         self.0.drain.begin()
+    }
+
+    /// How much runs.
+    pub(crate) fn running(&self) -> usize {
+        self.0.drain.count()
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.0.meter
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -53,6 +53,11 @@
 //!
 //! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it, and [`Guard::run`] is both.
 //!
+//! # Metrics
+//!
+//! What [`api::metric`] lists is told through the `metrics` facade, to the recorder that is installed when the guard is built;
+//! [`Guard::report`] tells how things are at the moment. No label holds what a caller has sent.
+//!
 //! # Features
 //!
 //! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
@@ -72,6 +77,7 @@ mod guard;
 mod inspection;
 mod intent;
 mod key;
+mod meter;
 mod mint;
 mod mode;
 mod pass;

@@ -5,13 +5,14 @@ use onceward_api::Code;
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::intent::Intent;
+use crate::meter::Row;
 use crate::policy::{Effect, KeyRules};
 use crate::record::{Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
-use crate::ticket::Ticket;
+use crate::ticket::{Kind, Ticket};
 use crate::token::Imprint;
 
 /// What became of settling a run from outside.
@@ -110,6 +111,8 @@ impl Guard {
                 Effect::Unknown => Compared::Done,
             };
             if written == Compared::Done {
+                self.meter()
+                    .claim(if ticket.kind() == Kind::Token { Row::Remembered } else { Row::Key }, Event::of(effect));
                 Event::of(effect).log(action, ticket, claimed.run);
                 return Ok(Resolved::Settled);
             }
@@ -205,7 +208,7 @@ mod tests {
             };
             assert_eq!(said, then);
         }
-        let nobody = Ticket::of(crate::ticket::Kind::Key, b"nobody's");
+        let nobody = Ticket::of(Kind::Key, b"nobody's");
         let happened = guard.settle_ticket(&rules, nobody, None, Effect::Happened, None).await.unwrap();
         assert_eq!(happened, Resolved::Refused(Code::NotFound.into()));
     }

@@ -11,6 +11,7 @@ mod healthcheck;
 mod http;
 mod key;
 mod said;
+mod stats;
 mod store;
 mod table;
 mod token;
@@ -67,6 +68,7 @@ async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> Done {
     match (name, matches.subcommand()) {
         ("check", _) => check::check(matches, &given(root)?).await,
         ("healthcheck", _) => healthcheck::healthcheck(matches, &asking(root)?).await,
+        ("stats", _) => stats::stats(matches, &asking(root)?).await,
         ("audit", _) => audit::audit(matches, &asking(root)?).await,
         ("token", Some(("issue", below))) => token::issue(below, &asking(root)?).await,
         ("token", Some(("inspect", below))) => token::inspect(below, &asking(root)?).await,

@@ -78,9 +78,19 @@ impl OncewardServer {
     }
 
     fn listening(&self) -> Option<String> {
+        self.announced("address")
+    }
+
+    /// Where it is for whoever runs it, with `--admin-listen`.
+    pub fn admin(&self) -> String {
+        self.announced("admin").expect("it was started with --admin-listen")
+    }
+
+    /// An address that it has told when it began to listen.
+    fn announced(&self, field: &str) -> Option<String> {
         self.log().iter().find_map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            (line["message"] == "listening").then(|| format!("http://{}", line["address"].as_str().unwrap_or_default()))
+            (line["message"] == "listening").then(|| format!("http://{}", line[field].as_str().unwrap_or_default()))
         })
     }
 

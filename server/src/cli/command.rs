@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
 
 /// Settings that a command shows in its own help, out of all that it takes.
 const FOR_THE_STORE: [&str; 4] = ["config", "store", "store_file", "prefix"];
-const FOR_THE_SERVICE: [&str; 2] = ["config", "listen"];
+const FOR_THE_SERVICE: [&str; 3] = ["config", "listen", "admin_listen"];
 
 /// How every setting can be given.
 const GIVING: &str = "Every setting can also be given in the environment, as ONCEWARD_TOKEN_TTL for --token-ttl, and in a TOML file, as \
@@ -77,13 +77,13 @@ fn healthcheck() -> Command {
         "Asks /readyz where the service listens (0.0.0.0 is asked on 127.0.0.1), and ends with 0 if it is ready and with 1 if it is not.",
         "HEALTHCHECK CMD [\"onceward\", \"healthcheck\"]",
     );
-    with_settings(command.arg(timeout), &FOR_THE_SERVICE)
+    with_settings(command.arg(timeout), &["config", "listen"])
 }
 
 fn stats() -> Command {
     let watch = switch("watch", "Show them again and again, with what was added each second, until Ctrl-C");
     let every = value("every", "DURATION", "How often, with --watch").default_value("2s");
-    let count = value("count", "COUNT", "How many times, with --watch").hide(true);
+    let count = value("count", "COUNT", "How many times, with --watch [default: until Ctrl-C]");
     let timeout = value("timeout", "DURATION", "How long an answer may take").default_value("2s");
     let command = named(
         "stats",

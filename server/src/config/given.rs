@@ -85,7 +85,16 @@ impl Given {
         name: &str,
         read: impl Fn(&str) -> Result<Vec<T>, String>,
     ) -> Result<Vec<T>, ConfigError> {
-        if self.values.contains_key(name) { self.value(name, read) } else { Ok(Vec::new()) }
+        Ok(self.optional(name, read)?.unwrap_or_default())
+    }
+
+    /// A setting that may be missing.
+    pub(super) fn optional<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        if self.values.contains_key(name) { self.value(name, read).map(Some) } else { Ok(None) }
     }
 
     /// A secret that may be missing: as it stands or from the file that holds it, whichever goes over the other.
