@@ -1,6 +1,6 @@
 //! The service: the real `onceward` binary, on a free port, ended by its own process id.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -38,6 +38,19 @@ pub fn command(arguments: &[&str]) -> Command {
 /// Runs it until it ends by itself.
 pub fn run(arguments: &[&str]) -> Output {
     command(arguments).output().expect("onceward runs")
+}
+
+/// Runs it with this on its input.
+pub fn run_with(arguments: &[&str], input: &str) -> Output {
+    let mut child = command(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("onceward runs");
+    // Dropped at once, which is the end of the input; whoever does not read it may have gone.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("onceward ends")
 }
 
 /// A running service.

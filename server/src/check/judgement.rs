@@ -1,7 +1,7 @@
 //! What the facts mean, one finding for each of them.
 
 use super::facts::Facts;
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use super::info::Info;
 use super::losses::{self, Disk};
 
@@ -21,7 +21,7 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
             found.push(version(info));
             found.push(role(info));
             found.push(eviction(info, allow_eviction));
-            found.push(memory(info));
+            found.push(memory(info, facts.refused.as_deref()));
             found.push(persistence(&Disk::of(info, facts)));
             found.extend(disk_failure(info));
         }
@@ -105,7 +105,7 @@ pub(crate) fn eviction(info: &Info, is_allowed: bool) -> Finding {
     )
 }
 
-fn memory(info: &Info) -> Finding {
+fn memory(info: &Info, refused: Option<&str>) -> Finding {
     let used = info.number("used_memory").unwrap_or_default();
     let Some(limit) = info.memory_limit() else {
         return Finding::fine("memory", format!("It uses {}, without a limit of its own.", size(used)));
@@ -113,7 +113,7 @@ fn memory(info: &Info) -> Finding {
     let says = format!("It uses {} of {}", size(used), size(limit));
     let fix = "Raise maxmemory, or take out what else is in it.";
     match info.evicts() {
-        None if used >= limit => Finding::problem(
+        None if used >= limit || refused.is_some_and(|why| why.contains("OOM")) => Finding::problem(
             "memory",
             format!(
                 "It is full: {says}. No token is issued and no key is claimed (503); tokens that are out can be used."
@@ -164,8 +164,7 @@ fn permissions(facts: &Facts, prefix: &str) -> Finding {
 
 /// A record could not be written, and nothing that was found says why.
 fn refused_write(facts: &Facts, found: &[Finding]) -> Option<Finding> {
-    let is_explained =
-        found.iter().any(|finding| finding.fix.is_some() && !matches!(finding.topic, "persistence" | "info"));
+    let is_explained = found.iter().any(|finding| finding.level == Level::Problem);
     let why = facts.refused.as_ref().filter(|_| !is_explained)?;
     Some(Finding::problem("write", format!("A record could not be written: {why}."), "Look at the log of Redis."))
 }

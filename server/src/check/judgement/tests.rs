@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::check::finding::Level;
 
 const GOOD: &str = "redis_version:7.0.15\nredis_mode:standalone\nrole:master\nconnected_slaves:0\nused_memory:1000000\n\
                     maxmemory:0\nmaxmemory_policy:noeviction\naof_enabled:1\naof_last_write_status:ok\n\
@@ -81,6 +80,9 @@ fn every_policy_that_evicts_is_refused_unless_it_is_allowed() {
 fn a_full_redis_and_a_nearly_full_one_are_told() {
     expect(&found("used_memory:100\nmaxmemory:100"), "memory", Level::Problem, &["full", "503", "Raise maxmemory"]);
     expect(&found("used_memory:95\nmaxmemory:100"), "memory", Level::Warning, &["nearly full"]);
+    let refused =
+        Facts { refused: Some("\"OOM\": command not allowed".into()), ..facts("used_memory:95\nmaxmemory:100") };
+    expect(&judge(&refused, "onceward", false), "memory", Level::Problem, &["It is full", "Raise maxmemory"]);
     expect(&found("used_memory:10\nmaxmemory:100"), "memory", Level::Fine, &["10 B of 100 B"]);
 }
 
