@@ -186,6 +186,8 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
     assert_eq!(gone.status, 200);
     let log = service.log().join("\n") + "\n";
     let output = run_with(&["audit", "--wait", "--store", &redis.url()], &log);
+    let named = run_with(&["audit", "--wait", "--store", &redis.url(), "-"], &log);
+    assert_eq!((said(&named), named.stdout.is_empty()), (said(&output), false), "`-` is the input too");
     let (code, text) = said(&output);
     assert!(code == 1 && text.contains("1 claim(s) whose owner is gone") && text.contains("  pay\n"), "{text}");
     let command = text.split("then: onceward ").nth(1).unwrap().split(" (or --not)").next().unwrap();

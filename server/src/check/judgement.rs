@@ -15,7 +15,7 @@ const COMMANDS: &str = "+get +set +getdel +del +pexpire +eval +evalsha +ping +in
 /// Everything there is to say of a Redis.
 pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Finding> {
     let mut found =
-        vec![Finding::fine("reach", format!("It answers, within {:.1} ms.", facts.took.as_secs_f64() * 1e3))];
+        vec![Finding::fine("reach", format!("It answers, within {:.2} ms.", facts.took.as_secs_f64() * 1e3))];
     match &facts.info {
         Some(info) => {
             found.push(version(info));

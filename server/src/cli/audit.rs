@@ -35,8 +35,9 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said,
     if is_set(matches, "wait") {
         judged = wait(&guard, judged, begun).await?;
     }
-    // What has ended since the log was read is no concern of ours, though its record is gone.
-    let now = if files.is_empty() { journal } else { Journal::read(&files)? };
+    // What has ended since the log was read is no concern of ours, though its record is gone. An input cannot be read again.
+    let is_input = files.is_empty() || files.iter().any(|file| file == "-");
+    let now = if is_input { journal } else { Journal::read(&files)? };
     judged.retain(|(open, _)| now.is_open(open));
     Ok(told(&now, judged))
 }

@@ -45,7 +45,10 @@ pub(super) fn schema() -> Said {
 }
 
 fn property(setting: &Setting) -> Value {
-    let mut property = kind(setting.value);
+    let mut property = match (setting.value, setting.default) {
+        ("BOOL", Some("auto")) => kind("BOOL or auto"),
+        (value, _) => kind(value),
+    };
     property["description"] = setting.help.into();
     property["default"] = match (setting.value, setting.default) {
         (_, None) => return property,
@@ -64,7 +67,8 @@ fn kind(value: &str) -> Value {
         "RATE" => json!({"type": "string", "pattern": "^([1-9][0-9]*/[smh]|off)$"}),
         "SIZE" => json!({"type": "string", "pattern": "^[1-9][0-9]* *(B|KiB|MiB|GiB)$"}),
         "COUNT" => json!({"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*$"}),
-        "BOOL" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
+        "BOOL" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no"]}),
+        "BOOL or auto" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
         "LIST" => json!({"type": ["array", "string"], "items": {"type": "string"}}),
         "FORM" => json!({"enum": ["auto", "human", "json"]}),
         "LEVEL" => json!({"enum": ["error", "warn", "info", "debug", "trace"]}),
@@ -130,6 +134,7 @@ mod tests {
             "cors_origins = [1]",
             "log = \"xml\"",
             "demo = \"maybe\"",
+            "allow_eviction = \"auto\"",
         ] {
             assert!(load(wrong).is_err() && conforms(wrong).is_err(), "{wrong}");
         }
