@@ -184,6 +184,9 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
     let done: Value = serde_json::from_slice(&claim("done").await.body).unwrap();
     assert_eq!(post(&service.url, "/claim/complete", &object!({"pass": done["pass"]})).await.status, 204);
     assert_eq!(gone.status, 200);
+    // It is read by a thread apart, which may be behind.
+    let is_whole = || service.log().iter().any(|line| line.contains("\"completed\""));
+    until("the log has the end of the other", LONG, || std::future::ready(is_whole())).await;
     let log = service.log().join("\n") + "\n";
     let output = run_with(&["audit", "--wait", "--store", &redis.url()], &log);
     let named = run_with(&["audit", "--wait", "--store", &redis.url(), "-"], &log);
