@@ -1,7 +1,8 @@
 //! The command line: the service, and what the person who runs it needs beside it.
 //!
-//! A command gives back what it has to [say](said), for people and for programs, and does not print by itself.
+//! A command gives back what it has to say, for people and for programs, and does not print by itself.
 
+mod argument;
 mod audit;
 mod check;
 mod command;
@@ -94,7 +95,7 @@ fn asking(matches: &ArgMatches) -> Result<Config, ConfigError> {
 
 /// Prints what a command has come to.
 fn finish(matches: &ArgMatches, done: Done) -> ExitCode {
-    let is_json = command::is_json(matches);
+    let is_json = argument::is_json(matches);
     match done {
         Ok(said) => {
             // Whoever should have read it may have gone.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use self::log::{Journal, Open};
 use self::verdict::{Fate, fate};
-use super::command::{is_set, texts};
+use super::argument::{is_set, texts};
 use super::said::{Failure, Said};
 use super::store::guard;
 use super::token::lasting;

@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use serde_json::{Value, json};
 
-use super::command::is_set;
+use super::argument::is_set;
 use super::said::{Failure, Said};
 use super::table::table;
 use crate::check::facts::Visit;

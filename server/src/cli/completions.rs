@@ -4,7 +4,8 @@ use clap::ArgMatches;
 use clap_complete::{Shell, generate};
 use serde_json::json;
 
-use super::command::{listed, text};
+use super::argument::text;
+use super::command::listed;
 use super::said::{Failure, Said};
 
 pub(super) fn completions(matches: &ArgMatches) -> Result<Said, Failure> {

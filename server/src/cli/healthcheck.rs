@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use serde_json::json;
 
-use super::command::duration;
+use super::argument::duration;
 use super::http::{get, reachable};
 use super::said::{Failure, Said};
 use crate::config::Config;

@@ -6,7 +6,7 @@ use onceward::api::Code;
 use onceward::{Effect, Examined, Key, KeyRules, Reply, Resolved, RunId, Seen, Subject, Ticket};
 use serde_json::{Value, json};
 
-use super::command::{is_set, number, optional_duration, text, texts};
+use super::argument::{is_set, number, optional_duration, text, texts};
 use super::said::{Failure, Said};
 use super::store::guard;
 use super::token::{lasting, moment};

@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 
 use self::sample::Sample;
-use super::command::{duration, is_json, is_set, number, text};
+use super::argument::{duration, is_json, is_set, number, text};
 use super::http::{get, reachable};
 use super::said::{Failure, Said};
 use super::table::table;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use onceward::{Binding, Guard, Inspected, Intent, Revoked, Seen, Subject};
 use serde_json::{Value, json};
 
-use super::command::{number, optional_duration, text};
+use super::argument::{number, optional_duration, text};
 use super::said::{Failure, Said};
 use super::store::guard;
 use super::table::table;
