@@ -126,6 +126,7 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
     let theirs = token(&service.url).await;
     let (code, text) = said(&run(&["token", "inspect", &theirs, "--store", &redis.url()]));
     assert!(code == 0 && text.contains("It can be used.") && text.contains("bound to   nothing"), "{text}");
+    assert!(text.contains("expires    2"), "{text}");
     let plain = run(&["token", "issue", "--store", &redis.url()]);
     assert_eq!(redeem(String::from_utf8(plain.stdout).unwrap().trim(), "any").await, "200 redeemed");
 }

@@ -166,7 +166,11 @@ async fn what_ended_as_unknown_is_listed_as_long_as_it_is_held() {
     assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 outcome_unknown");
     let stranger = "00000000-0000-4000-8000-000000000001";
     assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", stranger, "--not"]).0, 1, "that was another run");
-    assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened"]).0, 0);
+    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened"]);
+    assert_eq!((code, &settled["settled"]), (0, &object!(true)));
+    let (code, again) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened", "--status", "201"]);
+    assert_eq!((code, &again["settled"]), (0, &object!(false)), "and nothing is promised that is not so: {again:#}");
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--not"]).0, 1, "it is settled otherwise");
     assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 reply_not_kept");
     assert_eq!((bed.audit(&["--wait"]).0, bed.ledger.count("held")), (0, 1));
 }

@@ -43,6 +43,7 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
     let seen = guard.examine(&ticket).await?;
     let run = run.or(seen.run);
     match guard.settle_ticket(&rules, ticket, run, effect, reply.clone()).await? {
+        Resolved::Settled if !matches!(seen.seen, Seen::Unknown(_)) => Ok(unchanged(ticket)),
         Resolved::Settled => Ok(settled(ticket, run, effect, reply.is_some())),
         Resolved::Refused(refusal) => Err(Failure::problem(refused(refusal.code(), &seen))),
     }
@@ -85,6 +86,12 @@ fn reply(matches: &ArgMatches) -> Result<Option<Reply>, Failure> {
         reply = reply.header(name.trim(), value.trim().to_owned());
     }
     Ok(Some(reply))
+}
+
+/// It was so before anybody came to settle it.
+fn unchanged(ticket: Ticket) -> Said {
+    let says = "That was on record before, and nothing was changed: `onceward key look` says what is there.";
+    Said::fine(format!("{says}\n"), json!({"ticket": ticket.to_string(), "settled": false, "says": says}))
 }
 
 /// What was done, also as a line of the log: appended to it, `audit` knows of it.

@@ -95,7 +95,9 @@ fn told(token: &Inspected, matches: &ArgMatches) -> Said {
     };
     let (state, stands) = state(&token.seen);
     let late = token.late.as_ref().map(|refusal| refusal.code().as_str());
-    let expiry = format!("{}{}", moment(token.expires_at), late.map(|code| format!(" ({code})")).unwrap_or_default());
+    let expiry = moment(token.expires_at);
+    let expiry =
+        format!("{}{}", expiry.as_str().unwrap_or("never"), late.map(|code| format!(" ({code})")).unwrap_or_default());
     let is_good = token.is_ours && late.is_none() && token.seen == Seen::Issued;
     let rows = [
         ("shape", "a token of version 1".to_owned()),
