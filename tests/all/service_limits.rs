@@ -133,7 +133,7 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     let dribbling = async {
         write.write_all(b"POST /token HTTP/1.1\r\nhost: onceward\r\n").await.unwrap();
         while write.write_all(b"x-more: 1\r\n").await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
     let begun = Instant::now();
