@@ -4,6 +4,10 @@ NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium pytho
 NODE := 20
 # What holds the service to its specification.
 SCHEMATHESIS := 4.32.5
+# What feeds the parsers, for how long each, and what looks at dependencies.
+CARGO_FUZZ := 0.13.2
+FUZZ_SECONDS := 60
+CARGO_DENY := 0.20.2
 # What the benchmark needs beyond that.
 BENCH_NEEDS := wrk=wrk
 
@@ -59,6 +63,20 @@ test-api: setup ## Hold the running service to its specification with schemathes
 	[ -x target/schemathesis/bin/schemathesis ] || python3 -m venv target/schemathesis
 	target/schemathesis/bin/pip install -q --disable-pip-version-check schemathesis==$(SCHEMATHESIS)
 	tests/api.sh
+
+.PHONY: fuzz
+fuzz: ## Feed anything to what reads tokens, headers, forms and records, each for FUZZ_SECONDS (a minute each)
+	[ "$$(target/tools/bin/cargo-fuzz --version 2>/dev/null)" = "cargo-fuzz $(CARGO_FUZZ)" ] || \
+	cargo install cargo-fuzz --version $(CARGO_FUZZ) --locked --root target/tools
+	for target in token header form record; do mkdir -p fuzz/corpus/$$target && \
+	RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+	-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 || exit 1; done
+
+.PHONY: deny
+deny: ## Check licences, sources and banned crates; advisories need the network
+	[ "$$(target/tools/bin/cargo-deny --version 2>/dev/null)" = "cargo-deny $(CARGO_DENY)" ] || \
+	cargo install cargo-deny --version $(CARGO_DENY) --locked --root target/tools
+	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
