@@ -30,6 +30,7 @@ mod keys_wire;
 mod lifecycle;
 mod museum;
 mod near;
+mod odd_requests;
 mod races;
 mod readme;
 mod remembered;
