@@ -1,5 +1,5 @@
 # What the tests need beside Rust: a command, and the Debian package that has it.
-NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 nginx=nginx caddy=caddy
+NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 nginx=nginx caddy=caddy systemd-analyze=systemd
 # The oldest Node.js that the tests of the browser SDK run on.
 NODE := 20
 # What holds the service to its specification.

@@ -9,6 +9,7 @@ mod defects;
 mod demo;
 mod demo_bounds;
 mod demo_snippets;
+mod deployment;
 mod faults;
 mod forward_auth;
 mod functions;
