@@ -59,6 +59,7 @@ mod settling;
 mod stores;
 mod stories;
 mod tree;
+mod turns;
 mod upstreams;
 mod waiting;
 mod wrapping;
