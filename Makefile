@@ -1,7 +1,10 @@
 # What the tests need beside Rust: a command, and the Debian package that has it.
-NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 nginx=nginx caddy=caddy systemd-analyze=systemd
+NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
+	nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd
 # The oldest Node.js that the tests of the browser SDK run on.
 NODE := 20
+# Where the gateways are put that Debian does not have.
+GATEWAYS := target/gateways
 # What holds the service to its specification.
 SCHEMATHESIS := 4.32.5
 # What feeds the parsers, for how long each, and what looks at dependencies.
@@ -30,6 +33,9 @@ setup: ## Install what the tests need
 	else echo "This needs$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
 	@node -e 'process.exit(parseInt(process.versions.node) < $(NODE) ? 1 : 0)' || \
 	{ echo "This needs Node.js $(NODE) or later, and here is $$(node --version). Debian's backports or nodejs.org have it." >&2; exit 1; }
+	@cmp -s tests/gateways.txt $(GATEWAYS)/pins || { rm -rf $(GATEWAYS) && \
+	pip3 install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target $(GATEWAYS) -r tests/gateways.txt && \
+	cp tests/gateways.txt $(GATEWAYS)/pins; }
 
 .PHONY: lint
 lint: ## Check format and lints, with all features and with none

@@ -1,6 +1,8 @@
 //! Gateways that ask Onceward for an application that knows nothing of it: the real programs, with the recipes in `deploy`.
+//!
+//! Traefik cannot do all that the others do. Its recipe says what, and each test says what happens there instead.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use onceward::store::Memory;
@@ -8,7 +10,7 @@ use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
-use onceward_tests::redis_server::RedisServer;
+use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, STATUS, Shop};
 use reqwest::{Method, RequestBuilder};
@@ -59,6 +61,11 @@ impl Stage {
     }
 }
 
+/// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says nothing.
+fn executed(kind: Kind, status: &str) -> String {
+    format!("{status} {}", if kind == Kind::Traefik { "" } else { "executed" })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
     for kind in Kind::ALL {
@@ -67,7 +74,7 @@ async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
         let told = join_all((0..50).map(|_| stage.submit(&token))).await;
         let (first, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|answer| answer.status < 400);
         assert_eq!((first.len(), stage.effects()), (1, 1), "{kind:?}");
-        assert_eq!(first[0].said(), "200 executed", "{kind:?}");
+        assert_eq!(first[0].said(), executed(kind, "200"), "{kind:?}");
         for answer in others {
             assert_eq!((answer.said(), answer.problem().code), ("409 token_used".into(), Code::TokenUsed), "{kind:?}");
             assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
@@ -88,7 +95,7 @@ async fn every_refusal_reaches_the_client_as_what_it_is() {
             ("nonsense", "400 token_malformed"),
             (&*elsewhere, "403 token_invalid"),
             (&short, "410 token_expired"),
-            (&here, "200 executed"),
+            (&here, &executed(kind, "200")),
             (&here, "409 token_used"),
         ] {
             let answer = stage.submit(token).await;
@@ -108,7 +115,7 @@ async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        for said in ["200 executed", "409 token_used"] {
+        for said in [&executed(kind, "200"), "409 token_used"] {
             let url = format!("{}/open?colour=green&_onceward={token}", stage.gateway.url);
             assert_eq!(send(http().put(url).header(ORDER, "tea")).await.said(), said, "{kind:?}");
         }
@@ -128,17 +135,26 @@ async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
         drop(service);
         let answer = post().await;
         assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}: {answer:?}");
-        assert_eq!(
-            (answer.problem().code, &answer.headers["retry-after"]),
-            (Code::StoreUnavailable, &"1".parse().unwrap())
-        );
-        // Not even the way to it is there any more; then something that takes connections and says nothing.
+        assert_eq!(answer.headers["retry-after"], "1", "{kind:?}");
+        match kind {
+            // It has no way to answer with a text of our own.
+            Kind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
+            _ => assert_eq!(answer.problem().code, Code::StoreUnavailable, "{kind:?}"),
+        }
         asked.plan(|_| Mishap::CutBefore);
         assert_eq!(post().await.said(), "503 store_unavailable", "{kind:?}");
+        // Something that takes connections and says nothing, for much longer than anybody waits.
         asked.plan(|_| Mishap::Delay(Duration::from_secs(60)));
         let silent = OncewardServer::start(&["--api-key", KEY]);
         asked.lead_to(&silent.url);
+        let began = Instant::now();
         assert_eq!(post().await.said(), "503 store_unavailable", "{kind:?}");
+        assert!(began.elapsed() < Duration::from_secs(8), "{kind:?}: {:?}", began.elapsed());
+        // Not even a connection.
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let lonely = Gateway::start(kind, &[&nobody], &[&handed_on.url]);
+        let answer = send(http().post(format!("{}/open", lonely.url)).header(header::TOKEN, &token)).await;
+        assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}");
         assert_eq!(shop.ledger.runs().len(), 0, "{kind:?}");
         assert_eq!(send(http().get(format!("{}/open", gateway.url))).await.status, 200, "{kind:?}");
         assert_eq!(handed_on.seen().len(), 1, "{kind:?}");
@@ -160,7 +176,7 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
         }
         assert_eq!(stage.effects(), 0, "{kind:?}");
         stage.asked.plan(smooth);
-        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}: and the token is still good");
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}: and the token is still good");
     }
 }
 
@@ -169,14 +185,18 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        for said in ["200 executed", "409 token_used"] {
+        for said in [&executed(kind, "200"), "409 token_used"] {
             let request = stage.submission(Method::POST, &token);
             let request = request.header(header::ATTEMPT, "mine").header(header::OUTCOME, "executed");
             assert_eq!(send(request).await.said(), said, "{kind:?}");
         }
         let sent = stage.last();
         assert_eq!(sent.header(header::OUTCOME), "redeemed", "{kind:?}");
-        assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}");
+        match kind {
+            // It has no name for a request, so it can only take the client's away.
+            Kind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
+            _ => assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}"),
+        }
 
         for pair in [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]] {
             let request = stage.submission(Method::POST, "").header(header::OUTCOME, "redeemed");
@@ -195,13 +215,32 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}");
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}");
         let sent = stage.last();
         let body = serde_json::json!({"token": sent.header(header::TOKEN), "attempt": sent.header(header::ATTEMPT)});
         let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
         let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
-        assert_eq!(released.status, 204, "{kind:?}: {released:?}");
-        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}");
+        // Traefik hands no attempt on, and without one there is nothing to give back.
+        let (released_as, then) = if kind == Kind::Traefik { (400, "409 token_used") } else { (204, "200 executed") };
+        assert_eq!(released.status, released_as, "{kind:?}: {released:?}");
+        assert_eq!(stage.submit(&token).await.said(), then, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let answer = send(stage.submission(Method::POST, &stage.token().await).bearer_auth("the-client")).await;
+        assert_eq!(answer.status, 200, "{kind:?}: {answer:?}");
+        assert_eq!(stage.last().header("authorization"), "Bearer the-client", "{kind:?}");
+        let asked = stage.asked.seen().pop().expect("it was asked");
+        let shown = match kind {
+            // It can send the key only as the password in an address: `onceward:` and the key.
+            Kind::Traefik => "Basic b25jZXdhcmQ6YS1rZXktb2YtdGhlLWdhdGV3YXlz".to_owned(),
+            _ => format!("Bearer {KEY}"),
+        };
+        assert_eq!(asked.header("authorization"), shown, "{kind:?}");
     }
 }
 
@@ -234,7 +273,9 @@ async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it
             let gateway = Gateway::start(kind, &[&service.url], &[&ways[0].url, &ways[1].url]);
             let token = token(&service.url).await;
             let request = http().request(method.clone(), format!("{}/open", gateway.url)).header(header::TOKEN, token);
-            let answer = send(request.header("idempotency-key", "k").header(ORDER, "tea")).await;
+            // With the second header, a client can have Envoy send something again, unless its recipe sees to that.
+            let request = request.header("idempotency-key", "k").header("x-envoy-retry-on", "5xx,reset");
+            let answer = send(request.header(ORDER, "tea")).await;
             assert_eq!(answer.said(), "502 ", "{kind:?} {method}: whether it ran, nobody can tell: {answer:?}");
             assert_eq!(shop.ledger.runs().len(), sent + 1, "{kind:?} {method}");
         }
@@ -248,16 +289,19 @@ async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_applica
         let stage = Stage::on(kind, &["--api-key", KEY, "--store", &redis.url()]).await;
         for status in ["403", "404", "409", "500", "503"] {
             let request = stage.submission(Method::POST, &stage.token().await).header(STATUS, status);
-            assert_eq!(send(request).await.said(), format!("{status} executed"), "{kind:?}");
+            assert_eq!(send(request).await.said(), executed(kind, status), "{kind:?}");
         }
         let token = stage.token().await;
         redis.kill();
         let answer = stage.submit(&token).await;
-        assert_eq!((answer.said(), answer.problem().status), ("503 store_unavailable".into(), 503), "{kind:?}");
+        // Traefik hands on what Onceward tells gateways, which is never a 5xx. The problem says what it means.
+        let (away, unknown) = if kind == Kind::Traefik { (403, 401) } else { (503, 503) };
+        assert_eq!(answer.said(), format!("{away} store_unavailable"), "{kind:?}");
+        assert_eq!((answer.problem().status, answer.problem().code), (503, Code::StoreUnavailable), "{kind:?}");
 
         let other = OncewardServer::start(&["--api-key", "another-key"]);
         stage.asked.lead_to(&other.url);
-        assert_eq!(stage.submit(&token).await.status, 503, "{kind:?}");
+        assert_eq!(stage.submit(&token).await.status, unknown, "{kind:?}");
         assert_eq!(stage.effects(), 5, "{kind:?}");
     }
 }
