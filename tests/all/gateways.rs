@@ -273,11 +273,36 @@ async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it
             let gateway = Gateway::start(kind, &[&service.url], &[&ways[0].url, &ways[1].url]);
             let token = token(&service.url).await;
             let request = http().request(method.clone(), format!("{}/open", gateway.url)).header(header::TOKEN, token);
-            // With the second header, a client can have Envoy send something again, unless its recipe sees to that.
+            // Go would send it again for the first header, and Envoy for the second, if it believed the client.
             let request = request.header("idempotency-key", "k").header("x-envoy-retry-on", "5xx,reset");
             let answer = send(request.header(ORDER, "tea")).await;
             assert_eq!(answer.said(), "502 ", "{kind:?} {method}: whether it ran, nobody can tell: {answer:?}");
             assert_eq!(shop.ledger.runs().len(), sent + 1, "{kind:?} {method}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for (round, method) in [Method::POST, Method::PUT, Method::DELETE].into_iter().enumerate() {
+            let (client, tokens) = (http(), [stage.token().await, stage.token().await]);
+            let submission = |token: &str| {
+                let request = client.request(method.clone(), format!("{}/open", stage.gateway.url));
+                request.header(header::TOKEN, token).header("idempotency-key", "k").header(ORDER, "tea")
+            };
+            // Leaves connections behind that would be used again.
+            assert_eq!(send(submission(&tokens[0])).await.said(), executed(kind, "200"), "{kind:?} {method}");
+            stage.handed_on.plan(|_| Mishap::CutAnswer(0));
+            match submission(&tokens[1]).send().await {
+                Ok(answer) => assert_eq!(answer.status(), 502, "{kind:?} {method}"),
+                // It may break the client's connection too, if that has served before, and leave the rest to the client.
+                Err(error) => assert_eq!(kind, Kind::HaProxy, "{method}: {error}"),
+            }
+            stage.handed_on.plan(smooth);
+            assert_eq!(stage.effects(), 2 * (round + 1), "{kind:?} {method}");
+            assert_eq!(send(submission(&tokens[1])).await.said(), "409 token_used", "{kind:?} {method}");
         }
     }
 }
