@@ -122,6 +122,11 @@ async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
         let asked = stage.asked.seen().len();
         assert_eq!(send(stage.submission(Method::GET, "")).await.said(), "200 ", "{kind:?}");
         assert_eq!((stage.effects(), stage.asked.seen().len()), (2, asked), "{kind:?}: nobody was asked");
+        for method in [Method::HEAD, Method::OPTIONS] {
+            send(stage.submission(method.clone(), "")).await;
+            assert_eq!(stage.last().line, format!("{method} /open"), "{kind:?}");
+        }
+        assert_eq!(stage.asked.seen().len(), asked, "{kind:?}: nobody was asked");
     }
 }
 
@@ -241,6 +246,40 @@ async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application(
             _ => format!("Bearer {KEY}"),
         };
         assert_eq!(asked.header("authorization"), shown, "{kind:?}");
+    }
+}
+
+/// With the lines that the page beside the recipes names. Envoy cannot ask for it, Traefik cannot hand it to the client, and
+/// HAProxy's script does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
+    let nginx = [
+        ("?style=nginx;", "?style=nginx&next_token=true;"),
+        (
+            "auth_request      /_onceward;",
+            "auth_request /_onceward; auth_request_set $onceward_next $upstream_http_onceward_next_token; \
+             add_header Onceward-Next-Token $onceward_next always;",
+        ),
+    ];
+    let caddy = [
+        ("rewrite /forward-auth?", "rewrite /forward-auth?next_token=true"),
+        (
+            "handle_response @redeemed {",
+            "handle_response @redeemed {\nheader Onceward-Next-Token {http.reverse_proxy.header.Onceward-Next-Token}",
+        ),
+    ];
+    for (kind, added) in [(Kind::Nginx, nginx), (Kind::Caddy, caddy)] {
+        let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
+        let recipe = added.iter().fold(kind.recipe(), |recipe, (from, to)| recipe.replace(from, to));
+        let gateway = Gateway::with(kind, &recipe, &[&service.url], &[shop.url()]);
+        let mut token = token(&service.url).await;
+        for _ in 0..3 {
+            let request = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, &token);
+            let answer = send(request.header(ORDER, "tea")).await;
+            assert_eq!(answer.said(), "200 executed", "{kind:?}");
+            token = answer.headers[header::NEXT_TOKEN].to_str().expect("a token").to_owned();
+        }
+        assert_eq!(shop.ledger.runs().len(), 3, "{kind:?}");
     }
 }
 
