@@ -137,7 +137,7 @@ impl Given<'_> {
     fn haproxy(&self) -> Command {
         let servers = |name: &str, hosts: &[String]| lines(hosts, |at, host| format!("    server {name}{at} {host}"));
         let way = ("abns@onceward", format!("abns@onceward-{}", self.port));
-        let script = self.write("haproxy.lua", &filled(&deployed("haproxy.lua"), &[way.clone()]));
+        let script = self.write("haproxy.lua", &filled(&deployed("haproxy.lua"), std::slice::from_ref(&way)));
         let text = filled(
             self.recipe,
             &[
