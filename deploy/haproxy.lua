@@ -2,7 +2,7 @@
 -- says `redeemed` if so. A refusal is answered here. Where there is neither, nothing is set, and haproxy.cfg lets nothing pass.
 
 local ASKED = { "accept", "onceward-token", "onceward-attempt" }
-local TOLD = { "content-type", "cache-control", "retry-after", "onceward-outcome" }
+local TOLD = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
 -- Onceward says these with a 4xx, since some gateways take a 5xx for leave.
 local AWAY = { store_unavailable = true, redeem_unknown = true, overloaded = true, internal = true, unauthorized = true }
 
