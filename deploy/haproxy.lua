@@ -1,5 +1,5 @@
 -- Asks Onceward whether a submission may pass: `http-request lua.onceward KEY` in haproxy.cfg. The variable txn.onceward
--- says `redeemed` if so. A refusal is answered here. Where there is neither, nothing is set, and haproxy.cfg lets nothing pass.
+-- says `redeemed` if so. A refusal is answered here. Where there is neither, haproxy.cfg lets nothing pass.
 
 local ASKED = { "accept", "onceward-token", "onceward-attempt" }
 local TOLD = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
