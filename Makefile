@@ -84,6 +84,10 @@ deny: ## Check licences, sources and banned crates; advisories need the network
 	cargo install cargo-deny --version $(CARGO_DENY) --locked --root target/tools
 	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
 
+.PHONY: model
+model: ## Look through the model of a token on a Redis that forgets, with up to three faults (a minute)
+	MODEL_FAULTS=3 cargo test --release -p onceward --locked --test reign_model -- --nocapture
+
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
 	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture
