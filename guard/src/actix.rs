@@ -45,7 +45,12 @@ mod subject;
 mod token_route;
 mod whole;
 
-pub use self::answer::{MarkEffect, refuse};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::form::scan_in_pieces;
+
+pub use self::answer::{MarkEffect, refuse, refuse_at};
+pub use self::asked::action_of;
+pub use self::carrier::token_in;
 pub use self::hidden_token::HiddenToken;
 pub use self::json::{issued, read_json, read_json_up_to};
 pub use self::key_from::KeyFrom;

@@ -72,6 +72,9 @@ mod clock;
 mod drain;
 mod event;
 mod fingerprint;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod intent;
 mod key;

@@ -14,6 +14,8 @@ pub const OUTCOME: &str = "onceward-outcome";
 pub const LOOK: &str = "onceward-look";
 /// Request: names one try, from a caller that is trusted to.
 pub const ATTEMPT: &str = "onceward-attempt";
+/// Response: the problem, on one line of ASCII, for a gateway that keeps nothing of an answer but its headers.
+pub const PROBLEM: &str = "onceward-problem";
 /// Response: whole seconds to wait before the next try.
 pub const RETRY_AFTER: &str = "retry-after";
 /// Response: what is left of a client's quota.

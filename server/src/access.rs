@@ -3,13 +3,15 @@
 mod forwarded;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Once;
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{AUTHORIZATION, HOST};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
-use onceward::Refusal;
-use onceward_api::Code;
+use onceward::{Attempt, Refusal};
+use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -22,14 +24,14 @@ pub struct Access {
     /// The digest of the key, so that comparing takes the same time whatever is sent.
     key: Option<[u8; 32]>,
     trusted: Vec<IpNet>,
-    has_warned: AtomicBool,
+    warnings: Warnings,
 }
 
 impl Access {
     /// With this key, and these proxies believed.
     pub fn new(key: Option<&ApiKey>, trusted: Vec<IpNet>) -> Self {
         let key = key.map(|key| Sha256::digest(key.as_bytes()).into());
-        Self { key, trusted, has_warned: AtomicBool::new(false) }
+        Self { key, trusted, warnings: Warnings { forwarded: Once::new(), attempt: Once::new() } }
     }
 
     /// Whether there is a key at all.
@@ -39,13 +41,39 @@ impl Access {
 
     /// Whether the caller has shown the key.
     pub fn is_backend(&self, request: &HttpRequest) -> bool {
-        let bearer = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
-        match (self.key, bearer) {
-            (Some(key), Some((scheme, sent))) if scheme.eq_ignore_ascii_case("bearer") => {
-                let sent: [u8; 32] = Sha256::digest(sent.as_bytes()).into();
+        let sent = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(key_in);
+        match (self.key, sent) {
+            (Some(key), Some(sent)) => {
+                let sent: [u8; 32] = Sha256::digest(sent).into();
                 key.ct_eq(&sent).into()
             }
             _ => false,
+        }
+    }
+
+    /// How a gateway names its request, if it is one that is believed: whoever could make that up could have one token
+    /// accepted twice.
+    ///
+    /// # Errors
+    /// If what is believed is no name.
+    pub fn attempt(&self, request: &HttpRequest) -> Result<Option<Attempt>, Refusal> {
+        let mut sent = request.headers().get_all(header::ATTEMPT);
+        let Some(name) = sent.next() else { return Ok(None) };
+        let peer = peer(request);
+        if !self.is_backend(request) && !self.is_trusted(&peer) {
+            self.warnings.attempt.call_once(|| {
+                tracing::warn!(
+                    "{peer} names its attempts and is not believed, so a request that it asks for twice is refused the second \
+                     time; if it is your gateway, give it the API key, or set trusted_proxies = \"{peer}\""
+                );
+            });
+            return Ok(None);
+        }
+        let attempt = name.to_str().ok().filter(|_| sent.next().is_none()).map(Attempt::new);
+        match attempt {
+            Some(Ok(attempt)) => Ok(Some(attempt)),
+            _ => Err(Refusal::new(Code::BadRequest)
+                .detail(format!("`{}` has to be sent once, with 1 to 255 visible ASCII characters.", header::ATTEMPT))),
         }
     }
 
@@ -98,14 +126,32 @@ impl Access {
     }
 
     fn warn_once(&self, peer: &IpAddr, field: Field) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
+        self.warnings.forwarded.call_once(|| {
             let name = field.name();
             tracing::warn!(
                 "{peer} sends {name} and is not trusted, so all its clients count as one; \
                  if it is your proxy, set trusted_proxies = \"{peer}\""
             );
-        }
+        });
     }
+}
+
+/// What has been said, and is not said again.
+#[derive(Debug)]
+struct Warnings {
+    forwarded: Once,
+    attempt: Once,
+}
+
+/// The key in a header: a bearer's, or a password, which is all that a gateway can send that has it in an address.
+fn key_in(authorization: &str) -> Option<Vec<u8>> {
+    let (scheme, sent) = authorization.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(sent.as_bytes().to_vec());
+    }
+    let pair = STANDARD.decode(sent).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
 }
 
 /// The address at the other end of the connection.

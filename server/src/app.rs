@@ -174,6 +174,7 @@ pub fn app(
         .wrap(cors)
         .wrap(from_fn(origins::explain))
         .wrap(from_fn(origins::watch))
+        .wrap(from_fn(routes::forward_auth::translate))
         .wrap(from_fn(telemetry::observe))
 }
 

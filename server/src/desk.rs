@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::actix::refuse;
+use onceward::actix::refuse_at;
 use onceward::{Guard, Refusal};
 use onceward_api::{Code, header};
 
@@ -86,8 +86,13 @@ impl Desk {
 
     /// The answer to a request, whatever became of it.
     pub(crate) fn answer(&self, request: &HttpRequest, answer: Answer) -> HttpResponse {
+        self.answer_at(request, request.uri().path(), answer)
+    }
+
+    /// The same, where it is about another path.
+    pub(crate) fn answer_at(&self, request: &HttpRequest, path: &str, answer: Answer) -> HttpResponse {
         answer.unwrap_or_else(|Refused { refusal, fields }| {
-            let mut answer = refuse(request, &self.guard, &refusal);
+            let mut answer = refuse_at(request, path, &self.guard, &refusal);
             if refusal.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }

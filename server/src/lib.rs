@@ -13,6 +13,7 @@ pub mod limits;
 pub mod listening;
 pub mod meters;
 pub mod mishap;
+mod original;
 pub mod origins;
 pub mod quota;
 pub mod routes;

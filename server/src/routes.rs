@@ -2,6 +2,7 @@
 
 pub mod claim;
 mod dashboard;
+pub mod forward_auth;
 pub mod health;
 pub mod metrics;
 pub mod outcome;
@@ -34,6 +35,7 @@ pub fn specified(config: &mut ServiceConfig<'_>) {
         .service(claim::release)
         .service(claim::renew)
         .service(outcome::outcome)
+        .service(forward_auth::specified)
         .service(health::alive)
         .service(health::ready)
         .service(metrics::metrics);
@@ -77,6 +79,7 @@ pub fn others(config: &mut web::ServiceConfig) {
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
         .service(web::resource(["/claim", "/claim/complete", "/claim/release", "/claim/renew"]).to(only("POST")))
         .service(web::resource("/outcome").to(only("POST")))
+        .service(web::resource(["/forward-auth", "/forward-auth/{original:.*}"]).to(forward_auth::ask))
         .service(
             web::resource([
                 "/healthz",

@@ -9,6 +9,7 @@ use utoipa::openapi::schema::Type;
 use utoipa::openapi::{Header, HeaderBuilder, ObjectBuilder, Ref, RefOr};
 use utoipa_actix_web::AppExt as _;
 
+use crate::original::PATH;
 use crate::routes::specified;
 
 /// The specification of everything that is specified.
@@ -39,6 +40,7 @@ pub fn specification() -> utoipa::openapi::OpenApi {
     tags(
         (name = "tokens", description = "For browsers and SDKs"),
         (name = "backends", description = "For backends, with the API key where one is set"),
+        (name = "gateways", description = "For gateways that ask before they let a request pass"),
         (name = "operation", description = "For whoever runs the service"),
     ),
 )]
@@ -70,11 +72,14 @@ const HEADERS: [Described; 8] = [
     (header::REQUEST_ID, Type::String, "Names the request, as in the log: what the caller sent, or a new one", |_| {
         true
     }),
-    (header::OUTCOME, Type::String, "What became of it: `redeemed`, or the code of the problem", |given| {
-        given.is_problem || (given.path, given.status) == ("/token/redeem", "200")
-    }),
+    (
+        header::OUTCOME,
+        Type::String,
+        "What became of it: `redeemed`, `unprotected`, or the code of the problem",
+        |given| given.is_problem || given.path == PATH || (given.path, given.status) == ("/token/redeem", "200"),
+    ),
     ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |given| {
-        given.status != "204"
+        given.status != "204" || given.path == PATH
     }),
     (
         header::RETRY_AFTER,

@@ -11,6 +11,11 @@ fn blocks(kind: &str) -> Vec<String> {
     readme.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
+#[test]
+fn the_block_for_nginx_is_the_recipe_that_is_tested() {
+    assert_eq!(blocks("nginx"), [onceward_tests::gateway::Kind::Nginx.recipe()]);
+}
+
 /// What the README says stands for an address and a program; here it is another port, and this build.
 #[tokio::test]
 async fn the_shell_blocks_of_the_readme_work() {

@@ -115,6 +115,21 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
             assert_described(&specification, operation, &answer);
         }
     }
+    let spent = ("onceward-token", good.as_str());
+    let original = [("x-original-method", "POST"), ("x-original-uri", "/orders"), ("onceward-attempt", "one")];
+    for (path, key, headers, status) in [
+        ("", KEY, vec![spent], 400),
+        ("", "", original.to_vec(), 401),
+        ("", KEY, [&original[..2], &[spent]].concat(), 200),
+        ("", KEY, [&original[..2], &[spent]].concat(), 409),
+        ("?style=nginx", KEY, [&original[..2], &[spent]].concat(), 403),
+        ("?style=nginx", KEY, vec![("x-original-method", "GET"), ("x-original-uri", "/")], 204),
+    ] {
+        let request = http().get(format!("{}/forward-auth{path}", service.url)).bearer_auth(key);
+        let answer = send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_described(&specification, "GET /forward-auth", &answer);
+    }
     for path in POSTED {
         let answer = send(http().get(format!("{}{path}", service.url))).await;
         assert_described(&specification, &format!("POST {path}"), &answer);
@@ -172,6 +187,13 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
             if !example.is_null() {
                 request = request.header("content-type", "application/json").body(example.to_string());
             }
+            for parameter in
+                operation["parameters"].as_array().into_iter().flatten().filter(|told| told["in"] == "header")
+            {
+                let (name, example) = (parameter["name"].as_str().unwrap(), parameter["example"].as_str().unwrap());
+                let issued = if name == header::TOKEN { Some(token(&service.url).await) } else { None };
+                request = request.header(name, issued.as_deref().unwrap_or(example));
+            }
             let answer = send(request).await;
             let (status, described) = operation["responses"].as_object().unwrap().iter().next().unwrap();
             assert_eq!(answer.status.to_string(), *status, "{method} {path}: {answer:?}");
@@ -186,6 +208,7 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
             sent.push(format!("{method} {path}"));
         }
     }
+    assert!(sent.contains(&"GET /forward-auth".to_owned()), "{sent:?}");
     for path in POSTED {
         assert!(sent.contains(&format!("POST {path}")), "{path} is not in {sent:?}");
     }

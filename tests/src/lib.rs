@@ -4,6 +4,7 @@
 pub mod client;
 pub mod consumer;
 pub mod flawed;
+pub mod gateway;
 pub mod keyed;
 pub mod ledger;
 pub mod metrics;

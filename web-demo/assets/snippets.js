@@ -1,4 +1,6 @@
-// The same protection to take along, in four languages. Each follows the switches.
+// The same protection to take along, in five languages. Each follows the switches.
+
+import recipe from "./recipe.js";
 
 const TAKES_TOKEN = ["remembered", "token"];
 /** Those that keep the answer, under a claim while it is made. */
@@ -6,7 +8,7 @@ const KEEPS = ["remembered", "key"];
 
 /** The text of a tab. */
 export function snippet(tab, switches) {
-  const write = { "tab-html": html, "tab-fetch": fetching, "tab-curl": curl, "tab-actix": actix }[tab];
+  const write = { "tab-html": html, "tab-fetch": fetching, "tab-curl": curl, "tab-actix": actix, "tab-nginx": nginx }[tab];
   return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
 }
 
@@ -64,6 +66,13 @@ function curl({ policy, conduct, origin, visitor, takesToken }) {
   const token = `TOKEN=$(curl -s -X POST ${origin}/token |\n  sed 's/.*"token":"\\([^"]*\\)".*/\\1/')\n\n`;
   const first = takesToken ? token : policy === "key" ? "KEY=order-$$\n\n" : "";
   return `${first}# Run this as often as you like; the counts above are yours.\n${order}`;
+}
+
+function nginx({ policy, origin, takesToken }) {
+  if (takesToken) return recipe.replace("127.0.0.1:8080", new URL(origin).host).trimEnd();
+  const claims = "# There the backend asks: POST /claim says run, or what was\n# answered the first time. docs/backends has it in Python and Node.";
+  const none = "# There the application itself has to tell the same from the same.";
+  return `# A gateway knows of tokens, and of ${policy === "key" ? "no keys" : "no intervals"}.\n${policy === "key" ? claims : none}`;
 }
 
 const WRAPS = {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { until } from "../../client-sdk/web/browser/stage.mjs";
 import { Shop } from "./shop.mjs";
@@ -139,6 +140,10 @@ story("the snippets follow the switches, and the lines for curl work as they are
     assert.ok((await text("actix")).includes(line), policy);
     assert.ok((await text("fetch")).includes(`/demo/orders/${policy}`), policy);
     assert.equal((await text("html")).includes("data-onceward"), policy === "remembered" || policy === "token", policy);
+    const recipe = (await readFile(new URL("../../deploy/nginx.conf", import.meta.url), "utf8")).trim();
+    const takesToken = policy === "remembered" || policy === "token";
+    const whole = recipe.replace("127.0.0.1:8080", new URL(page.url()).host);
+    assert.equal((await text("nginx")) === whole, takesToken, `${policy}: the whole recipe, or why there is none`);
     const before = (await customer.tally()).guarded;
     const lines = await text("curl");
     for (const conduct of ["slow"]) assert.ok(lines.includes(`Demo-Handler: ${conduct}`));

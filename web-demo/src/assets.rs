@@ -23,8 +23,11 @@ macro_rules! asset {
 /// The page itself.
 pub(crate) const PAGE: &str = include_str!("../assets/index.html");
 
+/// The recipe for nginx, as a module: it has neither a backtick nor a brace behind a dollar, which would end or change it.
+const RECIPE: &str = concat!("export default String.raw`", include_str!("../../deploy/nginx.conf"), "`;\n");
+
 /// What the page loads.
-const FILES: [Asset; 10] = [
+const FILES: [Asset; 11] = [
     asset!("demo.css", "text/css; charset=utf-8"),
     asset!("demo.js", "text/javascript; charset=utf-8"),
     asset!("chart.js", "text/javascript; charset=utf-8"),
@@ -35,6 +38,7 @@ const FILES: [Asset; 10] = [
     asset!("tabs.js", "text/javascript; charset=utf-8"),
     asset!("wire.js", "text/javascript; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
+    Asset { name: "recipe.js", kind: "text/javascript; charset=utf-8", bytes: RECIPE.as_bytes() },
 ];
 
 /// The file of this name.

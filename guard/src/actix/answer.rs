@@ -63,7 +63,12 @@ pub(super) fn replay(reply: &Reply) -> HttpResponse {
 
 /// Answers a refusal: a problem for programs, a short page for people.
 pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-    Audience::of(request).refuse(guard, refusal)
+    refuse_at(request, request.uri().path(), guard, refusal)
+}
+
+/// The same where another path was asked for than that of the request, as a gateway does.
+pub fn refuse_at(request: &HttpRequest, path: &str, guard: &Guard, refusal: &Refusal) -> HttpResponse {
+    refused(request.headers().get(ACCEPT), path, guard, refusal)
 }
 
 /// Who reads an answer, as far as the request tells. Made for every request and hardly ever asked, so it is only noted here.
@@ -81,27 +86,27 @@ impl Audience {
         self.uri.path()
     }
 
-    fn is_person(&self) -> bool {
-        self.accept.as_ref().is_some_and(prefers_html)
-    }
-
     pub(super) fn refuse(&self, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-        let problem = refusal.problem().base(guard.problem_base()).instance(self.path());
-        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut answer = HttpResponse::build(status);
-        answer.insert_header((CACHE_CONTROL, "no-store"));
-        if let Some(wait) = refusal.retry_after() {
-            answer.insert_header((header::RETRY_AFTER, whole_seconds(wait)));
-        }
-        let mut answer = if self.is_person() {
-            answer.insert_header((CONTENT_SECURITY_POLICY, policy()));
-            answer.insert_header((CONTENT_TYPE, "text/html; charset=utf-8")).body(page(&problem))
-        } else {
-            answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
-        };
-        mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
-        answer
+        refused(self.accept.as_ref(), self.path(), guard, refusal)
     }
+}
+
+fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Refusal) -> HttpResponse {
+    let problem = refusal.problem().base(guard.problem_base()).instance(path);
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = HttpResponse::build(status);
+    answer.insert_header((CACHE_CONTROL, "no-store"));
+    if let Some(wait) = refusal.retry_after() {
+        answer.insert_header((header::RETRY_AFTER, whole_seconds(wait)));
+    }
+    let mut answer = if accept.is_some_and(prefers_html) {
+        answer.insert_header((CONTENT_SECURITY_POLICY, policy()));
+        answer.insert_header((CONTENT_TYPE, "text/html; charset=utf-8")).body(page(&problem))
+    } else {
+        answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
+    };
+    mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
+    answer
 }
 
 /// Rounded up: whoever comes early comes for nothing.

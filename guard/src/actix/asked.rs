@@ -72,7 +72,7 @@ impl Asked {
     }
 
     pub(super) fn intent(&self) -> Intent<'_> {
-        let mut intent = Intent::new(&self.action, self.subject.clone());
+        let mut intent = Intent::new(&self.action, self.subject.borrowed());
         if let Some(token) = &self.token {
             intent = intent.credential(token);
         }
@@ -86,8 +86,8 @@ impl Asked {
     }
 }
 
-/// The action of a route that nobody named: what a browser can say of it as well.
-pub(super) fn action_of(method: &str, path: &str) -> String {
+/// The action of a route that nobody named, `METHOD /path`: what a browser can say of it as well.
+pub fn action_of(method: &str, path: &str) -> String {
     [method, " ", path].concat()
 }
 

@@ -8,6 +8,17 @@ use crate::refusal::Refusal;
 /// Made once: a header that is looked up by its text is parsed each time.
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
 
+/// The token that stands in these headers or in this query; `None` if there is none.
+///
+/// # Errors
+/// If there are two that differ, or if what stands there is no text.
+pub fn token_in(headers: &HeaderMap, query: &str) -> Result<Option<String>, Refusal> {
+    let mut carried = Carried::default();
+    carried.and_headers(headers)?;
+    carried.and_query(query)?;
+    Ok(carried.into_token())
+}
+
 /// The one token that a request carries, from all the places it could stand in.
 #[derive(Default)]
 pub(super) struct Carried {

@@ -3,7 +3,7 @@ use std::fmt;
 use actix_web::guard::{Guard as RouteGuard, GuardContext};
 
 use super::asked::action_of;
-use super::carrier::Carried;
+use super::carrier::token_in;
 use crate::guard::Guard;
 use crate::intent::{Intent, Subject};
 use crate::mode::Mode;
@@ -71,10 +71,8 @@ impl RouteGuard for Presented {
             return true;
         }
         let head = context.head();
-        let mut carried = Carried::default();
-        let read =
-            carried.and_headers(head.headers()).and_then(|()| carried.and_query(head.uri.query().unwrap_or_default()));
-        let (Ok(()), Some(token)) = (read, carried.into_token()) else { return false };
+        let query = head.uri.query().unwrap_or_default();
+        let Ok(Some(token)) = token_in(head.headers(), query) else { return false };
         let own = || action_of(head.method.as_str(), head.uri.path());
         let action = self.action.clone().unwrap_or_else(own);
         let subject = (self.subject)(context).map_or_else(Subject::anonymous, Subject::named);

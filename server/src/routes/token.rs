@@ -134,22 +134,11 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    let verdict = desk.guard().check(&policy, &intent).await.map_err(|error| {
-        tracing::warn!(%error, "a token could not be redeemed");
-        Refusal::after(&error, &policy, &intent)
-    })?;
-    match verdict {
-        Verdict::Run(pass) => {
-            // Whether it happens is the backend's to say, with a release if it does not.
-            pass.complete(None).await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
-            let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned() };
-            let mut answer = HttpResponse::Ok();
-            answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));
-            Ok(answer.insert_header((CACHE_CONTROL, "no-store")).json(redeemed))
-        }
-        Verdict::Refuse(refusal) => Err(refusal.into()),
-        _ => Err(Refusal::new(Code::Internal).into()),
-    }
+    desk.redeem(&policy, &intent).await?;
+    let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned() };
+    let mut answer = HttpResponse::Ok();
+    answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));
+    Ok(answer.insert_header((CACHE_CONTROL, "no-store")).json(redeemed))
 }
 
 /// Release a token
@@ -191,6 +180,24 @@ impl Desk {
     fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Refusal> {
         let is_backend = self.access().is_backend(request);
         self.guard().ttl(asked, if is_backend { *Guard::TOKEN_TTL.end() } else { self.guard().token_ttl() })
+    }
+
+    /// Uses a token up, and says how it was bound.
+    pub(super) async fn redeem<'a>(&self, policy: &Policy, intent: &Intent<'a>) -> Result<Binding<'a>, Refusal> {
+        let verdict = self.guard().check(policy, intent).await.map_err(|error| {
+            tracing::warn!(%error, "a token could not be redeemed");
+            Refusal::after(&error, policy, intent)
+        })?;
+        match verdict {
+            Verdict::Run(pass) => {
+                let binding = pass.binding(intent);
+                // Whether it happens is the backend's to say, with a release if it does not.
+                pass.complete(None).await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
+                Ok(binding)
+            }
+            Verdict::Refuse(refusal) => Err(refusal),
+            _ => Err(Refusal::new(Code::Internal)),
+        }
     }
 
     async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Refusal> {

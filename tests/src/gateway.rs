@@ -1,0 +1,142 @@
+//! Gateways: the real programs, with the files in `deploy` as they stand, but for addresses and places.
+
+mod given;
+
+use std::fs::read_to_string;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use self::given::Given;
+use crate::redis_server::free_port;
+use crate::wait::until_blocking;
+
+/// The API key that every recipe gets.
+pub const KEY: &str = "a-key-of-the-gateways";
+
+/// Which program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// nginx
+    Nginx,
+    /// Caddy
+    Caddy,
+    /// Traefik
+    Traefik,
+    /// Envoy
+    Envoy,
+    /// HAProxy
+    HaProxy,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Nginx, Self::Caddy, Self::Traefik, Self::Envoy, Self::HaProxy];
+
+    /// Its recipe.
+    pub fn recipe(self) -> String {
+        deployed(match self {
+            Self::Nginx => "nginx.conf",
+            Self::Caddy => "Caddyfile",
+            Self::Traefik => "traefik.yml",
+            Self::Envoy => "envoy.yaml",
+            Self::HaProxy => "haproxy.cfg",
+        })
+    }
+
+    /// Whether it is there, and knows its way: Traefik takes connections before it has read its recipe, and says 404.
+    fn is_up(self, port: u16) -> bool {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) if self == Self::Traefik => first_line(stream).is_ok_and(|line| !line.contains(" 404 ")),
+            connected => connected.is_ok(),
+        }
+    }
+}
+
+/// A running gateway.
+pub struct Gateway {
+    kind: Kind,
+    child: Child,
+    folder: TempDir,
+    /// Where it is.
+    pub url: String,
+}
+
+impl Gateway {
+    /// Starts one with its own recipe, before these applications, which asks at these services.
+    pub fn start(kind: Kind, onceward: &[&str], application: &[&str]) -> Self {
+        Self::with(kind, &kind.recipe(), onceward, application)
+    }
+
+    /// Starts one with another recipe.
+    pub fn with(kind: Kind, recipe: &str, onceward: &[&str], application: &[&str]) -> Self {
+        let hosts = |urls: &[&str]| -> Vec<String> {
+            urls.iter().map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned()).collect()
+        };
+        let (onceward, application) = (hosts(onceward), hosts(application));
+        // Somebody else may get the port between our asking for it and the gateway's: then another one is taken.
+        for _ in 0..5 {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let port = free_port();
+            let given = Given { recipe, folder: folder.path(), port, onceward: &onceward, application: &application };
+            let mut command = given.command(kind);
+            let log = std::fs::File::create(folder.path().join("said")).expect("a file");
+            command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
+            let child = command.spawn().unwrap_or_else(|error| panic!("{kind:?} does not start ({error}): make setup"));
+            let mut gateway = Self { kind, child, folder, url: format!("http://127.0.0.1:{port}") };
+            let is_up = until_blocking(Duration::from_secs(20), || gateway.has_ended() || kind.is_up(port));
+            if is_up && !gateway.has_ended() {
+                return gateway;
+            }
+            eprintln!("{kind:?} does not start: {}", gateway.said());
+        }
+        panic!("{kind:?} does not start");
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("its own child").is_some()
+    }
+
+    /// What it has said.
+    pub fn said(&self) -> String {
+        read_to_string(self.folder.path().join("said")).unwrap_or_default()
+    }
+
+    /// What it has logged of requests, which HAProxy just says.
+    pub fn access_log(&self) -> String {
+        match self.kind {
+            Kind::HaProxy => self.said(),
+            _ => read_to_string(self.folder.path().join("access.log")).unwrap_or_default(),
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Asked to end, it ends its own children too. It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        if !until_blocking(Duration::from_secs(5), || self.child.try_wait().is_ok_and(|ended| ended.is_some())) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// A file of the folder `deploy`.
+fn deployed(name: &str) -> String {
+    read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)).expect("a recipe")
+}
+
+/// How a submission without a token is answered.
+fn first_line(mut stream: TcpStream) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: gateway\r\ncontent-length: 0\r\n\r\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
+}
