@@ -1,9 +1,16 @@
 # What the tests need beside Rust: a command, and the Debian package that has it.
-NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 nginx=nginx caddy=caddy
+NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
+	nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd
 # The oldest Node.js that the tests of the browser SDK run on.
 NODE := 20
+# Where the gateways are put that Debian does not have.
+GATEWAYS := target/gateways
 # What holds the service to its specification.
 SCHEMATHESIS := 4.32.5
+# What feeds the parsers, for how long each, and what looks at dependencies.
+CARGO_FUZZ := 0.13.2
+FUZZ_SECONDS := 60
+CARGO_DENY := 0.20.2
 # What the benchmark needs beyond that.
 BENCH_NEEDS := wrk=wrk
 
@@ -26,6 +33,9 @@ setup: ## Install what the tests need
 	else echo "This needs$$missing. Install it with: sudo sh -c '$$install'" >&2; exit 1; fi
 	@node -e 'process.exit(parseInt(process.versions.node) < $(NODE) ? 1 : 0)' || \
 	{ echo "This needs Node.js $(NODE) or later, and here is $$(node --version). Debian's backports or nodejs.org have it." >&2; exit 1; }
+	@cmp -s tests/gateways.txt $(GATEWAYS)/pins || { rm -rf $(GATEWAYS) && \
+	pip3 install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target $(GATEWAYS) -r tests/gateways.txt && \
+	cp tests/gateways.txt $(GATEWAYS)/pins; }
 
 .PHONY: lint
 lint: ## Check format and lints, with all features and with none
@@ -59,6 +69,24 @@ test-api: setup ## Hold the running service to its specification with schemathes
 	[ -x target/schemathesis/bin/schemathesis ] || python3 -m venv target/schemathesis
 	target/schemathesis/bin/pip install -q --disable-pip-version-check schemathesis==$(SCHEMATHESIS)
 	tests/api.sh
+
+.PHONY: fuzz
+fuzz: ## Feed anything to what reads tokens, headers, forms and records, each for FUZZ_SECONDS (a minute each)
+	[ "$$(target/tools/bin/cargo-fuzz --version 2>/dev/null)" = "cargo-fuzz $(CARGO_FUZZ)" ] || \
+	cargo install cargo-fuzz --version $(CARGO_FUZZ) --locked --root target/tools
+	for target in token header form record; do mkdir -p fuzz/corpus/$$target && \
+	RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+	-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 || exit 1; done
+
+.PHONY: deny
+deny: ## Check licences, sources and banned crates; advisories need the network
+	[ "$$(target/tools/bin/cargo-deny --version 2>/dev/null)" = "cargo-deny $(CARGO_DENY)" ] || \
+	cargo install cargo-deny --version $(CARGO_DENY) --locked --root target/tools
+	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
+
+.PHONY: model
+model: ## Look through the model of a token on a Redis that forgets, with up to three faults (a minute)
+	MODEL_FAULTS=3 cargo test --release -p onceward --locked --test reign_model -- --nocapture
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use actix_web::error::ErrorServiceUnavailable;
+use actix_web::http::header::HeaderName;
 use actix_web::web::{self, Bytes, ServiceConfig};
-use actix_web::{App, HttpResponse, HttpServer, rt};
+use actix_web::{App, HttpResponse, HttpServer, Resource, rt};
 use onceward::actix::{Protect, SubjectFrom, issued, token_route};
 use onceward::api::IssuedTokens;
 use onceward::api::header::IDEMPOTENCY_KEY;
@@ -41,7 +42,7 @@ pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) 
 
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let url = format!("http://{}", listener.local_addr()?);
-        let routes = routes(guard);
+        let routes = routes(guard, case.path);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(WORKERS).listen(listener)?;
         end_with_input();
         let mut out = std::io::stdout();
@@ -64,26 +65,40 @@ fn memory() -> Memory {
     Memory::new().limit(4 * Memory::DEFAULT_LIMIT)
 }
 
-fn routes(guard: Option<Guard>) -> impl FnOnce(&mut ServiceConfig) + Clone {
-    let order = |path| web::resource(path).route(web::post().to(order));
+/// The route under load comes first: they are tried in order, and no case is to pay for the routes of the others.
+fn routes(guard: Option<Guard>, path: &'static str) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |config| match &guard {
         None => {
-            config.service(order("/orders"));
+            config.service(order_at(path));
         }
         Some(guard) => {
-            let anonymous = SubjectFrom::anonymous;
-            config.service(token_route(guard, anonymous()));
+            protect(config, guard, path);
+            config.service(token_route(guard, SubjectFrom::anonymous()));
             config.app_data(web::Data::new(guard.clone())).route("/tokens", web::post().to(issue_many));
-            config.service(order("/orders").wrap(Protect::token(guard, anonymous())));
-            config.service(order("/keyed").wrap(Protect::key(guard, anonymous(), KeyRules::new())));
-            config.service(order("/remembered").wrap(Protect::token(guard, anonymous()).remember(RETAIN)));
-            // All bodies are alike, so that each is from another caller.
-            let caller = SubjectFrom::resolver(|request| {
-                Some(request.headers().get(IDEMPOTENCY_KEY)?.to_str().ok()?.to_owned())
-            });
-            config.service(order("/spaced").wrap(Protect::interval(guard, caller, IntervalRules::new())));
         }
     }
+}
+
+/// The order route behind the guard, in the way that goes with its path; none, if it is tokens that are asked for.
+fn protect(config: &mut ServiceConfig, guard: &Guard, path: &'static str) {
+    let (order, anonymous) = (order_at(path), SubjectFrom::anonymous());
+    match path {
+        "/orders" => config.service(order.wrap(Protect::token(guard, anonymous))),
+        "/keyed" => config.service(order.wrap(Protect::key(guard, anonymous, KeyRules::new()))),
+        "/remembered" => config.service(order.wrap(Protect::token(guard, anonymous).remember(RETAIN))),
+        "/spaced" => config.service(order.wrap(Protect::interval(guard, each_another(), IntervalRules::new()))),
+        _ => config,
+    };
+}
+
+fn order_at(path: &str) -> Resource {
+    web::resource(path).route(web::post().to(order))
+}
+
+/// All bodies are alike, so that each is from another caller.
+fn each_another() -> SubjectFrom {
+    let name = HeaderName::from_static(IDEMPOTENCY_KEY);
+    SubjectFrom::resolver(move |request| Some(request.headers().get(&name)?.to_str().ok()?.to_owned()))
 }
 
 /// Reads its body: a connection whose body was left unread is not used again, and everything would look fast beside it.

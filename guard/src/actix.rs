@@ -45,6 +45,9 @@ mod subject;
 mod token_route;
 mod whole;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::form::scan_in_pieces;
+
 pub use self::answer::{MarkEffect, refuse, refuse_at};
 pub use self::asked::action_of;
 pub use self::carrier::token_in;

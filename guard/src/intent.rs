@@ -95,6 +95,15 @@ impl<'a> Subject<'a> {
         self.0 == Who::Anonymous
     }
 
+    /// The same, without a copy of its name.
+    pub(crate) fn borrowed(&self) -> Subject<'_> {
+        Subject(match &self.0 {
+            Who::Anonymous => Who::Anonymous,
+            Who::Named(name) => Who::Named(Cow::Borrowed(name)),
+            Who::Address(address) => Who::Address(*address),
+        })
+    }
+
     /// Bytes that no other subject has: a caller who is named like an address is not that address.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (tag, text) = match &self.0 {

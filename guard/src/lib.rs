@@ -73,6 +73,9 @@ mod drain;
 mod event;
 mod examination;
 mod fingerprint;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod inspection;
 mod intent;

@@ -131,11 +131,16 @@ impl Pass {
         if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::DidNotHappen {
             return Ok(self.spend());
         }
-        // Apart, so that a token that is simply spent does not carry room for it.
+        if let Basis::Claim(claim) = &self.basis
+            && claim.ends_unwritten(effect)
+        {
+            return Ok(self.spend());
+        }
+        // Apart, so that what has nothing to write does not carry room for it.
         Box::pin(self.write(effect, reply)).await
     }
 
-    /// The token stays used, which is what the store says already.
+    /// It stays as it is, which is what the store says already.
     fn spend(mut self) -> Settled {
         self.running = None;
         Settled::Final

@@ -142,7 +142,9 @@ function signs() {
 
 function memory(metrics) {
   const has = metrics.has("onceward_memory_records");
-  at("memory-note").textContent = has ? `${count(metrics.sum("onceward_memory_records"))} records` : "Records are in the store outside this process.";
+  const records = metrics.sum("onceward_memory_records");
+  const kept = records === 1 ? "1 record" : `${count(records)} records`;
+  at("memory-note").textContent = has ? kept : "Records are in the store outside this process.";
   const kinds = metrics.all("onceward_memory_limit_bytes").map(({ labels: { kind }, value }) => [kind, metrics.sum("onceward_memory_bytes", { kind }), value]);
   replace("memory", kinds.sort((a, b) => b[2] - a[2]).map(([kind, used, limit]) => {
     const item = made("li", "");

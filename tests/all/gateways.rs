@@ -1,4 +1,6 @@
 //! Gateways that ask Onceward for an application that knows nothing of it: the real programs, with the recipes in `deploy`.
+//!
+//! Traefik cannot do all that the others do. Its recipe says what, and each test says what happens there instead.
 
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
-use onceward_tests::redis_server::RedisServer;
+use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, STATUS, Shop};
 use reqwest::{Method, RequestBuilder};
@@ -59,6 +61,11 @@ impl Stage {
     }
 }
 
+/// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says nothing.
+fn executed(kind: Kind, status: &str) -> String {
+    format!("{status} {}", if kind == Kind::Traefik { "" } else { "executed" })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
     for kind in Kind::ALL {
@@ -67,7 +74,7 @@ async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
         let told = join_all((0..50).map(|_| stage.submit(&token))).await;
         let (first, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|answer| answer.status < 400);
         assert_eq!((first.len(), stage.effects()), (1, 1), "{kind:?}");
-        assert_eq!(first[0].said(), "200 executed", "{kind:?}");
+        assert_eq!(first[0].said(), executed(kind, "200"), "{kind:?}");
         for answer in others {
             assert_eq!((answer.said(), answer.problem().code), ("409 token_used".into(), Code::TokenUsed), "{kind:?}");
             assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
@@ -88,7 +95,7 @@ async fn every_refusal_reaches_the_client_as_what_it_is() {
             ("nonsense", "400 token_malformed"),
             (&*elsewhere, "403 token_invalid"),
             (&short, "410 token_expired"),
-            (&here, "200 executed"),
+            (&here, &executed(kind, "200")),
             (&here, "409 token_used"),
         ] {
             let answer = stage.submit(token).await;
@@ -108,13 +115,18 @@ async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        for said in ["200 executed", "409 token_used"] {
+        for said in [&executed(kind, "200"), "409 token_used"] {
             let url = format!("{}/open?colour=green&_onceward={token}", stage.gateway.url);
             assert_eq!(send(http().put(url).header(ORDER, "tea")).await.said(), said, "{kind:?}");
         }
         let asked = stage.asked.seen().len();
         assert_eq!(send(stage.submission(Method::GET, "")).await.said(), "200 ", "{kind:?}");
         assert_eq!((stage.effects(), stage.asked.seen().len()), (2, asked), "{kind:?}: nobody was asked");
+        for method in [Method::HEAD, Method::OPTIONS] {
+            send(stage.submission(method.clone(), "")).await;
+            assert_eq!(stage.last().line, format!("{method} /open"), "{kind:?}");
+        }
+        assert_eq!(stage.asked.seen().len(), asked, "{kind:?}: nobody was asked");
     }
 }
 
@@ -128,17 +140,25 @@ async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
         drop(service);
         let answer = post().await;
         assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}: {answer:?}");
-        assert_eq!(
-            (answer.problem().code, &answer.headers["retry-after"]),
-            (Code::StoreUnavailable, &"1".parse().unwrap())
-        );
-        // Not even the way to it is there any more; then something that takes connections and says nothing.
+        assert_eq!(answer.headers["retry-after"], "1", "{kind:?}");
+        match kind {
+            // It has no way to answer with a text of our own.
+            Kind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
+            _ => assert_eq!(answer.problem().code, Code::StoreUnavailable, "{kind:?}"),
+        }
         asked.plan(|_| Mishap::CutBefore);
         assert_eq!(post().await.said(), "503 store_unavailable", "{kind:?}");
+        // Something that takes connections and says nothing, for much longer than anybody waits.
         asked.plan(|_| Mishap::Delay(Duration::from_secs(60)));
         let silent = OncewardServer::start(&["--api-key", KEY]);
         asked.lead_to(&silent.url);
-        assert_eq!(post().await.said(), "503 store_unavailable", "{kind:?}");
+        let answer = tokio::time::timeout(Duration::from_secs(8), post()).await.expect("an answer in time");
+        assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}");
+        // Not even a connection.
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let lonely = Gateway::start(kind, &[&nobody], &[&handed_on.url]);
+        let answer = send(http().post(format!("{}/open", lonely.url)).header(header::TOKEN, &token)).await;
+        assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}");
         assert_eq!(shop.ledger.runs().len(), 0, "{kind:?}");
         assert_eq!(send(http().get(format!("{}/open", gateway.url))).await.status, 200, "{kind:?}");
         assert_eq!(handed_on.seen().len(), 1, "{kind:?}");
@@ -160,7 +180,7 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
         }
         assert_eq!(stage.effects(), 0, "{kind:?}");
         stage.asked.plan(smooth);
-        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}: and the token is still good");
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}: and the token is still good");
     }
 }
 
@@ -169,14 +189,18 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        for said in ["200 executed", "409 token_used"] {
+        for said in [&executed(kind, "200"), "409 token_used"] {
             let request = stage.submission(Method::POST, &token);
             let request = request.header(header::ATTEMPT, "mine").header(header::OUTCOME, "executed");
             assert_eq!(send(request).await.said(), said, "{kind:?}");
         }
         let sent = stage.last();
         assert_eq!(sent.header(header::OUTCOME), "redeemed", "{kind:?}");
-        assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}");
+        match kind {
+            // It has no name for a request, so it can only take the client's away.
+            Kind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
+            _ => assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}"),
+        }
 
         for pair in [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]] {
             let request = stage.submission(Method::POST, "").header(header::OUTCOME, "redeemed");
@@ -195,13 +219,66 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}");
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}");
         let sent = stage.last();
         let body = serde_json::json!({"token": sent.header(header::TOKEN), "attempt": sent.header(header::ATTEMPT)});
         let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
         let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
-        assert_eq!(released.status, 204, "{kind:?}: {released:?}");
-        assert_eq!(stage.submit(&token).await.said(), "200 executed", "{kind:?}");
+        // Traefik hands no attempt on, and without one there is nothing to give back.
+        let (released_as, then) = if kind == Kind::Traefik { (400, "409 token_used") } else { (204, "200 executed") };
+        assert_eq!(released.status, released_as, "{kind:?}: {released:?}");
+        assert_eq!(stage.submit(&token).await.said(), then, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let answer = send(stage.submission(Method::POST, &stage.token().await).bearer_auth("the-client")).await;
+        assert_eq!(answer.status, 200, "{kind:?}: {answer:?}");
+        assert_eq!(stage.last().header("authorization"), "Bearer the-client", "{kind:?}");
+        let asked = stage.asked.seen().pop().expect("it was asked");
+        let shown = match kind {
+            // It can send the key only as the password in an address: `onceward:` and the key.
+            Kind::Traefik => "Basic b25jZXdhcmQ6YS1rZXktb2YtdGhlLWdhdGV3YXlz".to_owned(),
+            _ => format!("Bearer {KEY}"),
+        };
+        assert_eq!(asked.header("authorization"), shown, "{kind:?}");
+    }
+}
+
+/// With the lines that the page beside the recipes names. Envoy cannot ask for it, Traefik cannot hand it to the client, and
+/// HAProxy's script does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
+    let nginx = [
+        ("?style=nginx;", "?style=nginx&next_token=true;"),
+        (
+            "auth_request      /_onceward;",
+            "auth_request /_onceward; auth_request_set $onceward_next $upstream_http_onceward_next_token; \
+             add_header Onceward-Next-Token $onceward_next always;",
+        ),
+    ];
+    let caddy = [
+        ("rewrite /forward-auth?", "rewrite /forward-auth?next_token=true"),
+        (
+            "handle_response @redeemed {",
+            "handle_response @redeemed {\nheader Onceward-Next-Token {http.reverse_proxy.header.Onceward-Next-Token}",
+        ),
+    ];
+    for (kind, added) in [(Kind::Nginx, nginx), (Kind::Caddy, caddy)] {
+        let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
+        let recipe = added.iter().fold(kind.recipe(), |recipe, (from, to)| recipe.replace(from, to));
+        let gateway = Gateway::with(kind, &recipe, &[&service.url], &[shop.url()]);
+        let mut token = token(&service.url).await;
+        for _ in 0..3 {
+            let request = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, &token);
+            let answer = send(request.header(ORDER, "tea")).await;
+            assert_eq!(answer.said(), "200 executed", "{kind:?}");
+            token = answer.headers[header::NEXT_TOKEN].to_str().expect("a token").to_owned();
+        }
+        assert_eq!(shop.ledger.runs().len(), 3, "{kind:?}");
     }
 }
 
@@ -223,6 +300,13 @@ async fn no_token_gets_into_an_access_log() {
     }
 }
 
+/// The recipe where every client counts as one of the house, of whom Envoy takes orders in headers.
+fn among_friends(kind: Kind) -> String {
+    let friends = "internal_address_config: { cidr_ranges: [{ address_prefix: 127.0.0.0, prefix_len: 8 }] }";
+    let (line, indent) = ("use_remote_address: true", " ".repeat(16));
+    kind.recipe().replace(line, &format!("{line}\n{indent}{friends}"))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
     for kind in Kind::ALL {
@@ -231,12 +315,40 @@ async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it
         let ways = [RoughWay::to(shop.url(), cut).await, RoughWay::to(shop.url(), cut).await];
         for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
             // A new one each time, which does not know yet that both are of no use.
-            let gateway = Gateway::start(kind, &[&service.url], &[&ways[0].url, &ways[1].url]);
+            let applications = [ways[0].url.as_str(), ways[1].url.as_str()];
+            let gateway = Gateway::with(kind, &among_friends(kind), &[&service.url], &applications);
             let token = token(&service.url).await;
             let request = http().request(method.clone(), format!("{}/open", gateway.url)).header(header::TOKEN, token);
-            let answer = send(request.header("idempotency-key", "k").header(ORDER, "tea")).await;
+            // Go would send it again for the first header, and Envoy for the second.
+            let request = request.header("idempotency-key", "k").header("x-envoy-retry-on", "5xx,reset");
+            let answer = send(request.header(ORDER, "tea")).await;
             assert_eq!(answer.said(), "502 ", "{kind:?} {method}: whether it ran, nobody can tell: {answer:?}");
             assert_eq!(shop.ledger.runs().len(), sent + 1, "{kind:?} {method}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for (round, method) in [Method::POST, Method::PUT, Method::DELETE].into_iter().enumerate() {
+            let (client, tokens) = (http(), [stage.token().await, stage.token().await]);
+            let submission = |token: &str| {
+                let request = client.request(method.clone(), format!("{}/open", stage.gateway.url));
+                request.header(header::TOKEN, token).header("idempotency-key", "k").header(ORDER, "tea")
+            };
+            // Leaves connections behind that would be used again.
+            assert_eq!(send(submission(&tokens[0])).await.said(), executed(kind, "200"), "{kind:?} {method}");
+            stage.handed_on.plan(|_| Mishap::CutAnswer(0));
+            match submission(&tokens[1]).send().await {
+                Ok(answer) => assert_eq!(answer.status(), 502, "{kind:?} {method}"),
+                // It may break the client's connection too, if that has served before, and leave the rest to the client.
+                Err(error) => assert_eq!(kind, Kind::HaProxy, "{method}: {error}"),
+            }
+            stage.handed_on.plan(smooth);
+            assert_eq!(stage.effects(), 2 * (round + 1), "{kind:?} {method}");
+            assert_eq!(send(submission(&tokens[1])).await.said(), "409 token_used", "{kind:?} {method}");
         }
     }
 }
@@ -248,16 +360,27 @@ async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_applica
         let stage = Stage::on(kind, &["--api-key", KEY, "--store", &redis.url()]).await;
         for status in ["403", "404", "409", "500", "503"] {
             let request = stage.submission(Method::POST, &stage.token().await).header(STATUS, status);
-            assert_eq!(send(request).await.said(), format!("{status} executed"), "{kind:?}");
+            assert_eq!(send(request).await.said(), executed(kind, status), "{kind:?}");
         }
         let token = stage.token().await;
         redis.kill();
         let answer = stage.submit(&token).await;
-        assert_eq!((answer.said(), answer.problem().status), ("503 store_unavailable".into(), 503), "{kind:?}");
+        let problem = answer.problem();
+        assert_eq!((answer.outcome.as_str(), problem.status), (problem.code.as_str(), 503), "{kind:?}");
+        let unknown = if kind == Kind::Traefik {
+            // It hands on what Onceward tells gateways, which is never a 5xx; the problem says what is meant. Without an
+            // attempt, it makes a difference whether the store may still have got the question.
+            assert_eq!(answer.status, 403);
+            assert!([Code::StoreUnavailable, Code::RedeemUnknown].contains(&problem.code), "{problem:?}");
+            401
+        } else {
+            assert_eq!(answer.said(), "503 store_unavailable", "{kind:?}");
+            503
+        };
 
         let other = OncewardServer::start(&["--api-key", "another-key"]);
         stage.asked.lead_to(&other.url);
-        assert_eq!(stage.submit(&token).await.status, 503, "{kind:?}");
+        assert_eq!(stage.submit(&token).await.status, unknown, "{kind:?}");
         assert_eq!(stage.effects(), 5, "{kind:?}");
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::service::post;
 use crate::service_operation::get;
 
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> TcpStream {
     TcpStream::connect(url.trim_start_matches("http://")).await.expect("it listens")
@@ -88,7 +88,7 @@ async fn whoever_hangs_up_gives_the_place_back() {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_answered_in_words_and_its_connection_closed() {
-    let service = OncewardServer::start(&["--request-timeout", "500ms"]);
+    let service = OncewardServer::start(&["--request-timeout", "1s", "--admin-listen", "127.0.0.1:0"]);
     for (body, length) in [("", 2), ("{", 2), (&"x".repeat(10_000), 12_000), ("", 2_000_000)] {
         let mut stream = connect(&service.url).await;
         let head = format!(
@@ -97,17 +97,17 @@ async fn a_body_that_does_not_come_is_answered_in_words_and_its_connection_close
         let begun = Instant::now();
         stream.write_all(head.as_bytes()).await.unwrap();
         let answer = rest(&mut stream).await;
-        assert!(begun.elapsed() >= Duration::from_millis(500), "it had its time: {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= Duration::from_secs(1), "it had its time: {:?}", begun.elapsed());
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         assert!(answer.contains("connection: close\r\n") && answer.contains("\"code\":\"bad_request\""), "{answer}");
-        assert!(answer.contains("The body did not arrive within 500ms. Nothing was done."), "{answer}");
+        assert!(answer.contains("The body did not arrive within 1s. Nothing was done."), "{answer}");
     }
-    assert_eq!(Metrics::of(&service.url).await.sum("onceward_http_slow_bodies_total", &[]), 4.0);
+    assert_eq!(Metrics::of(&service.admin()).await.sum("onceward_http_slow_bodies_total", &[]), 4.0);
 }
 
 #[tokio::test]
 async fn a_large_body_that_stops_halfway_is_cut_too() {
-    let service = OncewardServer::start(&["--request-timeout", "500ms"]);
+    let service = OncewardServer::start(&["--request-timeout", "1s"]);
     let mut stream = connect(&service.url).await;
     let body = format!("{{\"pass\": \"{}", "x".repeat(100_000));
     let head =
@@ -119,7 +119,7 @@ async fn a_large_body_that_stops_halfway_is_cut_too() {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
-    let service = OncewardServer::start(&["--request-timeout", "500ms"]);
+    let service = OncewardServer::start(&["--request-timeout", "1s"]);
     let mut fresh = connect(&service.url).await;
     fresh.write_all(b"POST /token HTTP/1.1\r\nhost: onc").await.unwrap();
     assert!(rest(&mut fresh).await.starts_with("HTTP/1.1 408 "));
@@ -133,7 +133,7 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     let dribbling = async {
         write.write_all(b"POST /token HTTP/1.1\r\nhost: onceward\r\n").await.unwrap();
         while write.write_all(b"x-more: 1\r\n").await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
     let begun = Instant::now();
@@ -141,20 +141,20 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     // Closed in the middle of what is sent, it may end as a reset.
     let (closed, ()) =
         timeout(LONG, async { tokio::join!(read.read_to_end(&mut answer), dribbling) }).await.expect("it is cut");
-    assert!(begun.elapsed() >= Duration::from_secs(3), "{closed:?} after {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(5), "{closed:?} after {:?}", begun.elapsed());
 }
 
 /// What is asked again and again on one connection, and what takes long to answer, is not cut, however old the connection is.
 #[tokio::test]
 async fn a_connection_in_use_is_never_cut() {
     let redis = RedisServer::start();
-    let arguments = ["--request-timeout", "300ms", "--store", &redis.url(), "--store-timeout", "20s"];
+    let arguments = ["--request-timeout", "500ms", "--store", &redis.url(), "--store-timeout", "20s"];
     let service = OncewardServer::start(&arguments);
     let mut stream = connect(&service.url).await;
     let begun = Instant::now();
     let request = b"POST /token HTTP/1.1\r\nhost: onceward\r\ncontent-length: 0\r\n\r\n";
     let mut answer = [0; 4096];
-    while begun.elapsed() < Duration::from_millis(2_500) {
+    while begun.elapsed() < Duration::from_millis(3_500) {
         stream.write_all(request).await.unwrap();
         let read = stream.read(&mut answer).await.unwrap();
         assert!(answer[..read].starts_with(b"HTTP/1.1 201 "), "{:?}", String::from_utf8_lossy(&answer[..read]));
@@ -162,7 +162,7 @@ async fn a_connection_in_use_is_never_cut() {
     }
     redis.freeze();
     stream.write_all(request).await.unwrap();
-    let waited = timeout(Duration::from_millis(2_500), stream.read(&mut answer)).await;
+    let waited = timeout(Duration::from_millis(3_500), stream.read(&mut answer)).await;
     assert!(waited.is_err(), "it is being answered: {waited:?}");
     redis.thaw();
     let read = stream.read(&mut answer).await.unwrap();

@@ -1,14 +1,18 @@
 //! Gateways: the real programs, with the files in `deploy` as they stand, but for addresses and places.
 
-use std::fs::{read_to_string, write};
+mod given;
+
+use std::fs::read_to_string;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use self::given::Given;
 use crate::redis_server::free_port;
 use crate::wait::until_blocking;
 
@@ -22,24 +26,41 @@ pub enum Kind {
     Nginx,
     /// Caddy
     Caddy,
+    /// Traefik
+    Traefik,
+    /// Envoy
+    Envoy,
+    /// HAProxy
+    HaProxy,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Nginx, Self::Caddy];
+    pub const ALL: [Self; 5] = [Self::Nginx, Self::Caddy, Self::Traefik, Self::Envoy, Self::HaProxy];
 
     /// Its recipe.
     pub fn recipe(self) -> String {
-        let file = match self {
+        deployed(match self {
             Self::Nginx => "nginx.conf",
             Self::Caddy => "Caddyfile",
-        };
-        read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file)).expect("a recipe")
+            Self::Traefik => "traefik.yml",
+            Self::Envoy => "envoy.yaml",
+            Self::HaProxy => "haproxy.cfg",
+        })
+    }
+
+    /// Whether it is there, and knows its way: Traefik takes connections before it has read its recipe, and says 404.
+    fn is_up(self, port: u16) -> bool {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) if self == Self::Traefik => first_line(stream).is_ok_and(|line| !line.contains(" 404 ")),
+            connected => connected.is_ok(),
+        }
     }
 }
 
 /// A running gateway.
 pub struct Gateway {
+    kind: Kind,
     child: Child,
     folder: TempDir,
     /// Where it is.
@@ -63,17 +84,12 @@ impl Gateway {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
             let given = Given { recipe, folder: folder.path(), port, onceward: &onceward, application: &application };
-            let mut command = match kind {
-                Kind::Nginx => given.nginx(),
-                Kind::Caddy => given.caddy(),
-            };
+            let mut command = given.command(kind);
             let log = std::fs::File::create(folder.path().join("said")).expect("a file");
             command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
             let child = command.spawn().unwrap_or_else(|error| panic!("{kind:?} does not start ({error}): make setup"));
-            let mut gateway = Self { child, folder, url: format!("http://127.0.0.1:{port}") };
-            let is_up = until_blocking(Duration::from_secs(20), || {
-                gateway.has_ended() || TcpStream::connect(("127.0.0.1", port)).is_ok()
-            });
+            let mut gateway = Self { kind, child, folder, url: format!("http://127.0.0.1:{port}") };
+            let is_up = until_blocking(Duration::from_secs(20), || gateway.has_ended() || kind.is_up(port));
             if is_up && !gateway.has_ended() {
                 return gateway;
             }
@@ -91,9 +107,12 @@ impl Gateway {
         read_to_string(self.folder.path().join("said")).unwrap_or_default()
     }
 
-    /// What it has logged of requests.
+    /// What it has logged of requests, which HAProxy just says.
     pub fn access_log(&self) -> String {
-        read_to_string(access_log(self.folder.path())).unwrap_or_default()
+        match self.kind {
+            Kind::HaProxy => self.said(),
+            _ => read_to_string(self.folder.path().join("access.log")).unwrap_or_default(),
+        }
     }
 }
 
@@ -108,77 +127,16 @@ impl Drop for Gateway {
     }
 }
 
-fn access_log(folder: &Path) -> PathBuf {
-    folder.join("access.log")
+/// A file of the folder `deploy`.
+fn deployed(name: &str) -> String {
+    read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)).expect("a recipe")
 }
 
-/// What a recipe is filled in with.
-struct Given<'a> {
-    recipe: &'a str,
-    folder: &'a Path,
-    port: u16,
-    onceward: &'a [String],
-    application: &'a [String],
-}
-
-impl Given<'_> {
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.join(name);
-        write(&path, text).expect("a file in its folder");
-        path
-    }
-
-    fn place(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
-    }
-
-    /// The recipe with other addresses, each of which stands in it exactly once.
-    fn filled(&self, replaced: &[(&str, String)]) -> String {
-        replaced.iter().fold(self.recipe.to_owned(), |text, (from, to)| {
-            assert_eq!(text.matches(from).count(), 1, "{from} stands once in the recipe");
-            text.replace(from, to)
-        })
-    }
-
-    fn nginx(&self) -> Command {
-        let servers = |hosts: &[String]| hosts.iter().map(|host| format!("server {host};")).collect::<String>();
-        let site = self.filled(&[
-            ("server 127.0.0.1:8080;", servers(self.onceward)),
-            ("server 127.0.0.1:3000;", servers(self.application)),
-            ("listen 80;", format!("listen 127.0.0.1:{};", self.port)),
-            ("/var/log/nginx/onceward.log", access_log(self.folder).display().to_string()),
-            ("change-me", KEY.to_owned()),
-        ]);
-        let site = self.write("site.conf", &site);
-        let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {};", self.place(kind)));
-        let main = format!(
-            "daemon off; worker_processes 2; pid {}; error_log stderr;\nevents {{ worker_connections 512; }}\n\
-             http {{ {} include {}; }}\n",
-            self.place("pid"),
-            places.concat(),
-            site.display()
-        );
-        let main = self.write("nginx.conf", &main);
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(self.folder).arg("-c").arg(main);
-        command
-    }
-
-    fn caddy(&self) -> Command {
-        let file = self.write("Caddyfile", self.recipe);
-        let mut command = Command::new("caddy");
-        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-        command
-            .env("SITE", format!("http://127.0.0.1:{}", self.port))
-            .env("ONCEWARD", self.onceward.join(" "))
-            .env("APPLICATION", self.application.join(" "))
-            .env("ONCEWARD_API_KEY", KEY)
-            .env("ACCESS_LOG", access_log(self.folder))
-            .env("CADDY_ADMIN", format!("127.0.0.1:{}", free_port()))
-            .env("HOME", self.folder)
-            .env("XDG_DATA_HOME", self.folder)
-            .env("XDG_CONFIG_HOME", self.folder);
-        command
-    }
+/// How a submission without a token is answered.
+fn first_line(mut stream: TcpStream) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: gateway\r\ncontent-length: 0\r\n\r\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
 }

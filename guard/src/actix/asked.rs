@@ -72,7 +72,7 @@ impl Asked {
     }
 
     pub(super) fn intent(&self) -> Intent<'_> {
-        let mut intent = Intent::new(&self.action, self.subject.clone());
+        let mut intent = Intent::new(&self.action, self.subject.borrowed());
         if let Some(token) = &self.token {
             intent = intent.credential(token);
         }

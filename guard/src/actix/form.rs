@@ -169,6 +169,29 @@ fn names_field(head: &[u8]) -> bool {
     disposition.is_some_and(|disposition| disposition.get_name() == Some(header::FIELD))
 }
 
+/// What is found in a body, as either kind of form, whole and in pieces of this size: they have to agree.
+///
+/// # Panics
+/// If they do not.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn scan_in_pieces(body: &[u8], size: usize) {
+    let forms: [fn() -> Form; 2] = [|| Form::Urlencoded { pair: 0, searched: 0 }, || Form::multipart("xy")];
+    for form in forms {
+        scanned_in_pieces(form, body, size);
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+fn scanned_in_pieces(form: fn() -> Form, body: &[u8], size: usize) -> Scan {
+    let whole = form().scan(body, true);
+    let mut slow = form();
+    let ends = (size..=body.len()).step_by(size);
+    let early = ends.map(|read| slow.scan(&body[..read], false)).find(|scan| *scan != Scan::More);
+    let piecewise = early.unwrap_or_else(|| slow.scan(body, true));
+    assert_eq!(piecewise, whole, "{}", String::from_utf8_lossy(body));
+    whole
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -185,12 +208,7 @@ mod tests {
 
     /// The verdict on a body, whole and byte by byte: they have to agree.
     fn scan(form: fn() -> Form, body: &[u8]) -> Scan {
-        let whole = form().scan(body, true);
-        let mut slow = form();
-        let early = (1..=body.len()).map(|read| slow.scan(&body[..read], false)).find(|scan| *scan != Scan::More);
-        let piecewise = early.unwrap_or_else(|| slow.scan(body, true));
-        assert_eq!(piecewise, whole, "{}", String::from_utf8_lossy(body));
-        whole
+        scanned_in_pieces(form, body, 1)
     }
 
     fn part(head: &str, value: &str) -> Vec<u8> {

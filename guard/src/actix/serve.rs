@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 
 use crate::guard::Guard;
 
-/// How long whoever was let in last has to ask something.
-const TO_ASK: Duration = Duration::from_millis(100);
+/// How long whoever was let in last has to ask something: what was lost on the way is sent again after 200 milliseconds.
+const TO_ASK: Duration = Duration::from_millis(300);
 /// How long a server may take, at most, to get to whom it has let in.
 const TO_CATCH_UP: Duration = Duration::from_secs(5);
 /// How long it takes, at most, to be let in oneself.
@@ -143,13 +143,13 @@ async fn close(door: TcpListener) {
     tokio::time::sleep(TO_ASK).await;
 }
 
-/// Comes in a few times, so that each worker gets one of them, and says nothing.
+/// Comes in a few times, so that each worker gets one of them although others come in between, and says nothing.
 async fn knock(mut address: SocketAddr) -> Vec<TcpStream> {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
     let mut all = Vec::new();
-    for _ in 0..2 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get) {
+    for _ in 0..4 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get) {
         let Ok(Ok(mut stream)) = tokio::time::timeout(TO_KNOCK, TcpStream::connect(address)).await else { break };
         // Whoever has nothing to ask is hung up on as soon as a worker gets to it.
         if stream.shutdown().await.is_ok() {

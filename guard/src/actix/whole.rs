@@ -2,7 +2,7 @@
 
 use actix_web::HttpMessage as _;
 use actix_web::dev::{Payload, ServiceRequest};
-use actix_web::http::header::CONTENT_TYPE;
+use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::web::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use onceward_api::Code;
@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 /// What was read of a body.
 pub(super) struct Whole {
     body: Bytes,
-    content_type: Option<String>,
+    content_type: Option<HeaderValue>,
     is_whole: bool,
 }
 
@@ -36,8 +36,8 @@ impl Whole {
             }
         }
         let read = read.together();
-        request.set_payload(if is_whole { Payload::from(read.clone()) } else { chain(read.clone(), payload) });
-        let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        request.set_payload(if is_whole { given_back(read.clone(), payload) } else { chain(read.clone(), payload) });
+        let content_type = request.headers().get(CONTENT_TYPE).cloned();
         Ok(Self { body: read, content_type, is_whole })
     }
 
@@ -57,8 +57,12 @@ impl Whole {
 
     /// Whether it is a form of pairs.
     pub(super) fn is_form(&self) -> bool {
-        let essence = self.content_type.as_deref().and_then(|text| text.split(';').next()).unwrap_or_default();
+        let essence = self.content_type().and_then(|text| text.split(';').next()).unwrap_or_default();
         essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    }
+
+    fn content_type(&self) -> Option<&str> {
+        self.content_type.as_ref()?.to_str().ok()
     }
 
     /// What the request says; of a body that is not whole, only that there is one.
@@ -67,10 +71,22 @@ impl Whole {
             method: request.method().as_str(),
             path: request.uri().path(),
             query: request.query_string(),
-            content_type: self.content_type.as_deref(),
+            content_type: self.content_type(),
             body: &self.body,
         };
         if self.is_whole { content.fingerprint(fields) } else { content.fingerprint_of_head() }
+    }
+}
+
+/// A payload that was read to its end, as if it had not been.
+fn given_back(read: Bytes, payload: Payload) -> Payload {
+    match payload {
+        // It has the room already.
+        Payload::H1 { mut payload } if !read.is_empty() => {
+            payload.unread_data(read);
+            Payload::H1 { payload }
+        }
+        _ => Payload::from(read),
     }
 }
 

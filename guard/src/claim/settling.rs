@@ -35,9 +35,7 @@ impl Claim {
             }
             (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
             (Origin::Interval(_), _) | (_, Effect::Unknown) => {
-                self.leave_queue(&mut state);
-                state.stage = Stage::Over;
-                self.log(Event::of(effect));
+                self.end(&mut state, effect);
                 return Ok(Settled::Final);
             }
             (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
@@ -50,6 +48,30 @@ impl Claim {
             self.step_after(&mut state, self.pace());
         }
         settled
+    }
+
+    /// Ends it if there is nothing to write: an interval that took place is left to expire. No, if there is, or if a renewal is
+    /// under way.
+    pub(crate) fn ends_unwritten(&self, effect: Effect) -> bool {
+        let Origin::Interval(rules) = &self.terms.origin else { return false };
+        if effect != Effect::Happened || rules.is_lock || rules.is_shorter_than_its_claim() {
+            return false;
+        }
+        self.is_settling.store(true, Ordering::SeqCst);
+        match self.state.try_lock() {
+            Ok(mut state) if !state.is_renewed => {
+                self.end(&mut state, effect);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Nothing is left to do.
+    fn end(&self, state: &mut State, effect: Effect) {
+        self.leave_queue(state);
+        state.stage = Stage::Over;
+        self.log(Event::of(effect));
     }
 
     /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from

@@ -170,9 +170,16 @@ impl Guard {
         let Some(taken) = self.0.store.take(&ticket).await? else {
             return Ok(Verdict::Refuse(Code::TokenUsed.into()));
         };
-        let deadline = match Record::decode(&taken) {
-            Ok(Record::Issued) => return Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
-            // Somebody has used it: what is known of that goes back for the life that is written in it.
+        if let Ok(Record::Issued) = Record::decode(&taken) {
+            return Ok(Verdict::Run(Pass::of_token(self.clone(), token, running)));
+        }
+        // Apart, since every request pays for the room of what few need.
+        Box::pin(self.put_back_used(&ticket, &taken, token)).await
+    }
+
+    /// Somebody has used it: what is known of that goes back for the life that is written in it.
+    async fn put_back_used(&self, ticket: &Ticket, taken: &[u8], token: Imprint) -> Result<Verdict, StoreError> {
+        let deadline = match Record::decode(taken) {
             Ok(Record::Attempted(mark)) => Some(mark.deadline),
             // One that has just been inserted again lives for a lease.
             Ok(Record::Claimed(claimed)) => {
@@ -180,17 +187,17 @@ impl Guard {
                 Some(claimed.held.map_or(lease, |held| held.deadline))
             }
             Ok(Record::Done(done)) => Some(done.deadline),
-            Err(UnknownRecord) => None,
+            Ok(Record::Issued) | Err(UnknownRecord) => None,
         };
         let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
         let life = Duration::from_millis(until.saturating_sub(self.0.clock.wall()));
         // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
-        if let Some(there) = self.0.store.put_back(&ticket, &taken, life).await?
+        if let Some(there) = self.0.store.put_back(ticket, taken, life).await?
             && let (Ok(Record::Done(done)), Ok(Record::Claimed(claimed))) =
-                (Record::decode(&taken), Record::decode(&there))
+                (Record::decode(taken), Record::decode(&there))
             && done.run == claimed.run
         {
-            self.0.store.swap(&ticket, &there, &taken, life).await?;
+            self.0.store.swap(ticket, &there, taken, life).await?;
         }
         match deadline {
             Some(_) => Ok(Verdict::Refuse(Code::TokenUsed.into())),

@@ -1,4 +1,4 @@
-//! Any store, with how long each verb takes and how it fails.
+//! Any store, with how long each verb takes and how it fails. It hands every method on, those that have a default too.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 mod link;
 mod near;
+mod turn;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use ::redis::{Cmd, FromRedisValue as _, IntoConnectionInfo as _, Script, ServerE
 
 use tokio::time::Instant;
 
-use self::link::{Handed, Link, Own};
+use self::link::{Failure, Handed, Link, Own};
 use super::{Bytes, Compared, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
@@ -130,8 +131,15 @@ impl Redis {
         command
     }
 
-    async fn ask(&self, command: &Cmd) -> Result<Option<Bytes>, StoreError> {
-        bytes(self.link.send(command, self.deadline()).await?)
+    async fn ask(&self, command: Cmd) -> Result<Option<Bytes>, StoreError> {
+        bytes(self.send(command, self.deadline()).await?)
+    }
+
+    async fn send(&self, command: Cmd, deadline: Instant) -> Result<Value, Failure> {
+        match self.link.ask(command, deadline) {
+            Ok(answer) => answer.await,
+            Err(command) => self.link.send(&command, deadline).await,
+        }
     }
 
     /// Runs a step by its digest, and by its text where the server has not seen it: that one was not executed.
@@ -145,9 +153,9 @@ impl Redis {
             command
         };
         let deadline = self.deadline();
-        let answer = match self.link.send(&call("EVALSHA", step.digest()), deadline).await {
+        let answer = match self.send(call("EVALSHA", step.digest()), deadline).await {
             Err(failure) if failure.is(ServerErrorKind::NoScript) => {
-                self.link.send(&call("EVAL", step.text), deadline).await?
+                self.send(call("EVAL", step.text), deadline).await?
             }
             other => other?,
         };
@@ -163,11 +171,11 @@ impl Store for Redis {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         let mut command = self.command("SET", ticket);
         command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
-        self.ask(&command).await
+        self.ask(command).await
     }
 
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.ask(&self.command("GETDEL", ticket)).await
+        self.ask(self.command("GETDEL", ticket)).await
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
@@ -179,7 +187,7 @@ impl Store for Redis {
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.ask(&self.command("GET", ticket)).await
+        self.ask(self.command("GET", ticket)).await
     }
 
     async fn reconnected(&self) {

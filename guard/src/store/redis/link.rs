@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::near::Way;
+use super::turn::Answer;
 use crate::background;
 use crate::store::{StoreError, async_trait};
 
@@ -33,6 +34,11 @@ const SHORT_LIVED: Duration = Duration::from_secs(1);
 /// Sends a command, once, and gives the server's answer.
 #[async_trait]
 pub(super) trait Link: Send + Sync + 'static {
+    /// Asks over the asking thread's own connection; gives the command back if it has none.
+    fn ask(&self, command: Cmd, _deadline: Instant) -> Result<Answer, Cmd> {
+        Err(command)
+    }
+
     async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure>;
 
     /// Comes back when the server has been reached anew.
@@ -71,7 +77,7 @@ impl Failure {
     }
 
     /// Whether the connection is not to be trusted any longer.
-    fn is_suspect(&self, was_hurried: bool) -> bool {
+    pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
             Self::NoConnection(_) => false,
             Self::TimedOut => !was_hurried,
@@ -115,7 +121,7 @@ impl Own {
     /// Waits for a connection.
     async fn up(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), Failure> {
         if let State::Up(connection, number) = &*self.state.borrow() {
-            return Ok((self.way.near(*number).unwrap_or_else(|| connection.clone()), *number));
+            return Ok((connection.clone(), *number));
         }
         let mut state = self.state.clone();
         let _ = timeout_at(deadline, state.wait_for(|state| matches!(state, State::Up(..)))).await;
@@ -128,6 +134,13 @@ impl Own {
 
 #[async_trait]
 impl Link for Own {
+    fn ask(&self, command: Cmd, deadline: Instant) -> Result<Answer, Cmd> {
+        match &*self.state.borrow() {
+            State::Up(_, number) => self.way.ask(*number, command, deadline),
+            State::Down(_) => Err(command),
+        }
+    }
+
     async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
         let asked = Instant::now();
         let (mut connection, number) = self.up(deadline).await?;
@@ -182,11 +195,13 @@ async fn query(
     let mut answer = pin!(command.query_async(connection));
     match timeout_at(deadline, &mut answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => {
-            let late = deadline.elapsed().clamp(BEYOND.0, BEYOND.1);
-            timeout(late, answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from)
-        }
+        Err(_) => timeout(beyond(deadline), answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from),
     }
+}
+
+/// How much longer than this an answer may take.
+pub(super) fn beyond(deadline: Instant) -> Duration {
+    deadline.elapsed().clamp(BEYOND.0, BEYOND.1)
 }
 
 /// Connects, waits until the connection breaks, and connects again, until the last link is dropped.
@@ -243,7 +258,7 @@ pub(super) async fn connect(
 }
 
 /// Says that this connection is broken, unless a newer one is known to be.
-fn report(broken: &watch::Sender<u64>, number: u64) {
+pub(super) fn report(broken: &watch::Sender<u64>, number: u64) {
     broken.send_if_modified(|newest| {
         let newer = *newest < number;
         *newest = (*newest).max(number);

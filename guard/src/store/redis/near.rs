@@ -6,14 +6,17 @@
 //! the shared one says whether the server is there, and carries everything whenever there is none here.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Client;
 use redis::aio::MultiplexedConnection;
+use redis::{Client, Cmd};
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::link::connect;
+use super::link::{connect, report};
+use super::turn::{Answer, Turn};
 
 /// How long nothing is tried after a connection could not be made: the server may take no more of them.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,6 +32,8 @@ struct Near {
     of: Of,
     /// None while it is being made.
     connection: Option<MultiplexedConnection>,
+    /// What is asked over it at the moment.
+    turn: Arc<Turn>,
 }
 
 /// What it stands in for, and who drives it.
@@ -48,21 +53,31 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// The connection of this thread that stands in for this shared one, if there is one already. If there is none and may be
-    /// one, it is begun.
-    pub(super) fn near(&self, number: u64) -> Option<MultiplexedConnection> {
-        let runtime = Handle::try_current().ok()?;
+    /// Asks over the connection of this thread that stands in for this shared one, if there is one already; otherwise gives the
+    /// command back. If there is none and may be one, it is begun.
+    pub(super) fn ask(&self, number: u64, command: Cmd, deadline: Instant) -> Result<Answer, Cmd> {
+        let Ok(runtime) = Handle::try_current() else { return Err(command) };
         // Several threads that drive one runtime would wake each other just the same.
         if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
-            return None;
+            return Err(command);
         }
         let of = Of { number, runtime: runtime.id() };
-        HERE.with_borrow_mut(|here| match here.iter().find(|near| near.of == of) {
-            Some(near) => near.connection.clone(),
+        HERE.with_borrow_mut(|here| match here.iter_mut().find(|near| near.of == of) {
+            Some(near) => match &near.connection {
+                Some(connection) => near.turn.ask(command, deadline).or_else(|command| {
+                    near.turn = Turn::new();
+                    let answer = near.turn.ask(command, deadline)?;
+                    let broken = self.broken.clone();
+                    let carried = near.turn.carried().carry(connection.clone(), move || report(&broken, number));
+                    runtime.spawn(carried);
+                    Ok(answer)
+                }),
+                None => Err(command),
+            },
             None => {
-                here.push(Near { of, connection: None });
+                here.push(Near { of, connection: None, turn: Turn::over() });
                 runtime.spawn(keep(of, self.client.clone(), self.broken.clone(), self.wanted.subscribe()));
-                None
+                Err(command)
             }
         })
     }

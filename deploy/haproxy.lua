@@ -1,0 +1,42 @@
+-- Asks Onceward whether a submission may pass: `http-request lua.onceward KEY` in haproxy.cfg. The variable txn.onceward
+-- says `redeemed` if so. A refusal is answered here. Where there is neither, haproxy.cfg lets nothing pass.
+
+local ASKED = { "accept", "onceward-token", "onceward-attempt" }
+local TOLD = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
+-- Onceward says these with a 4xx, since some gateways take a 5xx for leave.
+local AWAY = { store_unavailable = true, redeem_unknown = true, overloaded = true, internal = true, unauthorized = true }
+
+-- Some headers with all their values, which HAProxy counts from 0.
+local function only(names, headers)
+    local kept = {}
+    for _, name in ipairs(names) do
+        local values, index = headers[name] or {}, 0
+        while values[index] do
+            kept[name] = kept[name] or {}
+            table.insert(kept[name], values[index])
+            index = index + 1
+        end
+    end
+    return kept
+end
+
+core.register_action("onceward", { "http-req" }, function(txn, key)
+    local headers = only(ASKED, txn.http:req_get_headers())
+    headers["authorization"] = { "Bearer " .. key }
+    headers["x-original-method"] = { txn.sf:method() }
+    headers["x-original-uri"] = { txn.sf:pathq() }
+    local answer = core.httpclient():get({
+        url = "http://onceward/forward-auth",
+        dst = "abns@onceward",
+        headers = headers,
+        timeout = 3000,
+    })
+    local told = only(TOLD, answer.headers or {})
+    local outcome = (told["onceward-outcome"] or {})[1]
+    if answer.status == 200 and outcome == "redeemed" then
+        txn:set_var("txn.onceward", "redeemed")
+    elseif outcome and answer.status >= 400 then
+        local status = AWAY[outcome] and 503 or answer.status
+        txn:done(txn:reply({ status = status, headers = told, body = answer.body }))
+    end
+end, 1)

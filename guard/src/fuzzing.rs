@@ -1,0 +1,120 @@
+//! What fuzzers call: each takes any bytes and panics if something is not as it has to be. No part of the interface.
+
+use crate::fingerprint::{Content, Fields};
+use crate::intent::{Binding, Subject};
+use crate::key::Key;
+use crate::mint::Mint;
+use crate::record::Record;
+use crate::secret::Secret;
+use crate::token::Imprint;
+
+/// Anything as a token: there is one way to write each, and none that was not signed is taken.
+///
+/// # Panics
+/// If it finds a fault.
+pub fn token(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Some((imprint, tag)) = Imprint::open(text) {
+        assert_eq!(imprint.seal(tag).as_str(), text, "a second way to write it");
+    }
+    let Ok(secret) = Secret::new("a secret that the fuzzer does not know") else { return };
+    let (mint, nobody) = (Mint::new([secret]), Subject::anonymous());
+    assert!(mint.verify(text, "a", &nobody).is_err(), "nobody has signed it");
+    // One that was signed, altered at one place.
+    let (_, good) = mint.sign(u64::MAX, [0; 8], &Binding::none());
+    let mut altered = good.as_str().as_bytes().to_vec();
+    if let [place, with, ..] = *bytes {
+        let place = usize::from(place) % altered.len();
+        altered[place] = with;
+        let altered = String::from_utf8_lossy(&altered);
+        assert_eq!(mint.verify(&altered, "a", &nobody).is_ok(), altered == good.as_str(), "at {place}");
+    }
+}
+
+/// Anything as the value of an `Idempotency-Key` header: what is taken is the same when it is quoted.
+///
+/// # Panics
+/// If it finds a fault.
+pub fn header(bytes: &[u8]) {
+    let Ok(key) = Key::from_header(bytes) else { return };
+    let text = std::str::from_utf8(key.as_bytes()).expect("a key is text");
+    let quoted = format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    assert_eq!(Key::from_header(quoted.as_bytes()).ok(), Some(key), "quoted it is another");
+}
+
+/// Anything as a form in a body: what is found does not depend on the pieces it comes in, and its fingerprint does not depend
+/// on its token.
+///
+/// # Panics
+/// If it finds a fault.
+#[cfg(feature = "actix")]
+pub fn form(bytes: &[u8]) {
+    let [cuts, body @ ..] = bytes else { return };
+    crate::actix::scan_in_pieces(body, usize::from(*cuts).max(1));
+    let of = |content_type, body: &[u8]| {
+        let content = Content { method: "POST", path: "/", query: "", content_type: Some(content_type), body };
+        content.fingerprint(&Fields::all())
+    };
+    of("multipart/form-data; boundary=xy", body);
+    of("application/json", body);
+    let with_token = [body, b"&_onceward=t"].concat();
+    let kind = "application/x-www-form-urlencoded";
+    assert_eq!(of(kind, body), of(kind, &with_token), "a token is no content");
+}
+
+/// Anything as a record of the store: what is understood is written in one way, and nothing else is.
+///
+/// # Panics
+/// If it finds a fault.
+pub fn record(bytes: &[u8]) {
+    let again = match Record::decode(bytes) {
+        Ok(Record::Issued) => Record::ISSUED.to_vec(),
+        Ok(Record::Attempted(attempted)) => attempted.encode(),
+        Ok(Record::Claimed(claimed)) => claimed.encode(),
+        Ok(Record::Done(done)) => done.encode(),
+        Err(_) => return,
+    };
+    assert_eq!(again, bytes, "a second way to write it");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the fuzzers begin with.
+    const SEEDS: [&[u8]; 6] = [
+        b"ow1_AHAV5zh3eEYNpJtEYdKc02AAAAGh5bFR9Ld7tpRiI_iJFfC8M9vJu5Pp6xZ6setKmw",
+        b"\"8e03978e-40d5-43dd-bc93-6894a57f9324\";a=1",
+        b"\x05--xy\r\nContent-Disposition: form-data; name=\"_onceward\"\r\n\r\nt\r\n--xy--\r\n",
+        b"\x02a=1&_onceward=t&b=%20",
+        b"\x01i",
+        b"\x01a0123456789abcdef0123456701234567",
+    ];
+
+    fn all(bytes: &[u8]) {
+        token(bytes);
+        header(bytes);
+        #[cfg(feature = "actix")]
+        form(bytes);
+        record(bytes);
+    }
+
+    #[test]
+    fn the_seeds_are_taken() {
+        SEEDS.into_iter().for_each(all);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_near_a_seed_is_taken(
+            seed in prop::sample::select(SEEDS.to_vec()), place in any::<usize>(), with in proptest::collection::vec(any::<u8>(), 0..4),
+        ) {
+            let mut bytes = seed.to_vec();
+            let place = place % bytes.len();
+            bytes.splice(place..=place, with);
+            all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What a thread asks in one turn of its event loop, sent together.
+//!
+//! A worker that has read thirty requests asks thirty things before it looks at its sockets again. Each of them by itself
+//! would need a place in the connection's queue, a channel for its answer and a timer, which together cost more than the
+//! command. So they are gathered, and one task carries them all. Nothing else changes by it: each command is sent at most
+//! once, has its own deadline, and gets its own answer, be that an error of the server's.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::link::{Failure, beyond};
+
+/// How many are sent together at most: the first of them has its answer only when the last has.
+const MOST: usize = 64;
+
+/// What is asked together.
+pub(super) struct Turn(Mutex<Gathered>);
+
+#[derive(Default)]
+struct Gathered {
+    asked: Vec<Asked>,
+    /// Nothing is added any more.
+    is_under_way: bool,
+}
+
+/// One question.
+struct Asked {
+    stage: Stage,
+    deadline: Instant,
+    waker: Option<Waker>,
+}
+
+enum Stage {
+    Written(Cmd),
+    Sent,
+    Answered(Result<Value, Failure>),
+    /// Nobody waits for it, or its answer has been fetched.
+    Over,
+}
+
+impl Turn {
+    /// Nothing has been asked yet.
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::default()))
+    }
+
+    /// What carries it.
+    pub(super) fn carried(self: &Arc<Self>) -> Carried {
+        Carried(Arc::clone(self))
+    }
+
+    /// Nothing is asked in this one.
+    pub(super) fn over() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Gathered { asked: Vec::new(), is_under_way: true })))
+    }
+
+    /// Adds a command, or gives it back if it is too late for that, or there are enough.
+    pub(super) fn ask(self: &Arc<Self>, command: Cmd, deadline: Instant) -> Result<Answer, Cmd> {
+        let mut gathered = self.gathered();
+        if gathered.is_under_way || gathered.asked.len() >= MOST {
+            return Err(command);
+        }
+        gathered.asked.push(Asked { stage: Stage::Written(command), deadline, waker: None });
+        Ok(Answer { turn: Arc::clone(self), place: gathered.asked.len() - 1 })
+    }
+
+    /// The commands that somebody waits for, and where they stand.
+    fn begin(&self) -> (Pipeline, Vec<usize>) {
+        let mut gathered = self.gathered();
+        gathered.is_under_way = true;
+        let mut commands = Pipeline::with_capacity(gathered.asked.len());
+        let mut places = Vec::with_capacity(gathered.asked.len());
+        for (place, asked) in gathered.asked.iter_mut().enumerate() {
+            if matches!(asked.stage, Stage::Written(_))
+                && let Stage::Written(command) = std::mem::replace(&mut asked.stage, Stage::Sent)
+            {
+                commands.add_command(command);
+                places.push(place);
+            }
+        }
+        (commands, places)
+    }
+
+    /// When the first of those who still wait will have waited long enough; `None` if nobody does.
+    fn next_deadline(&self) -> Option<Instant> {
+        let gathered = self.gathered();
+        let waiting = gathered.asked.iter().filter(|asked| matches!(asked.stage, Stage::Sent));
+        waiting.map(|asked| asked.deadline).min()
+    }
+
+    /// Tells those whose time was over then.
+    fn give_up(&self, then: Instant) {
+        self.settle(|asked| {
+            for late in asked.iter_mut().filter(|asked| asked.deadline <= then) {
+                late.answer(Err(Failure::TimedOut));
+            }
+        });
+    }
+
+    /// Hands out the answers, and says whether they speak against the connection.
+    fn answer(&self, places: &[usize], answered: RedisResult<Vec<Value>>) -> bool {
+        let mut is_suspect = false;
+        self.settle(|asked| {
+            let mut answer = |place: usize, answer: RedisResult<Value>| {
+                let answer = answer.map_err(Failure::from);
+                is_suspect |= answer.as_ref().is_err_and(|failure| failure.is_suspect(false));
+                if let Some(asked) = asked.get_mut(place) {
+                    asked.answer(answer);
+                }
+            };
+            match answered {
+                Ok(values) if values.len() == places.len() => {
+                    places.iter().zip(values).for_each(|(place, value)| answer(*place, value.extract_error()));
+                }
+                Ok(_) => places.iter().for_each(|place| answer(*place, Err(lost()))),
+                Err(error) => places.iter().for_each(|place| answer(*place, Err(error.clone()))),
+            }
+        });
+        is_suspect
+    }
+
+    /// Answers some, and wakes them when nothing is held that they could want.
+    fn settle(&self, answer: impl FnOnce(&mut [Asked])) {
+        let mut gathered = self.gathered();
+        answer(&mut gathered.asked);
+        let answered = gathered.asked.iter_mut().filter(|asked| matches!(asked.stage, Stage::Answered(_)));
+        let wakers: Vec<_> = answered.filter_map(|asked| asked.waker.take()).collect();
+        drop(gathered);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asked {
+    fn answer(&mut self, answer: Result<Value, Failure>) {
+        if matches!(self.stage, Stage::Written(_) | Stage::Sent) {
+            self.stage = Stage::Answered(answer);
+        }
+    }
+}
+
+/// What is to be carried. If that ends in the middle, or is never begun, because the runtime ends, nobody is left waiting.
+pub(super) struct Carried(Arc<Turn>);
+
+impl Carried {
+    /// Sends everything that is still wanted over a connection, and hands out the answers. `report` is called when that
+    /// connection is not to be trusted any longer.
+    pub(super) async fn carry(self, mut connection: MultiplexedConnection, report: impl Fn()) {
+        let turn = &self.0;
+        let (commands, places) = turn.begin();
+        let mut answers = pin!(connection.send_packed_commands(&commands, 0, places.len()));
+        while let Some(deadline) = turn.next_deadline() {
+            let answered = match timeout_at(deadline, &mut answers).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    let now = Instant::now();
+                    let Ok(answered) = timeout(beyond(deadline), &mut answers).await else {
+                        turn.give_up(now);
+                        report();
+                        continue;
+                    };
+                    answered
+                }
+            };
+            if turn.answer(&places, answered) {
+                report();
+            }
+            return;
+        }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.0.gathered().is_under_way = true;
+        self.0.settle(|asked| asked.iter_mut().for_each(|asked| asked.answer(Err(lost().into()))));
+    }
+}
+
+/// Nobody can tell what has become of it.
+fn lost() -> RedisError {
+    io::Error::from(io::ErrorKind::BrokenPipe).into()
+}
+
+/// The answer to one question. Dropped before that is sent, it never is.
+pub(super) struct Answer {
+    turn: Arc<Turn>,
+    place: usize,
+}
+
+impl Future for Answer {
+    type Output = Result<Value, Failure>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut gathered = self.turn.gathered();
+        let Some(asked) = gathered.asked.get_mut(self.place) else { return Poll::Ready(Err(lost().into())) };
+        if matches!(asked.stage, Stage::Written(_) | Stage::Sent) {
+            match &mut asked.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut asked.stage, Stage::Over) {
+            Stage::Answered(answer) => Poll::Ready(answer),
+            _ => Poll::Ready(Err(lost().into())),
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(asked) = self.turn.gathered().asked.get_mut(self.place) {
+            asked.stage = Stage::Over;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Requests that no well-behaved client sends, byte by byte over a socket: each is refused or closed, in time, nothing is used
+//! up by it, and the service goes on.
+
+use std::time::Duration;
+
+use onceward_tests::client::{http, send, token};
+use onceward_tests::service::OncewardServer;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// What comes back for these bytes, until the other end closes or has been silent for a while.
+async fn exchange(service: &OncewardServer, bytes: &[u8], silence: Duration) -> String {
+    let mut stream = TcpStream::connect(service.url.trim_start_matches("http://")).await.unwrap();
+    // The other end may close before it has read everything.
+    let _ = stream.write_all(bytes).await;
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(Ok(count @ 1..)) = timeout(silence, stream.read(&mut piece)).await {
+        answer.extend_from_slice(&piece[..count]);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The statuses in an exchange.
+fn statuses(answer: &str) -> Vec<u16> {
+    answer.split("HTTP/1.1 ").skip(1).filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
+}
+
+const SHORT: Duration = Duration::from_millis(400);
+
+#[tokio::test]
+async fn what_no_client_sends_is_refused_and_the_service_goes_on() {
+    let service = OncewardServer::start(&["--demo", "off"]);
+    let long = "a".repeat(300_000);
+    let many: String = (0..500).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let odd: Vec<(&str, Vec<u8>)> = vec![
+        ("nothing but line ends", b"\r\n\r\n\r\n".to_vec()),
+        ("a word", b"hello\r\n\r\n".to_vec()),
+        ("HTTP/0.9", b"GET /\r\n\r\n".to_vec()),
+        ("a version that is none", b"GET / HTTP/9.9\r\nhost: a\r\n\r\n".to_vec()),
+        ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
+        ("the beginning of TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec()),
+        ("zeros", vec![0; 2048]),
+        ("bytes above ASCII", vec![0xff; 2048]),
+        ("a blank in the path", b"GET /a b HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+        ("a NUL in a header", b"GET / HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n".to_vec()),
+        ("a blank before the colon", b"GET / HTTP/1.1\r\nhost : a\r\n\r\n".to_vec()),
+        ("a folded header", b"GET / HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n".to_vec()),
+        ("a header without a colon", b"GET / HTTP/1.1\r\nhost\r\n\r\n".to_vec()),
+        ("a method of great length", format!("{long} / HTTP/1.1\r\n\r\n").into_bytes()),
+        ("a path of great length", format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes()),
+        ("a header of great length", format!("GET / HTTP/1.1\r\nhost: a\r\nx: {long}\r\n\r\n").into_bytes()),
+        ("five hundred headers", format!("GET / HTTP/1.1\r\nhost: a\r\n{many}\r\n").into_bytes()),
+        ("a length below zero", b"POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n".to_vec()),
+        ("a length that is no number", b"POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 1x\r\n\r\n".to_vec()),
+        ("a length beyond counting", format!("POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", u128::MAX).into_bytes()),
+        ("two lengths", b"POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 5\r\n\r\nhello".to_vec()),
+        ("a chunk of no size", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n".to_vec()),
+        ("a chunk beyond counting", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n".to_vec()),
+        ("a coding that nobody knows", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gizip\r\n\r\n".to_vec()),
+        ("a tunnel", b"CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n".to_vec()),
+        ("an asterisk", b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+        ("a trace", b"TRACE /token HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+        ("a path out of the root", b"GET /../../etc/passwd HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+        ("a NUL in a path", b"GET /%00 HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+        ("half a character in a path", b"GET /%c3 HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
+        ("no host", b"GET /healthz HTTP/1.1\r\n\r\n".to_vec()),
+        ("a body of the wrong kind", b"POST /token/redeem HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n\xff\xfe".to_vec()),
+        ("a deep body", format!("POST /token/redeem HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 15000\r\n\r\n{}", "[".repeat(15_000)).into_bytes()),
+    ];
+    for (what, bytes) in odd {
+        let answer = exchange(&service, &bytes, SHORT).await;
+        let told = statuses(&answer);
+        assert!(told.iter().all(|status| *status < 500), "{what}: {answer}");
+        assert!(told.len() <= 1, "{what} is one request at most: {answer}");
+        assert!(
+            !answer.contains("panicked") && !answer.contains("/src/"),
+            "{what} shows nothing of the inside: {answer}"
+        );
+        assert_eq!(send(http().get(format!("{}/healthz", service.url))).await.status, 200, "after {what}");
+    }
+}
+
+/// A request whose length can be read in two ways: whatever hides in it is not carried out, and nothing is answered twice.
+#[tokio::test]
+async fn nothing_is_smuggled_in_the_body_of_something_else() {
+    let service = OncewardServer::start(&["--demo", "off"]);
+    for (what, lines) in [
+        ("a length and chunks", "content-length: 6\r\ntransfer-encoding: chunked\r\n"),
+        ("chunks and a length", "transfer-encoding: chunked\r\ncontent-length: 6\r\n"),
+        ("chunks under another name", "content-length: 6\r\ntransfer-encoding : chunked\r\n"),
+        ("chunks twice", "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\ncontent-length: 6\r\n"),
+        ("chunks with a tab", "transfer-encoding:\tchunked\r\ncontent-length: 6\r\n"),
+    ] {
+        let good = token(&service.url).await;
+        let hidden = json!({ "token": good }).to_string();
+        let bytes = format!(
+            "POST /token HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n{lines}\r\n0\r\n\r\nGPOST /token/redeem HTTP/1.1\r\n\
+             host: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{hidden}",
+            hidden.len()
+        );
+        let answer = exchange(&service, bytes.as_bytes(), SHORT).await;
+        assert!(statuses(&answer).iter().all(|status| (400..500).contains(status)), "{what}: {answer}");
+        let request = http().post(format!("{}/token/redeem", service.url)).header("content-type", "application/json");
+        assert_eq!(send(request.body(hidden)).await.said(), "200 redeemed", "{what}: it is still good");
+    }
+}
+
+#[tokio::test]
+async fn requests_in_one_piece_are_answered_one_by_one_and_half_a_request_not_at_all() {
+    let service = OncewardServer::start(&["--demo", "off"]);
+    let three =
+        exchange(&service, "POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(3).as_bytes(), SHORT)
+            .await;
+    assert_eq!(statuses(&three), [201, 201, 201]);
+    let good = token(&service.url).await;
+    let body = json!({ "token": good }).to_string();
+    let whole = format!(
+        "POST /token/redeem HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for end in [10, 60, whole.len() - body.len(), whole.len() - 1] {
+        let mut stream = TcpStream::connect(service.url.trim_start_matches("http://")).await.unwrap();
+        stream.write_all(&whole.as_bytes()[..end]).await.unwrap();
+        drop(stream);
+    }
+    let redeemed = exchange(&service, whole.as_bytes(), SHORT).await;
+    assert_eq!(statuses(&redeemed), [200], "half of it was nothing: {redeemed}");
+}

@@ -1,0 +1,175 @@
+//! What each gateway is started with.
+
+use std::fs::write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{KEY, Kind, deployed};
+use crate::redis_server::free_port;
+
+/// What a recipe is filled in with.
+pub(super) struct Given<'a> {
+    pub(super) recipe: &'a str,
+    pub(super) folder: &'a Path,
+    pub(super) port: u16,
+    pub(super) onceward: &'a [String],
+    pub(super) application: &'a [String],
+}
+
+impl Given<'_> {
+    /// Starts the program with its recipe.
+    pub(super) fn command(&self, kind: Kind) -> Command {
+        match kind {
+            Kind::Nginx => self.nginx(),
+            Kind::Caddy => self.caddy(),
+            Kind::Traefik => self.traefik(),
+            Kind::Envoy => self.envoy(),
+            Kind::HaProxy => self.haproxy(),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        write(&path, text).expect("a file in its folder");
+        path
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn nginx(&self) -> Command {
+        let servers = |hosts: &[String]| hosts.iter().map(|host| format!("server {host};")).collect::<String>();
+        let site = filled(
+            self.recipe,
+            &[
+                ("server 127.0.0.1:8080;", servers(self.onceward)),
+                ("server 127.0.0.1:3000;", servers(self.application)),
+                ("listen 80;", format!("listen 127.0.0.1:{};", self.port)),
+                ("/var/log/nginx/onceward.log", self.place("access.log")),
+                ("change-me", KEY.to_owned()),
+            ],
+        );
+        let site = self.write("site.conf", &site);
+        let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {};", self.place(kind)));
+        let main = format!(
+            "daemon off; worker_processes 2; pid {}; error_log stderr;\nevents {{ worker_connections 512; }}\n\
+             http {{ {} include {}; }}\n",
+            self.place("pid"),
+            places.concat(),
+            site.display()
+        );
+        let main = self.write("nginx.conf", &main);
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(self.folder).arg("-c").arg(main);
+        command
+    }
+
+    fn caddy(&self) -> Command {
+        let file = self.write("Caddyfile", self.recipe);
+        let mut command = Command::new("caddy");
+        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+        command
+            .env("SITE", format!("http://127.0.0.1:{}", self.port))
+            .env("ONCEWARD", self.onceward.join(" "))
+            .env("APPLICATION", self.application.join(" "))
+            .env("ONCEWARD_API_KEY", KEY)
+            .env("ACCESS_LOG", self.place("access.log"))
+            .env("CADDY_ADMIN", format!("127.0.0.1:{}", free_port()))
+            .env("HOME", self.folder)
+            .env("XDG_DATA_HOME", self.folder)
+            .env("XDG_CONFIG_HOME", self.folder);
+        command
+    }
+
+    fn traefik(&self) -> Command {
+        let asking = free_port();
+        let servers = |hosts: &[String]| lines(hosts, |_, host| format!("          - url: http://{host}"));
+        let routes = filled(
+            self.recipe,
+            &[
+                ("          - url: http://127.0.0.1:8080", servers(self.onceward)),
+                ("          - url: http://127.0.0.1:3000", servers(self.application)),
+                ("change-me@127.0.0.1:8081", format!("{KEY}@127.0.0.1:{asking}")),
+            ],
+        );
+        let routes = self.write("onceward.yml", &routes);
+        let main = filled(
+            &deployed("traefik-static.yml"),
+            &[
+                ("\":80\"", format!("\"127.0.0.1:{}\"", self.port)),
+                ("127.0.0.1:8081", format!("127.0.0.1:{asking}")),
+                ("/etc/traefik/onceward.yml", routes.display().to_string()),
+                ("/var/log/traefik/onceward.log", self.place("access.log")),
+            ],
+        );
+        let main = self.write("traefik.yml", &main);
+        let mut command = Command::new(installed("bin/traefik"));
+        command.arg(format!("--configFile={}", main.display()));
+        command
+    }
+
+    fn envoy(&self) -> Command {
+        let endpoint = |host: &str| {
+            let (address, port) = host.split_once(':').expect("an address and a port");
+            format!("{{ endpoint: {{ address: {{ socket_address: {{ address: {address}, port_value: {port} }} }} }} }}")
+        };
+        let endpoints = |hosts: &[String]| hosts.iter().map(|host| endpoint(host)).collect::<Vec<_>>().join(", ");
+        let text = filled(
+            self.recipe,
+            &[
+                (&endpoint("127.0.0.1:8080"), endpoints(self.onceward)),
+                (&endpoint("127.0.0.1:3000"), endpoints(self.application)),
+                ("address: 0.0.0.0, port_value: 80 ", format!("address: 127.0.0.1, port_value: {} ", self.port)),
+                ("/var/log/envoy/onceward.log", self.place("access.log")),
+                ("change-me", KEY.to_owned()),
+            ],
+        );
+        let file = self.write("envoy.yaml", &text);
+        let mut command = Command::new(installed("envoy/_bin/envoy"));
+        // Several run at the same time. It writes its log every ten seconds, unless it is told otherwise.
+        command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "100", "-c"]);
+        command.arg(file);
+        command
+    }
+
+    fn haproxy(&self) -> Command {
+        let servers = |name: &str, hosts: &[String]| lines(hosts, |at, host| format!("    server {name}{at} {host}"));
+        let way = ("abns@onceward", format!("abns@onceward-{}", self.port));
+        let script = self.write("haproxy.lua", &filled(&deployed("haproxy.lua"), std::slice::from_ref(&way)));
+        let text = filled(
+            self.recipe,
+            &[
+                ("    server onceward 127.0.0.1:8080", servers("onceward", self.onceward)),
+                ("    server application 127.0.0.1:3000", servers("application", self.application)),
+                ("bind :80", format!("bind 127.0.0.1:{}", self.port)),
+                ("/etc/haproxy/haproxy.lua", script.display().to_string()),
+                ("change-me", KEY.to_owned()),
+                way,
+            ],
+        );
+        let file = self.write("haproxy.cfg", &text);
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(file);
+        command
+    }
+}
+
+/// A text with other addresses, each of which stands in it exactly once.
+fn filled(text: &str, replaced: &[(&str, String)]) -> String {
+    replaced.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert_eq!(text.matches(from).count(), 1, "{from} stands once in the recipe");
+        text.replace(from, to)
+    })
+}
+
+/// A line for each host.
+fn lines(hosts: &[String], line: impl Fn(usize, &str) -> String) -> String {
+    hosts.iter().enumerate().map(|(at, host)| line(at, host)).collect::<Vec<_>>().join("\n")
+}
+
+/// A program that `make setup` has put there.
+fn installed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gateways").join(name)
+}
