@@ -59,6 +59,9 @@ async fn runs_with(mut settings: Settings, store: &str) {
     let has_key = settings.keys().any(|name| name.starts_with("ONCEWARD_API_KEY"));
     let variables: Vec<_> = settings.into_iter().collect();
     let service = Plain::start(&[], &variables, Stdio::null(), Stdio::null());
+    let listen = service.url.trim_start_matches("http://");
+    let healthy = command(&["healthcheck", "--listen", listen]).envs(variables).output().unwrap();
+    assert!(healthy.status.success(), "{}", String::from_utf8_lossy(&healthy.stderr));
     for path in ["/healthz", "/readyz"] {
         assert_eq!(send(http().get(format!("{}{path}", service.url))).await.status, 200, "{path}");
     }
