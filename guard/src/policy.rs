@@ -217,9 +217,14 @@ impl KeyRules {
         self
     }
 
-    /// What is kept of a reply: nothing, if it is too large or cannot be written down.
+    /// Whether this reply is kept: not if it is too large or cannot be written down.
+    pub fn keeps(&self, reply: &Reply) -> bool {
+        reply.size() <= self.reply_limit && reply.fits()
+    }
+
+    /// What is kept of a reply: all or nothing.
     pub(crate) fn kept(&self, reply: Option<Reply>) -> Option<Reply> {
-        reply.filter(|reply| reply.size() <= self.reply_limit && reply.fits())
+        reply.filter(|reply| self.keeps(reply))
     }
 
     fn effect(&self, status: u16) -> Effect {

@@ -36,18 +36,28 @@ type Done = Result<Said, Failure>;
 /// that is wrong.
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     mishap::hook();
-    let matches = match command::command().try_get_matches_from(arguments) {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let matches = match command::command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
-        Err(usage) => {
-            // Help goes to the output and is no failure; what cannot be read goes to the error output.
-            let _ = usage.print();
-            return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
-        }
+        Err(usage) => return explain(&usage, arguments.iter().any(|argument| argument == "--json")),
     };
     match matches.subcommand() {
         None | Some(("serve", _)) => serve(&matches).await,
         Some((name, below)) => finish(below, dispatch(name, below, &matches).await),
     }
+}
+
+/// Says what is wrong with a command line, or the help that it asks for: that goes to the output, and is no failure.
+fn explain(usage: &clap::Error, is_json: bool) -> ExitCode {
+    let code = u8::try_from(usage.exit_code()).unwrap_or(2);
+    if is_json && code != 0 {
+        return print(
+            &Failure { code, text: usage.to_string().trim_start_matches("error: ").trim_end().to_owned() },
+            true,
+        );
+    }
+    let _ = usage.print();
+    ExitCode::from(code)
 }
 
 async fn serve(matches: &ArgMatches) -> ExitCode {
@@ -102,15 +112,15 @@ fn finish(matches: &ArgMatches, done: Done) -> ExitCode {
             let _ = std::io::stdout().write_all(said.shown(is_json).as_bytes());
             ExitCode::from(said.code)
         }
-        Err(failure) => {
-            let _ = std::io::stderr().write_all(failure.shown(is_json).as_bytes());
-            ExitCode::from(failure.code)
-        }
+        Err(failure) => print(&failure, is_json),
     }
 }
 
 fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
-    let failure = Failure { code, text: error.to_string() };
-    let _ = std::io::stderr().write_all(failure.shown(false).as_bytes());
-    ExitCode::from(code)
+    print(&Failure { code, text: error.to_string() }, false)
+}
+
+fn print(failure: &Failure, is_json: bool) -> ExitCode {
+    let _ = std::io::stderr().write_all(failure.shown(is_json).as_bytes());
+    ExitCode::from(failure.code)
 }

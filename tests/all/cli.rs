@@ -55,13 +55,21 @@ fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
     expect(&["key", "settle", "--happened"], 2, &["TICKET", "--key"]);
     let redis = ["--store", "redis://127.0.0.1:1"];
     let with = |arguments: &[&'static str]| [arguments, &redis].concat();
-    expect(&with(&["key", "look", "order-4711"]), 2, &["`order-4711`", "ticket:key:"]);
+    let mistaken = expect(&with(&["key", "look", "canary-4711"]), 2, &["ticket:key:", "--key, --action and --subject"]);
+    assert!(!mistaken.contains("canary"), "it may be a token: {mistaken}");
+    expect(&with(&["key", "look", "--key", "k"]), 2, &["--action"]);
     expect(&with(&["token", "issue", "--count", "0"]), 2, &["--count", "`0`", "1 to 1000"]);
     expect(&with(&["token", "issue", "--ttl", "25h"]), 2, &["--ttl", "24h"]);
     expect(&with(&["token", "issue", "--ttl", "x"]), 2, &["--ttl", "`x`", "90s"]);
     expect(&with(&["audit", "/nowhere/at/all"]), 2, &["/nowhere/at/all cannot be read"]);
     expect(&["check", "--token-ttl", "x"], 2, &["token_ttl (from --token-ttl)"]);
     expect(&["completions", "tcsh"], 2, &["tcsh", "bash"]);
+    expect(&["stats", "--count", "3"], 2, &["--watch"]);
+    expect(&["stats", "--watch", "--every", "0s"], 2, &["--every", "no time at all"]);
+    expect(&["healthcheck", "--timeout", "0s"], 2, &["--timeout", "no time at all"]);
+    let (code, text) = said(&run(&["check", "--json", "--stor", "x"]));
+    let error: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert!(code == 2 && error["error"].as_str().unwrap().starts_with("unexpected argument '--stor'"), "{text}");
     expect(&with(&["token", "issue"]), 1, &["store", "onceward check"]);
 }
 
@@ -71,8 +79,8 @@ fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
         &["token", "issue"][..],
         &["token", "inspect", "x"],
         &["token", "revoke", "x"],
-        &["key", "look", "--key", "k"],
-        &["key", "settle", "--key", "k", "--not"],
+        &["key", "look", "--key", "k", "--action", "a"],
+        &["key", "settle", "--key", "k", "--action", "a", "--not"],
         &["audit"],
     ] {
         expect(arguments, 2, &["memory store lives in the service's own process", "--store redis://"]);

@@ -208,6 +208,65 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
     assert_eq!(after.status.code(), Some(0));
 }
 
+/// What is settled stays so: what would not be kept as it was given is refused before, and nothing is promised that is not so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_cannot_be_kept_and_a_key_that_is_not_there_are_refused_before_anything_is_settled() {
+    let redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url()]);
+    let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "200ms", "hold": true});
+    assert_eq!(post(&service.url, "/claim", &asked).await.status, 200);
+    let settle = |key: &[&str], more: &[&str]| {
+        let output = run(&[&["key", "settle", "--store", &redis.url()], key, more].concat());
+        said(&output)
+    };
+    let own = ["--key", "k", "--action", "pay", "--subject", "alice"];
+    let is_unknown = || async { post(&service.url, "/claim", &asked).await.said() == "409 outcome_unknown" };
+    until("its owner is gone", LONG, is_unknown).await;
+
+    let large = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(large.path(), vec![b'x'; 1024 * 1024 + 1]).unwrap();
+    for (more, part) in [
+        (["--header", "bad header: x"], "`bad header: x` is not written as in"),
+        (["--header", "x: a\nb"], "is not written as in"),
+        (["--header", "content-type"], "is not written as in"),
+        (["--header", "Set-Cookie: a=b"], "`Set-Cookie` is never kept"),
+        (["--body-file", large.path().to_str().unwrap()], "larger than 1 MiB"),
+        (["--status", "100"], "200 to 599"),
+        (["--retain", "0s"], "1s to 400d"),
+    ] {
+        let (code, text) = settle(&own, &[&["--happened"], &more[..]].concat());
+        assert!(code == 2 && text.contains(part), "{more:?}: {code} {text}");
+    }
+    for effect in ["--happened", "--not"] {
+        let (code, text) = settle(&["--key", "k", "--action", "pay"], &[effect]);
+        assert!(code == 1 && text.contains("nothing is on record") && text.contains("the subject"), "{effect}: {text}");
+    }
+    assert!(is_unknown().await, "nothing was settled by any of it");
+    assert_eq!(settle(&own, &["--not"]).0, 0);
+}
+
+/// When a token expires is not on record, so it cannot be put back by its ticket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_settled_by_its_ticket_so_as_not_to_have_happened_is_said_not_to_work_again() {
+    let bed = Bed::start(1);
+    let url = bed.peers[0].url.clone();
+    let token = onceward_tests::client::token(&url).await;
+    let order = |url: &str| {
+        onceward_tests::client::http().post(format!("{url}/remembered/orders")).header("onceward-token", &token)
+    };
+    let sent = order(&url).header(STATUS, 502);
+    assert_eq!(send(sent).await.status, 502);
+    let (_, said) = bed.audit(&["--wait"]);
+    let (ticket, run) = first(&said, "unknown");
+    assert!(ticket.starts_with("ticket:token:"), "{ticket}");
+    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--not"]);
+    let says = settled["says"].as_str().unwrap();
+    assert!(code == 0 && says.contains("does not work again") && !says.contains("runs it"), "{settled:#}");
+    assert_eq!(send(order(&url)).await.said(), "409 token_used");
+    let (_, look) = bed.ask(&["key", "look", &ticket]);
+    assert!(!look["says"].as_str().unwrap().contains("runs"), "{look:#}");
+}
+
 #[test]
 fn a_log_that_is_none_is_told_so() {
     let redis = RedisServer::start();

@@ -29,8 +29,13 @@ pub(super) fn optional_duration(matches: &ArgMatches, name: &str) -> Result<Opti
     text(matches, name).map(read).transpose()
 }
 
+/// A duration of a millisecond or more.
 pub(super) fn duration(matches: &ArgMatches, name: &str) -> Result<Duration, Failure> {
-    optional_duration(matches, name)?.ok_or_else(|| Failure::usage(format!("--{name} is missing")))
+    match optional_duration(matches, name)? {
+        None => Err(Failure::usage(format!("--{name} is missing"))),
+        Some(Duration::ZERO) => Err(Failure::usage(format!("--{name}: it is no time at all; write it as in `2s`"))),
+        Some(duration) => Ok(duration),
+    }
 }
 
 pub(super) fn number(matches: &ArgMatches, name: &str, allowed: RangeInclusive<u32>) -> Result<u32, Failure> {

@@ -78,8 +78,8 @@ fn healthcheck() -> Command {
 
 fn stats() -> Command {
     let watch = switch("watch", "Show them again and again, with what was added each second, until Ctrl-C");
-    let every = value("every", "DURATION", "How often, with --watch").default_value("2s");
-    let count = value("count", "COUNT", "How many times, with --watch [default: until Ctrl-C]");
+    let every = value("every", "DURATION", "How often, with --watch").default_value("2s").requires("watch");
+    let count = value("count", "COUNT", "How many times, with --watch [default: until Ctrl-C]").requires("watch");
     let timeout = value("timeout", "DURATION", "How long an answer may take").default_value("2s");
     let command = named(
         "stats",
@@ -170,7 +170,7 @@ fn with_ticket(command: Command) -> Command {
                 .help("Its ticket, as `audit` and the log print it")
                 .conflicts_with_all(["key", "action", "subject"]),
         )
-        .arg(value("key", "KEY", "The key that the caller sent"))
+        .arg(value("key", "KEY", "The key that the caller sent").requires("action"))
         .arg(value("action", "ACTION", "The action it was sent for, as in `POST /payments`").requires("key"))
         .arg(value("subject", "NAME", "The caller; none is anonymous").requires("key"))
         .group(ArgGroup::new("which").args(["TICKET", "key"]).required(true))

@@ -1,12 +1,18 @@
 //! What became of a key, and settling what nobody can tell.
 
+mod reply;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use clap::ArgMatches;
 use jiff::Timestamp;
 use onceward::api::Code;
-use onceward::{Effect, Examined, Key, KeyRules, Reply, Resolved, RunId, Seen, Subject, Ticket};
+use onceward::{Effect, Examined, Key, KeyRules, Kind, Reply, Resolved, RunId, Seen, Subject, Ticket};
 use serde_json::{Value, json};
 
-use super::argument::{is_set, number, optional_duration, text, texts};
+use self::reply::reply;
+use super::argument::{is_set, optional_duration, text};
 use super::said::{Failure, Said};
 use super::store::guard;
 use super::token::{lasting, moment};
@@ -15,11 +21,14 @@ use crate::config::Config;
 /// What to do where the store cannot be reached.
 const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …, \"action\": …, \"subject\": …}.";
 
+/// How long what was settled may be remembered, as at the service.
+const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
+
 /// Says what is on record, and changes nothing.
 pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
     let ticket = ticket(matches)?;
     let examined = guard(config, INSTEAD)?.examine(&ticket).await?;
-    let (state, says) = told(&examined);
+    let (state, says) = told(&examined, ticket.kind());
     let run = examined.run.map(|run| run.to_string());
     let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
     if let Seen::Done(Some(reply)) = &examined.seen {
@@ -35,14 +44,14 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
     let run = text(matches, "run").map(str::parse::<RunId>).transpose();
     let run = run.map_err(|_| Failure::usage("--run: write it as `audit` and the log do"))?;
     let effect = if is_set(matches, "happened") { Effect::Happened } else { Effect::DidNotHappen };
-    let reply = reply(matches)?;
-    let rules = KeyRules::new();
-    let rules = optional_duration(matches, "retain")?.into_iter().fold(rules, KeyRules::retain);
+    let rules = retain(matches)?.into_iter().fold(KeyRules::new(), KeyRules::retain);
+    let reply = reply(matches, &rules)?;
     let guard = guard(config, INSTEAD)?;
     // Named once it is known, so that what is settled is what was seen.
     let seen = guard.examine(&ticket).await?;
     let run = run.or(seen.run);
     match guard.settle_ticket(&rules, ticket, run, effect, reply.clone()).await? {
+        Resolved::Settled if seen.seen == Seen::Absent => Err(Failure::problem(refused(Code::NotFound, &seen))),
         Resolved::Settled if !matches!(seen.seen, Seen::Unknown(_)) => Ok(unchanged(ticket)),
         Resolved::Settled => Ok(settled(ticket, run, effect, reply.is_some())),
         Resolved::Refused(refusal) => Err(Failure::problem(refused(refusal.code(), &seen))),
@@ -54,7 +63,10 @@ fn ticket(matches: &ArgMatches) -> Result<Ticket, Failure> {
     let Some(key) = text(matches, "key") else {
         let ticket = text(matches, "TICKET")
             .ok_or_else(|| Failure::usage("name a ticket, as `audit` prints it, or --key, --action and --subject"))?;
-        return ticket.parse().map_err(|error| Failure::usage(format!("`{ticket}`: {error}")));
+        // It is not quoted: a token or a key may stand there by mistake.
+        return ticket
+            .parse()
+            .map_err(|error| Failure::usage(format!("{error}; for a key: --key, --action and --subject")));
     };
     let key = Key::new(key).map_err(|error| Failure::usage(format!("--key: {error}")))?;
     let action = text(matches, "action").unwrap_or_default();
@@ -65,27 +77,12 @@ fn ticket(matches: &ArgMatches) -> Result<Ticket, Failure> {
     Ok(Ticket::of_key(&subject, action, &key))
 }
 
-/// The answer that duplicates are to get, if one is given.
-fn reply(matches: &ArgMatches) -> Result<Option<Reply>, Failure> {
-    let headers: Vec<_> = texts(matches, "header").collect();
-    let file = text(matches, "body_file");
-    if text(matches, "status").is_none() && file.is_none() && headers.is_empty() {
-        return Ok(None);
+/// How long it is to be remembered, if that is given.
+fn retain(matches: &ArgMatches) -> Result<Option<Duration>, Failure> {
+    match optional_duration(matches, "retain")? {
+        Some(retain) if !RETAIN.contains(&retain) => Err(Failure::usage("--retain: it is remembered from 1s to 400d")),
+        retain => Ok(retain),
     }
-    let status = if text(matches, "status").is_some() { number(matches, "status", 200..=599)? } else { 200 };
-    let body = match file {
-        Some(path) => std::fs::read(path)
-            .map_err(|error| Failure::usage(format!("--body-file: {path} cannot be read: {error}")))?,
-        None => Vec::new(),
-    };
-    let mut reply = Reply::new(u16::try_from(status).unwrap_or(200), body);
-    for header in headers {
-        let (name, value) = header.split_once(':').ok_or_else(|| {
-            Failure::usage(format!("--header: `{header}` is not written as in `content-type: text/plain`"))
-        })?;
-        reply = reply.header(name.trim(), value.trim().to_owned());
-    }
-    Ok(Some(reply))
 }
 
 /// It was so before anybody came to settle it.
@@ -100,6 +97,9 @@ fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) 
         (Effect::Happened, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
         (Effect::Happened, false) => {
             ("completed", "It happened: whoever sends it again is told so (409 reply_not_kept), without an answer.")
+        }
+        _ if ticket.kind() == Kind::Token => {
+            ("released", "It did not happen. Its token does not work again: whoever sends it needs a new one.")
         }
         _ => ("released", "It did not happen: whoever sends it again runs it."),
     };
@@ -120,7 +120,9 @@ fn refused(code: Code, seen: &Examined) -> String {
             )
         }
         Code::NotFound => {
-            "nothing is on record: it was settled or released, or its time is over. The next request runs.".to_owned()
+            "nothing is on record, so nothing was changed. It was settled or released, its time is over, or the key, the action, the subject, \
+             the store or the prefix is another."
+                .to_owned()
         }
         Code::ClaimLost => {
             "it is settled already, or another run has it by now; `onceward key look` says what is on record".to_owned()
@@ -129,8 +131,12 @@ fn refused(code: Code, seen: &Examined) -> String {
     }
 }
 
-fn told(examined: &Examined) -> (&'static str, String) {
+fn told(examined: &Examined, kind: Kind) -> (&'static str, String) {
     match &examined.seen {
+        Seen::Absent if kind == Kind::Token => (
+            "absent",
+            "nothing is on record: it was used or revoked, it has expired, or it is of another store".to_owned(),
+        ),
         Seen::Absent => ("absent", "nothing is on record; the next request runs".to_owned()),
         Seen::Running(since) => {
             let since = moment(*since);
