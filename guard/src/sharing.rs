@@ -48,7 +48,7 @@ impl Sharing {
     pub(crate) async fn mint(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
         match self.known() {
             Some(mint) => Ok(mint),
-            None => self.share(store).await.map_err(StoreError::not_executed),
+            None => self.share(store).await.map_err(StoreError::certainly_not_executed),
         }
     }
 

@@ -207,6 +207,12 @@ impl StoreError {
         Self::Unknown(Reason(reason.into()))
     }
 
+    /// The same failure, of something on the way to a change that was then not asked for.
+    pub(crate) fn certainly_not_executed(self) -> Self {
+        let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
+        Self::NotExecuted(reason)
+    }
+
     /// Whether this was the reason.
     pub(crate) fn is_because_of<E: Error + 'static>(&self) -> bool {
         let (Self::NotExecuted(Reason(reason)) | Self::Unknown(Reason(reason))) = self;

@@ -66,10 +66,10 @@ pub enum BuildError {
         /// What was said last.
         error: StoreError,
     },
-    /// The store may throw records away.
+    /// The store answers, and cannot be used, or may throw records away.
     #[error("store: {says} {fix}")]
-    Evicts {
-        /// What that means.
+    Unfit {
+        /// What is wrong with it.
         says: String,
         /// What to do.
         fix: String,
@@ -228,7 +228,7 @@ async fn refuse_eviction(config: &Config) -> Result<(), BuildError> {
     let StoreAt::Redis(url) = &config.store else { return Ok(()) };
     match check::eviction(url, config.allow_eviction).await {
         Ok(Finding { level: Level::Problem, says, fix, .. }) => {
-            return Err(BuildError::Evicts { says, fix: fix.unwrap_or_default() });
+            return Err(BuildError::Unfit { says, fix: fix.unwrap_or_default() });
         }
         Ok(Finding { level: Level::Warning, says, .. }) => tracing::warn!("store: {says}"),
         Ok(_) => {}
@@ -244,9 +244,21 @@ async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
     loop {
         let Err(error) = guard.ping().await else { return Ok(()) };
         if tokio::time::Instant::now() >= deadline {
-            let wait = onceward_api::duration::text(config.wait_for);
-            return Err(BuildError::Silent { store: config.store.to_string(), wait, error });
+            return Err(unfit(config, error).await);
         }
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Why the store cannot be used: as it is found when it is asked, or else in its own words.
+async fn unfit(config: &Config, error: StoreError) -> BuildError {
+    let found = match &config.store {
+        StoreAt::Redis(url) => check::refusal(url, &config.store.to_string()).await,
+        StoreAt::Memory => None,
+    };
+    let wait = onceward_api::duration::text(config.wait_for);
+    match found {
+        Some(Finding { says, fix, .. }) => BuildError::Unfit { says, fix: fix.unwrap_or_default() },
+        None => BuildError::Silent { store: config.store.to_string(), wait, error },
     }
 }

@@ -12,7 +12,7 @@ pub(crate) mod trouble;
 use std::time::Duration;
 
 use self::facts::Visit;
-use self::finding::Finding;
+use self::finding::{Finding, Level};
 use self::trouble::Trouble;
 
 /// How long each question to Redis may take.
@@ -22,4 +22,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) async fn eviction(url: &str, is_allowed: bool) -> Result<Finding, Trouble> {
     let mut visit = Visit::begin(url).await?;
     Ok(judgement::eviction(&visit.info().await?, is_allowed))
+}
+
+/// Why the Redis at this address, which answers, cannot be used; `None` if it does not answer, or if there is nothing against it.
+pub(crate) async fn refusal(url: &str, store: &str) -> Option<Finding> {
+    let info = match Visit::begin(url).await {
+        Ok(mut visit) => visit.info().await,
+        Err(trouble) => Err(trouble),
+    };
+    match info {
+        Ok(info) => Some(judgement::role(&info)).filter(|finding| finding.level == Level::Problem),
+        Err(Trouble::Refused | Trouble::Unreachable(_) | Trouble::Silent) => None,
+        Err(trouble) => Some(trouble.finding(store)),
+    }
 }

@@ -1,8 +1,8 @@
 //! `onceward check` against real Redis servers, each with something wrong: a sentence and a fix for each.
 
 use onceward_tests::redis_server::{RedisServer, free_port};
-use onceward_tests::service::{command, run};
-use onceward_tests::wait::until_blocking;
+use onceward_tests::service::{OncewardServer, command, run};
+use onceward_tests::wait::{until, until_blocking};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -103,6 +103,46 @@ fn a_replica_is_told_where_its_master_is() {
     assert!(is_known, "the master has a replica");
     let (_, said) = check(&master.url());
     expect(&said, "role", "note", &["1 replica", "takes over"]);
+}
+
+/// The service that is started on such a Redis says the same, and one that is on it already is not ready.
+#[tokio::test]
+async fn the_service_too_says_why_a_redis_that_answers_is_none_for_it() {
+    let start = |store: &str| said(&run(&["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", store]));
+    let locked = RedisServer::start_with(&["--requirepass", "right-canary"]);
+    for (login, says) in
+        [("", "wants a password, and --store has none"), (":wrong-canary@", "refuses the user name or the password")]
+    {
+        let (code, text) = start(&format!("redis://{login}127.0.0.1:{}", locked.port()));
+        let last = text.lines().last().unwrap();
+        assert!(
+            code == 1 && last.contains(says) && !last.contains("Is it running") && !text.contains("canary"),
+            "{text}"
+        );
+    }
+    let master = RedisServer::start();
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    let (code, text) = start(&replica.url());
+    let there = format!("--store redis://127.0.0.1:{}", master.port());
+    assert!(code == 1 && text.contains("This is a replica of") && text.contains(&there), "{text}");
+    let (code, text) = start(&format!("redis://127.0.0.1:{}", free_port()));
+    assert!(code == 1 && text.contains("did not answer within 300ms") && text.contains("Is it running"), "{text}");
+
+    let service = OncewardServer::start(&["--store", &master.url()]);
+    let listen = service.url.trim_start_matches("http://");
+    let ready = || said(&run(&["healthcheck", "--listen", listen]));
+    assert_eq!(ready().0, 0);
+    let _: () = master.ask(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+    let (code, text) = ready();
+    assert!(code == 1 && text.contains("store_unavailable"), "it can be read, and takes nothing: {text}");
+    let _: () = master.ask("REPLICAOF NO ONE");
+    until("it is ready again", Duration::from_secs(10), || std::future::ready(ready().0 == 0)).await;
+}
+
+#[test]
+fn a_failure_of_the_store_is_told_once() {
+    let (_, text) = said(&run(&["token", "issue", "--store", &format!("redis://127.0.0.1:{}", free_port())]));
+    assert_eq!(text.matches("the store did not do it").count(), 1, "{text}");
 }
 
 #[test]

@@ -55,7 +55,8 @@ fn version(info: &Info) -> Finding {
     }
 }
 
-fn role(info: &Info) -> Finding {
+/// Whether it takes records at all, as which it is there.
+pub(crate) fn role(info: &Info) -> Finding {
     if info.text("redis_mode") == "sentinel" {
         let fix = "Say where the Redis itself is: SENTINEL GET-MASTER-ADDR-BY-NAME <name> tells.";
         return Finding::problem("role", "This is a Sentinel: it watches over a Redis and keeps no records.", fix);

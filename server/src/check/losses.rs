@@ -8,7 +8,7 @@ pub(crate) const WHEN_EVICTED: &str = "Then a key that ran may run a second time
      and a token that nobody has used is refused as used.";
 
 /// What a takeover means.
-pub(crate) const AFTER_A_TAKEOVER: &str = "If a replica takes over, it may lack the last writes: a token used just before is \
+pub(crate) const AFTER_A_TAKEOVER: &str = "A replica that takes over may lack the last writes: a token used just before is \
      accepted again, and a key that ran just before may run again.";
 
 /// What Redis writes to disk.

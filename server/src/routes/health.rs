@@ -22,7 +22,7 @@ pub(super) async fn lives() -> HttpResponse {
 
 /// Ready
 ///
-/// The store answers, and the service is not about to stop.
+/// The store answers and takes what is written, and the service is not about to stop.
 #[utoipa::path(
     tag = "operation",
     responses(
