@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use onceward_tests::client::http;
+use onceward_tests::client::{http, send};
 use onceward_tests::metrics::Metrics;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, command, run};
@@ -21,6 +21,10 @@ async fn without_it_numbers_and_page_are_where_everything_is() {
         assert_eq!(get(&service.url, path).await.status, 200, "{path}");
     }
     assert_eq!(get(&service.url, "/dashboard/nothing.js").await.said(), "404 not_found");
+    for path in ["/dashboard", "/dashboard/dashboard.js"] {
+        let posted = http().post(format!("{}{path}", service.url));
+        assert_eq!(send(posted).await.said(), "404 not_found", "whatever is refused is a problem: {path}");
+    }
 }
 
 #[tokio::test]

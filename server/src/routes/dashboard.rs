@@ -37,9 +37,10 @@ pub(crate) fn routes(config: &mut web::ServiceConfig) {
             .add(("referrer-policy", "no-referrer"))
             .add((CACHE_CONTROL, "no-cache"))
     };
+    let resource = |path| web::resource(path).guard(actix_web::guard::Get()).wrap(headers());
     config
-        .service(web::resource(PATH).guard(actix_web::guard::Get()).wrap(headers()).route(web::get().to(page)))
-        .service(web::resource("/dashboard/{file}").wrap(headers()).route(web::get().to(file)));
+        .service(resource(PATH).route(web::get().to(page)))
+        .service(resource("/dashboard/{file}").route(web::get().to(file)));
 }
 
 async fn page() -> HttpResponse {
