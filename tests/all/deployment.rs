@@ -109,6 +109,11 @@ async fn the_composed_redis_keeps_everything_and_evicts_nothing() {
     let settings: Settings = serde_yaml_ng::from_value(at(service, "environment").clone()).unwrap();
     runs_with(settings, &redis.url()).await;
     assert_eq!(at(service, "read_only"), &Value::from(true));
+    // The key is put beside the sources: it belongs neither into an image nor into the history.
+    let key = at(compose, "secrets/api_key/file").as_str().unwrap().trim_start_matches("../");
+    for list in ["../.dockerignore", "../.gitignore"] {
+        assert!(file(list).lines().any(|line| line.trim_start_matches('/') == key), "{key} is in {list}");
+    }
     assert!(at(service, "stop_grace_period").as_str().unwrap() == "45s" && seconds("drain_limit") < 45);
 }
 
