@@ -275,6 +275,9 @@ fn store(text: &str) -> Result<StoreAt, String> {
             onceward::store::Redis::check_address(text).map_err(|error| error.to_string())?;
             Ok(StoreAt::Redis(text.to_owned()))
         }
+        Some(("rediss", _)) => {
+            Err("TLS to Redis is not built in; go through a tunnel, and write `redis://` to its near end".to_owned())
+        }
         _ => Err("it is neither `memory:` nor an address as in `redis://127.0.0.1:6379`".to_owned()),
     }
 }
@@ -416,6 +419,8 @@ mod tests {
         assert_eq!(portless.store.to_string(), "redis://10.0.0.7");
         assert!(!format!("{config:?}").contains("canary"), "{config:?}");
         assert!(!error(&["--store", "rediss//:canary-password@x"], &[]).contains("canary"));
+        let encrypted = error(&["--store", "rediss://:canary-password@x"], &[]);
+        assert!(encrypted.contains("TLS to Redis is not built in") && !encrypted.contains("canary"), "{encrypted}");
         assert!(!error(&["--store", "redis://:canary-password@x:port"], &[]).contains("canary"));
     }
 }
