@@ -272,4 +272,6 @@ fn a_log_that_is_none_is_told_so() {
     let redis = RedisServer::start();
     let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], "2026 INFO event=claimed\n"));
     assert!(code == 0 && text.contains("no event in this log") && text.contains("--log json"), "{text}");
+    let told = json(&run_with(&["audit", "--json", "--store", &redis.url()], "2026 INFO event=claimed\n"));
+    assert_eq!((&told["events"], &told["not_json"]), (&object!(0), &object!(1)), "{told:#}");
 }

@@ -75,6 +75,7 @@ fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
         "claims": gone.iter().map(|(open, fate)| open.json(fate)).collect::<Vec<_>>(),
         "alive": alive,
         "in_doubt": in_doubt,
+        "not_json": journal.strange,
         "known_within_ms": doubt.map(|doubt| doubt.as_millis() as u64),
     });
     let mut text = journal.complaint();

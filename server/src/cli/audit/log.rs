@@ -41,7 +41,7 @@ pub(super) struct Journal {
     /// How many lines told of a run.
     pub(super) events: usize,
     /// How many lines told of nothing that could be read.
-    strange: usize,
+    pub(super) strange: usize,
 }
 
 #[derive(Debug, Default)]
