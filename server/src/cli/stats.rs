@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use self::sample::Sample;
 use super::argument::{duration, is_json, is_set, number, text};
@@ -32,10 +33,10 @@ pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Said,
 async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> Result<Said, Failure> {
     let every = duration(matches, "every")?;
     let mut left = text(matches, "count").map(|_| number(matches, "count", 1..=1_000_000)).transpose()?;
-    let mut before = None;
+    let mut before: Option<(Sample, Instant)> = None;
     loop {
-        let now = sample(address, within).await?;
-        let said = shown(address, &now, before.as_ref().map(|before| (before, every)));
+        let now = (sample(address, within).await?, Instant::now());
+        let said = shown(address, &now.0, before.as_ref().map(|(before, then)| (before, now.1 - *then)));
         left = left.map(|left| left - 1);
         if left == Some(0) {
             return Ok(said);
@@ -71,7 +72,7 @@ async fn sample(address: SocketAddr, within: Duration) -> Result<Sample, Failure
 
 fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>) -> Said {
     let rate = |count: f64, name: &str| match before {
-        Some((before, every)) => format!("{:.1}/s", (count - before.count(name)).max(0.0) / every.as_secs_f64()),
+        Some((before, since)) => format!("{:.1}/s", (count - before.count(name)).max(0.0) / since.as_secs_f64()),
         None => String::new(),
     };
     let count = |(name, count): (&str, f64)| vec![name.to_owned(), format!("{count:.0}"), rate(count, name)];
