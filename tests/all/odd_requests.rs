@@ -10,13 +10,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What comes back for these bytes, until the other end closes or has been silent for a while.
-async fn exchange(service: &OncewardServer, bytes: &[u8], silence: Duration) -> String {
+/// What comes back for these bytes, until the other end closes or, once it has begun to answer, has been silent for a while.
+async fn exchange(service: &OncewardServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.url.trim_start_matches("http://")).await.unwrap();
     // The other end may close before it has read everything.
     let _ = stream.write_all(bytes).await;
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
-    while let Ok(Ok(count @ 1..)) = timeout(silence, stream.read(&mut piece)).await {
+    let silence = |answer: &Vec<u8>| if answer.is_empty() { LONG } else { SHORT };
+    while let Ok(Ok(count @ 1..)) = timeout(silence(&answer), stream.read(&mut piece)).await {
         answer.extend_from_slice(&piece[..count]);
     }
     String::from_utf8_lossy(&answer).into_owned()
@@ -28,10 +29,12 @@ fn statuses(answer: &str) -> Vec<u16> {
 }
 
 const SHORT: Duration = Duration::from_millis(400);
+/// Within this everything is answered that has a second to arrive.
+const LONG: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn what_no_client_sends_is_refused_and_the_service_goes_on() {
-    let service = OncewardServer::start(&["--demo", "off"]);
+    let service = OncewardServer::start(&["--demo", "off", "--request-timeout", "1s"]);
     let long = "a".repeat(300_000);
     let many: String = (0..500).map(|number| format!("x-{number}: 1\r\n")).collect();
     let odd: Vec<(&str, Vec<u8>)> = vec![
@@ -70,10 +73,12 @@ async fn what_no_client_sends_is_refused_and_the_service_goes_on() {
         ("a deep body", format!("POST /token/redeem HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 15000\r\n\r\n{}", "[".repeat(15_000)).into_bytes()),
     ];
     for (what, bytes) in odd {
-        let answer = exchange(&service, &bytes, SHORT).await;
+        let answer = exchange(&service, &bytes).await;
         let told = statuses(&answer);
-        assert!(told.iter().all(|status| *status < 500), "{what}: {answer}");
-        assert!(told.len() <= 1, "{what} is one request at most: {answer}");
+        assert!(told.iter().all(|status| (400..500).contains(status)), "{what} is refused: {answer}");
+        // Of what is closed while it is still being sent, the answer may be lost on the way.
+        let is_cut_short = bytes.len() > 100_000 && told.is_empty();
+        assert!(told.len() == 1 || is_cut_short, "{what} is answered once: {answer}");
         assert!(
             !answer.contains("panicked") && !answer.contains("/src/"),
             "{what} shows nothing of the inside: {answer}"
@@ -100,7 +105,7 @@ async fn nothing_is_smuggled_in_the_body_of_something_else() {
              host: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{hidden}",
             hidden.len()
         );
-        let answer = exchange(&service, bytes.as_bytes(), SHORT).await;
+        let answer = exchange(&service, bytes.as_bytes()).await;
         assert!(statuses(&answer).iter().all(|status| (400..500).contains(status)), "{what}: {answer}");
         let request = http().post(format!("{}/token/redeem", service.url)).header("content-type", "application/json");
         assert_eq!(send(request.body(hidden)).await.said(), "200 redeemed", "{what}: it is still good");
@@ -111,8 +116,7 @@ async fn nothing_is_smuggled_in_the_body_of_something_else() {
 async fn requests_in_one_piece_are_answered_one_by_one_and_half_a_request_not_at_all() {
     let service = OncewardServer::start(&["--demo", "off"]);
     let three =
-        exchange(&service, "POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(3).as_bytes(), SHORT)
-            .await;
+        exchange(&service, "POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(3).as_bytes()).await;
     assert_eq!(statuses(&three), [201, 201, 201]);
     let good = token(&service.url).await;
     let body = json!({ "token": good }).to_string();
@@ -125,6 +129,6 @@ async fn requests_in_one_piece_are_answered_one_by_one_and_half_a_request_not_at
         stream.write_all(&whole.as_bytes()[..end]).await.unwrap();
         drop(stream);
     }
-    let redeemed = exchange(&service, whole.as_bytes(), SHORT).await;
+    let redeemed = exchange(&service, whole.as_bytes()).await;
     assert_eq!(statuses(&redeemed), [200], "half of it was nothing: {redeemed}");
 }
