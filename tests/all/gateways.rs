@@ -16,16 +16,16 @@ use onceward_tests::shop::{ORDER, STATUS, Shop};
 use reqwest::{Method, RequestBuilder};
 
 /// A gateway between an application without a guard and a service, with everything seen that goes either way.
-struct Stage {
+pub(crate) struct Stage {
     service: OncewardServer,
     shop: Shop,
     asked: RoughWay,
-    handed_on: RoughWay,
-    gateway: Gateway,
+    pub(crate) handed_on: RoughWay,
+    pub(crate) gateway: Gateway,
 }
 
 impl Stage {
-    async fn set(kind: Kind) -> Self {
+    pub(crate) async fn set(kind: Kind) -> Self {
         Self::on(kind, &["--api-key", KEY]).await
     }
 
@@ -36,12 +36,12 @@ impl Stage {
         Self { service, shop, asked, handed_on, gateway }
     }
 
-    async fn token(&self) -> String {
+    pub(crate) async fn token(&self) -> String {
         token(&self.service.url).await
     }
 
     /// A submission, not sent yet. The application's route is one that nothing guards.
-    fn submission(&self, method: Method, token: &str) -> RequestBuilder {
+    pub(crate) fn submission(&self, method: Method, token: &str) -> RequestBuilder {
         let request = http().request(method, format!("{}/open", self.gateway.url)).header(ORDER, "tea");
         if token.is_empty() { request } else { request.header(header::TOKEN, token) }
     }
@@ -51,12 +51,12 @@ impl Stage {
     }
 
     /// How often the application ran.
-    fn effects(&self) -> usize {
+    pub(crate) fn effects(&self) -> usize {
         self.shop.ledger.runs().len()
     }
 
     /// What the application was sent last.
-    fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> Seen {
         self.handed_on.seen().pop().expect("it was sent something")
     }
 }

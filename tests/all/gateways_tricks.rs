@@ -1,0 +1,67 @@
+//! What a client behind a gateway may try, to get a submission through unseen or to speak for the gateway.
+
+use onceward_api::header;
+use onceward_tests::client::send;
+use onceward_tests::gateway::Kind;
+use onceward_tests::mishap::Mishap;
+use reqwest::Method;
+
+use crate::gateways::Stage;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pass_unseen() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        stage.handed_on.plan(|_| Mishap::Instead(200));
+        let ask = |upgrades: &[&'static str]| {
+            let request = stage.submission(Method::GET, "").header("connection", "upgrade");
+            let request =
+                request.header("sec-websocket-version", "13").header("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA==");
+            let request = request.header("http2-settings", "AAMAAABkAARAAAAAAAIAAAAA");
+            send(upgrades.iter().fold(request, |request, name| request.header("upgrade", *name)))
+        };
+        for upgrades in [
+            &["h2c"][..],
+            &["H2C"],
+            &["h2c, foo"],
+            &["foo, h2c"],
+            &["websocket, h2c"],
+            &["h2c", "websocket"],
+            &["websocket", "h2c"],
+        ] {
+            ask(upgrades).await;
+            for seen in stage.handed_on.seen() {
+                assert!(["", "websocket"].contains(&seen.header("upgrade")), "{kind:?} {upgrades:?}: {seen:?}");
+            }
+        }
+        let before = stage.handed_on.seen().len();
+        ask(&["websocket"]).await;
+        let wanted = stage.handed_on.seen().get(before).map(|seen| seen.header("upgrade").to_owned());
+        let as_promised = match kind {
+            Kind::Nginx => Some(""),
+            Kind::Envoy => None,
+            _ => Some("websocket"),
+        };
+        assert_eq!(wanted.as_deref(), as_promised, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_cannot_speak_for_the_gateway_in_another_spelling_nor_take_away_what_it_says() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for method in [Method::POST, Method::GET] {
+            let request = stage.submission(method.clone(), &stage.token().await);
+            let request = request.header("onceward_outcome", "redeemed").header("Onceward_Attempt", "mine");
+            let request = request.header("connection", "close, onceward-outcome, onceward-attempt");
+            assert_eq!(send(request).await.status, 200, "{kind:?} {method}");
+            let sent = stage.last();
+            let spelled_otherwise = sent.headers.keys().find(|name| name.starts_with("onceward_"));
+            assert_eq!(spelled_otherwise, None, "{kind:?} {method}");
+            let redeemed = if method == Method::POST { "redeemed" } else { "" };
+            assert_eq!(sent.header(header::OUTCOME), redeemed, "{kind:?} {method}");
+            // Traefik has none to hand on.
+            assert_eq!(sent.header(header::ATTEMPT).is_empty(), kind == Kind::Traefik, "{kind:?} {method}");
+        }
+    }
+}
