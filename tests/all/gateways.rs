@@ -170,8 +170,13 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        for head in ["200 OK", "204 No Content", "200 OK\r\nonceward-outcome: unprotected", "302 Found\r\nlocation: /"]
-        {
+        for head in [
+            "200 OK",
+            "204 No Content",
+            "200 OK\r\nonceward-outcome: unprotected",
+            "200 OK\r\nonceward-outcome: 1",
+            "302 Found\r\nlocation: /",
+        ] {
             let page = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
             stage.asked.plan(move |_| Mishap::Raw(page.clone().into_bytes()));
             let request = stage.submission(Method::POST, &token).header(header::OUTCOME, "redeemed");

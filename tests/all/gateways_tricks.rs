@@ -1,12 +1,28 @@
 //! What a client behind a gateway may try, to get a submission through unseen or to speak for the gateway.
 
+use std::time::Duration;
+
 use onceward_api::header;
-use onceward_tests::client::send;
+use onceward_tests::client::{http, send};
 use onceward_tests::gateway::Kind;
 use onceward_tests::mishap::Mishap;
 use reqwest::Method;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::gateways::Stage;
+
+/// Sends this, and reads until nothing comes any more.
+async fn raw(url: &str, text: &[u8]) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.expect("a gateway");
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    // It may be refused before it is sent to its end.
+    let _ = stream.write_all(text).await;
+    while let Ok(Ok(count @ 1..)) = tokio::time::timeout(Duration::from_secs(3), stream.read(&mut piece)).await {
+        answer.extend_from_slice(&piece[..count]);
+    }
+    String::from_utf8_lossy(&answer).to_lowercase()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pass_unseen() {
@@ -63,5 +79,33 @@ async fn a_client_cannot_speak_for_the_gateway_in_another_spelling_nor_take_away
             // Traefik has none to hand on.
             assert_eq!(sent.header(header::ATTEMPT).is_empty(), kind == Kind::Traefik, "{kind:?} {method}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_called_executed() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let head = |token: &str| {
+            format!(
+                "POST /open HTTP/1.1\r\nhost: {}\r\n{}: {token}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
+                stage.gateway.url.trim_start_matches("http://"),
+                header::TOKEN
+            )
+        };
+        let broken = head(&stage.token().await) + "no length\r\n";
+        // More than nginx takes; or more than it can put down, where its folder is not its own.
+        let large = head(&stage.token().await) + &format!("200000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x0020_0000));
+        let bodies = if kind == Kind::Nginx { vec![broken, large] } else { vec![broken] };
+        for body in bodies {
+            let answer = raw(&stage.gateway.url, body.as_bytes()).await;
+            assert!(answer.starts_with("http/1.1 4") || answer.starts_with("http/1.1 50"), "{kind:?}: {answer}");
+            for word in ["onceward-outcome", "retry-after", "store_unavailable"] {
+                assert!(!answer.contains(word), "{kind:?}: {answer}");
+            }
+        }
+        assert_eq!(stage.effects(), 0, "{kind:?}");
+        let health = send(http().get(format!("{}/open", stage.gateway.url))).await;
+        assert_eq!(health.status, 200, "{kind:?}: it is still at work");
     }
 }
