@@ -293,14 +293,17 @@ async fn no_token_gets_into_an_access_log() {
         let stage = Stage::set(kind).await;
         let [one, two] = [stage.token().await, stage.token().await];
         let url = format!("{}/open?_onceward={one}", stage.gateway.url);
+        // Caddy does not log it, as it is for a host that its site does not name.
+        let lines = if kind == Kind::Caddy { 4 } else { 5 };
+        send(stage.submission(Method::POST, &two).header("host", "127.0.0.1")).await;
         for _ in 0..2 {
             send(http().post(&url).header(ORDER, "tea")).await;
             send(stage.submission(Method::POST, &two).header("referer", &url)).await;
         }
         let has_logged =
-            || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == 4 };
-        onceward_tests::wait::until("four lines", Duration::from_secs(5), has_logged).await;
-        let log = stage.gateway.access_log();
+            || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == lines };
+        onceward_tests::wait::until("a line for each", Duration::from_secs(5), has_logged).await;
+        let log = stage.gateway.access_log() + &stage.gateway.said();
         assert!(!log.contains(&one) && !log.contains(&two), "{kind:?}: {log}");
     }
 }
