@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use onceward_api::header;
-use onceward_tests::client::{http, send};
-use onceward_tests::gateway::Kind;
+use onceward_tests::client::{http, send, token};
+use onceward_tests::gateway::{Gateway, KEY, Kind};
 use onceward_tests::mishap::Mishap;
+use onceward_tests::service::OncewardServer;
 use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -94,7 +95,7 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
             )
         };
         let broken = head(&stage.token().await) + "no length\r\n";
-        // More than nginx takes; or more than it can put down, where its folder is not its own.
+        // More than nginx takes.
         let large = head(&stage.token().await) + &format!("200000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x0020_0000));
         let bodies = if kind == Kind::Nginx { vec![broken, large] } else { vec![broken] };
         for body in bodies {
@@ -108,4 +109,15 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
         let health = send(http().get(format!("{}/open", stage.gateway.url))).await;
         assert_eq!(health.status, 200, "{kind:?}: it is still at work");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nginx_itself_fails_after_the_token_was_redeemed_nobody_is_told_to_send_the_same_again() {
+    let service = OncewardServer::start(&["--api-key", KEY]);
+    let recipe = Kind::Nginx.recipe().replace("\":redeemed\" http://application", "\":redeemed\" nowhere");
+    assert_ne!(recipe, Kind::Nginx.recipe());
+    let gateway = Gateway::with(Kind::Nginx, &recipe, &[&service.url], &[&service.url]);
+    let submission = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, token(&service.url).await);
+    let answer = send(submission).await;
+    assert_eq!((answer.said().as_str(), answer.headers.contains_key("retry-after")), ("500 ", false), "{answer:?}");
 }
