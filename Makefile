@@ -49,7 +49,7 @@ web: ## Check and test the browser SDK and the demo, by themselves and in Chromi
 	cd client-sdk/web && npm ci --no-audit --no-fund && npm test
 	cargo build --workspace --all-features --bin peer --bin onceward --locked
 	cd client-sdk/web && npm run browser
-	node --test web-demo/browser/*.test.mjs
+	node --test web-demo/browser/*.test.mjs server/browser/*.test.mjs
 
 .PHONY: unit
 unit: ## Run unit and integration tests
@@ -83,6 +83,10 @@ deny: ## Check licences, sources and banned crates; advisories need the network
 	[ "$$(target/tools/bin/cargo-deny --version 2>/dev/null)" = "cargo-deny $(CARGO_DENY)" ] || \
 	cargo install cargo-deny --version $(CARGO_DENY) --locked --root target/tools
 	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
+
+.PHONY: model
+model: ## Look through the model of a token on a Redis that forgets, with up to three faults (a minute)
+	MODEL_FAULTS=3 cargo test --release -p onceward --locked --test reign_model -- --nocapture
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)

@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::drain::Running;
 use crate::event::Event;
 use crate::guard::Verdict;
+use crate::meter::{Meter, Row};
 use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{Claimed, Done, Record};
 use crate::reply::Reply;
@@ -43,6 +44,7 @@ pub(crate) struct Terms {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
     pub(crate) upkeep: Upkeep,
+    pub(crate) meter: Arc<Meter>,
     pub(crate) rules: KeyRules,
     pub(crate) origin: Origin,
     pub(crate) action: String,
@@ -58,6 +60,16 @@ pub(crate) enum Origin {
     /// A token whose answer is remembered.
     Token(Imprint),
     Interval(IntervalRules),
+}
+
+impl Origin {
+    fn row(&self) -> Row {
+        match self {
+            Self::Key => Row::Key,
+            Self::Token(_) => Row::Remembered,
+            Self::Interval(_) => Row::Interval,
+        }
+    }
 }
 
 struct State {
@@ -238,6 +250,7 @@ impl Claim {
             Ok(Some(_)) => {}
             Ok(None) => self.log(Event::Lost),
             Err(error) => {
+                self.terms.meter.not_renewed();
                 tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "a claim could not be renewed");
             }
         }
@@ -247,11 +260,17 @@ impl Claim {
     async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
         let KeyRules { lease, hold, .. } = self.terms.rules;
         let other = match self.write_again(own).await? {
-            Met::Own => return Ok(Some(self.rhythm())),
+            Met::Own => {
+                self.terms.meter.renewed();
+                return Ok(Some(self.rhythm()));
+            }
             Met::Other(other) => other,
             Met::Nothing => match own.insert_again(own.begun(&self.record).encode(), lease).await? {
-                // Held again with the next renewal, which is due at once.
-                None => return Ok(Some(if hold { Duration::ZERO } else { self.rhythm() })),
+                None => {
+                    self.terms.meter.renewed();
+                    // Held again with the next renewal, which is due at once.
+                    return Ok(Some(if hold { Duration::ZERO } else { self.rhythm() }));
+                }
                 Some(other) => other,
             },
         };
@@ -319,7 +338,9 @@ impl Claim {
         (self.terms.rules.lease / 10).clamp(Duration::from_millis(10), Duration::from_millis(500))
     }
 
+    /// Counts it, and writes a line of it.
     fn log(&self, event: Event) {
+        self.terms.meter.claim(self.terms.origin.row(), event);
         event.log(&self.terms.action, &self.terms.ticket, self.run());
     }
 }

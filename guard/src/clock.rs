@@ -22,7 +22,7 @@ impl Clock {
 
     /// Milliseconds since 1970: what tokens are dated by, the same on every machine.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    pub(crate) fn wall(&self) -> u64 {
+    pub fn wall(&self) -> u64 {
         match &self.0 {
             Some(manual) => manual.now(),
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64,

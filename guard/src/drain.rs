@@ -31,6 +31,11 @@ impl Drain {
         self.running.is_closed()
     }
 
+    /// How much runs.
+    pub(crate) fn count(&self) -> usize {
+        self.running.len()
+    }
+
     /// Shuts the door, and waits until nothing runs.
     pub(crate) async fn wait(&self) {
         self.begin_draining();

@@ -22,6 +22,8 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    pub(crate) const ALL: [Self; 5] = [Self::Claimed, Self::Completed, Self::Released, Self::Unknown, Self::Lost];
+
     /// How a run has ended.
     pub(crate) fn of(effect: Effect) -> Self {
         match effect {
@@ -31,7 +33,7 @@ impl Event {
         }
     }
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Claimed => "claimed",
             Self::Completed => "completed",

@@ -19,6 +19,7 @@ use crate::drain::Drain;
 #[cfg(feature = "actix")]
 use crate::drain::Running;
 use crate::intent::{Binding, Intent};
+use crate::meter::Meter;
 use crate::mint::Mint;
 use crate::mode::{Mode, Observed};
 use crate::pass::Pass;
@@ -47,6 +48,7 @@ struct Inner {
     drain: Drain,
     upkeep: Upkeep,
     waiting: Waiting,
+    meter: Arc<Meter>,
     mode: Mode,
     observed: Observed,
     token_ttl: Duration,
@@ -135,7 +137,10 @@ impl Guard {
         let (id, token) = self.sign(&*self.mint().await?, ttl, &bound);
         let life = ttl.saturating_add(GRACE);
         match self.0.store.insert(&Ticket::of_token(id), &Record::ISSUED, life).await? {
-            None => Ok(token),
+            None => {
+                self.0.meter.issued();
+                Ok(token)
+            }
             Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
         }
     }
@@ -161,6 +166,13 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        let verdict = self.decide(policy, intent).await;
+        self.0.meter.verdict(policy, &verdict, intent);
+        verdict
+    }
+
+    /// The same, for whoever counts what became of it.
+    pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         match policy {
             Policy::Token(rules) => self.check_token(rules, intent).await,
             // Apart, so that a token does not carry room for a claim with it.
@@ -263,6 +275,15 @@ impl Guard {
         self.0.drain.begin()
     }
 
+    /// How much runs.
+    pub(crate) fn running(&self) -> usize {
+        self.0.drain.count()
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.0.meter
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.store
     }
@@ -307,13 +328,18 @@ impl Guard {
 
     pub(crate) async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
         let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
-        Ok(match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+        Ok(self.seen(Record::decode(&bytes).map_err(StoreError::not_executed)?))
+    }
+
+    /// What a record says at this moment.
+    pub(crate) fn seen(&self, record: Record) -> Seen {
+        match record {
             Record::Issued => Seen::Issued,
             Record::Attempted(_) => Seen::Done(None),
             Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
             Record::Claimed(claimed) => Seen::Unknown(claimed.run),
             Record::Done(done) => Seen::Done(done.reply),
-        })
+        }
     }
 
     pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
@@ -328,7 +354,7 @@ impl Guard {
     }
 
     /// Whether a token is neither too old nor of an earlier life of the store.
-    fn in_time(&self, token: &Imprint) -> Result<(), Refusal> {
+    pub(crate) fn in_time(&self, token: &Imprint) -> Result<(), Refusal> {
         if token.expires_at <= self.0.clock.wall() {
             return Err(Code::TokenExpired.into());
         }

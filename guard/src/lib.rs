@@ -53,6 +53,11 @@
 //!
 //! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it, and [`Guard::run`] is both.
 //!
+//! # Metrics
+//!
+//! What [`api::metric`] lists is told through the `metrics` facade, to the recorder that is installed when the guard is built;
+//! [`Guard::report`] tells how things are at the moment. No label holds what a caller has sent.
+//!
 //! # Features
 //!
 //! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
@@ -66,13 +71,16 @@ mod claim;
 mod clock;
 mod drain;
 mod event;
+mod examination;
 mod fingerprint;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod inspection;
 mod intent;
 mod key;
+mod meter;
 mod mint;
 mod mode;
 mod pass;
@@ -103,8 +111,10 @@ pub use onceward_api as api;
 
 pub use crate::attempt::{Attempt, BadAttempt};
 pub use crate::clock::{Clock, ManualClock};
+pub use crate::examination::Examined;
 pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
+pub use crate::inspection::{Inspected, Revoked};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
 pub use crate::mode::Mode;
@@ -116,7 +126,7 @@ pub use crate::run::{Ran, RunError};
 pub use crate::run_id::RunId;
 pub use crate::secret::{Secret, WeakSecret};
 pub use crate::settlement::Resolved;
-pub use crate::ticket::{Kind, Ticket};
+pub use crate::ticket::{BadTicket, Kind, Ticket};
 pub use crate::token::Token;
 pub use crate::written::WrittenPass;
 

@@ -8,6 +8,7 @@ use onceward_api::Outcome;
 
 use crate::event;
 use crate::guard::Guard;
+use crate::meter;
 use crate::store::StoreError;
 
 /// How much a guard does, on its routes and in [`Guard::run`].
@@ -44,6 +45,7 @@ impl Guard {
     /// Counts and logs what was let run although it would not have been.
     pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
         self.observed().count(outcome);
+        meter::would_have(outcome);
         tracing::info!(target: "onceward::event", event = "observed", outcome = outcome.as_str(), action);
     }
 
@@ -55,6 +57,7 @@ impl Guard {
     /// Counts and logs what runs although the store could not be asked.
     pub(crate) fn note_let_through(&self, action: &str, error: &StoreError) {
         self.observed().let_through.fetch_add(1, Ordering::Relaxed);
+        self.meter().unprotected();
         event::let_through(action, error);
     }
 

@@ -5,13 +5,14 @@ use onceward_api::Code;
 use crate::event::Event;
 use crate::guard::Guard;
 use crate::intent::Intent;
+use crate::meter::Row;
 use crate::policy::{Effect, KeyRules};
 use crate::record::{Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
-use crate::ticket::Ticket;
+use crate::ticket::{Kind, Ticket};
 use crate::token::Imprint;
 
 /// What became of settling a run from outside.
@@ -21,6 +22,14 @@ pub enum Resolved {
     Settled,
     /// It is not, for this reason.
     Refused(Refusal),
+}
+
+/// What is to be settled.
+struct Matter<'a> {
+    ticket: Ticket,
+    token: Option<Imprint>,
+    /// For the log.
+    action: &'a str,
 }
 
 /// A few callers may settle at the same time; each has to look again then.
@@ -50,9 +59,38 @@ impl Guard {
             },
             (None, None) => return Ok(Resolved::Refused(Code::KeyMissing.into())),
         };
+        let matter = Matter { ticket, token, action: intent.action };
+        self.settle_matter(rules, &matter, run, effect, reply).await
+    }
+
+    /// The same for whoever has the ticket alone, as a log names it. A token that is settled so as not to have happened does not
+    /// work again: when it expires is not on record.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its answer was lost; the same may be sent again.
+    pub async fn settle_ticket(
+        &self,
+        rules: &KeyRules,
+        ticket: Ticket,
+        run: Option<RunId>,
+        effect: Effect,
+        reply: Option<Reply>,
+    ) -> Result<Resolved, StoreError> {
+        self.settle_matter(rules, &Matter { ticket, token: None, action: "" }, run, effect, reply).await
+    }
+
+    async fn settle_matter(
+        &self,
+        rules: &KeyRules,
+        matter: &Matter<'_>,
+        run: Option<RunId>,
+        effect: Effect,
+        reply: Option<Reply>,
+    ) -> Result<Resolved, StoreError> {
+        let Matter { ticket, token, action } = matter;
         let reply = rules.kept(reply);
         for _ in 0..TRIES {
-            let Some(held) = self.store().look(&ticket).await? else { return Ok(absent(effect)) };
+            let Some(held) = self.store().look(ticket).await? else { return Ok(absent(effect)) };
             let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {
                 Record::Claimed(claimed) if claimed.is_running(self.clock().wall()) => {
                     return Ok(Resolved::Refused(Code::InProgress.into()));
@@ -68,12 +106,14 @@ impl Guard {
             let deadline = self.clock().wall().saturating_add(rules.retain.as_millis() as u64);
             let done = Done { run: claimed.run, fingerprint: claimed.fingerprint, deadline, reply: reply.clone() };
             let written = match effect {
-                Effect::Happened => self.store().swap(&ticket, &held, &done.encode(), rules.retain).await?,
-                Effect::DidNotHappen => self.free(&ticket, &held, token.as_ref()).await?,
+                Effect::Happened => self.store().swap(ticket, &held, &done.encode(), rules.retain).await?,
+                Effect::DidNotHappen => self.free(ticket, &held, token.as_ref()).await?,
                 Effect::Unknown => Compared::Done,
             };
             if written == Compared::Done {
-                Event::of(effect).log(intent.action, &ticket, claimed.run);
+                self.meter()
+                    .claim(if ticket.kind() == Kind::Token { Row::Remembered } else { Row::Key }, Event::of(effect));
+                Event::of(effect).log(action, ticket, claimed.run);
                 return Ok(Resolved::Settled);
             }
         }
@@ -104,6 +144,7 @@ mod tests {
     use super::*;
     use crate::guard::{Seen, Verdict};
     use crate::intent::{Binding, Subject};
+    use crate::key::Key;
     use crate::policy::{Policy, TokenRules};
     use crate::testing;
 
@@ -137,5 +178,38 @@ mod tests {
         let forged = Intent::new("a", Subject::anonymous()).credential("ow1_x");
         let refused = guard.settle(&rules, &forged, None, Effect::Happened, None).await.unwrap();
         assert_eq!(refused, Resolved::Refused(Code::TokenMalformed.into()));
+    }
+
+    #[tokio::test]
+    async fn whoever_has_the_ticket_settles_what_is_unknown_and_nothing_that_lives() {
+        let (guard, _clock) = testing::guard();
+        let rules = KeyRules::new().hold();
+        let policy = Policy::key(rules.clone());
+        for (effect, then) in [(Effect::Happened, "replay"), (Effect::DidNotHappen, "run")] {
+            let key = Key::new(then).unwrap();
+            let intent = Intent::new("a", Subject::named("alice")).key(&key);
+            let ticket = Ticket::of_key(&Subject::named("alice"), "a", &key);
+            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+            let settle = async |run| {
+                guard.settle_ticket(&rules, ticket, run, effect, Some(Reply::new(201, "made"))).await.unwrap()
+            };
+            assert_eq!(settle(None).await, Resolved::Refused(Code::InProgress.into()), "it is alive");
+            let run = pass.run_id();
+            pass.unknown().await.unwrap();
+            let other = Some(RunId::new());
+            assert_eq!(settle(other).await, Resolved::Refused(Code::ClaimLost.into()), "that was another run");
+            for _ in 0..2 {
+                assert_eq!(settle(run).await, Resolved::Settled);
+            }
+            let said = match guard.check(&policy, &intent).await.unwrap() {
+                Verdict::Replay(reply) if reply.status() == 201 => "replay",
+                Verdict::Run(_) => "run",
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(said, then);
+        }
+        let nobody = Ticket::of(Kind::Key, b"nobody's");
+        let happened = guard.settle_ticket(&rules, nobody, None, Effect::Happened, None).await.unwrap();
+        assert_eq!(happened, Resolved::Refused(Code::NotFound.into()));
     }
 }

@@ -1,6 +1,7 @@
 //! The store: a map with expiry and five atomic verbs. It knows nothing of tokens, keys or HTTP.
 
 mod memory;
+mod metered;
 #[cfg(feature = "redis")]
 mod redis;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::memory::Memory;
+pub(crate) use self::metered::Metered;
 #[cfg(feature = "redis")]
 pub use self::redis::{BadAddress, Redis};
 use crate::ticket::Ticket;
@@ -127,6 +129,9 @@ pub trait Store: Send + Sync + 'static {
     async fn reconnected(&self) {
         pending().await
     }
+
+    /// Tells the recorder of metrics how full it is, if it knows.
+    fn report(&self) {}
 }
 
 #[async_trait]
@@ -161,6 +166,10 @@ impl<S: Store> Store for Arc<S> {
 
     async fn reconnected(&self) {
         (**self).reconnected().await;
+    }
+
+    fn report(&self) {
+        (**self).report();
     }
 }
 

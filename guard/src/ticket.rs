@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,6 +11,9 @@ use uuid::Uuid;
 
 use crate::intent::Subject;
 use crate::key::Key;
+
+/// What a ticket begins with where it is printed.
+const PRINTED: &str = "ticket";
 
 /// What a ticket is for. Each kind has its own names in the store, and its own share of a memory store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,7 +63,7 @@ impl Ticket {
 
     /// The ticket of a key: of who asks, for what, and the key, each behind its length, so that no caller can meet
     /// another's record by moving characters from one to the next.
-    pub(crate) fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
+    pub fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
         let mut digest = Sha256::new();
         for field in [subject.to_bytes().as_slice(), action.as_bytes(), key.as_bytes()] {
             digest.update((field.len() as u64).to_be_bytes());
@@ -113,11 +117,39 @@ impl Hash for Ticket {
     }
 }
 
-impl fmt::Debug for Ticket {
+/// As it is written in a log: `ticket:<kind>:<digest>`.
+impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name("ticket"))
+        f.write_str(&self.name(PRINTED))
     }
 }
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Reads a ticket as a log has it, so that whoever has the log can look it up. There is one way only to write each.
+impl FromStr for Ticket {
+    type Err = BadTicket;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (kind, digest) = text
+            .strip_prefix(PRINTED)
+            .and_then(|rest| rest.strip_prefix(':'))
+            .and_then(|rest| rest.split_once(':'))
+            .ok_or(BadTicket)?;
+        let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind).ok_or(BadTicket)?;
+        let digest = URL_SAFE_NO_PAD.decode(digest).map_err(|_| BadTicket)?;
+        Ok(Self { kind, digest: digest.try_into().map_err(|_| BadTicket)? })
+    }
+}
+
+/// What is no ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a ticket is written as in a log: `ticket:key:` and 43 letters, digits, `-` and `_`")]
+pub struct BadTicket;
 
 #[cfg(test)]
 mod tests {
@@ -148,5 +180,31 @@ mod tests {
         let ticket = |key| Ticket::of_key(&Subject::named("alice"), "POST /pay", &key);
         assert_eq!(ticket(Key::new("k").unwrap()), ticket(Key::from_header(b"\"k\"").unwrap()));
         assert_ne!(ticket(Key::of_parts(["a", "bc"]).unwrap()), ticket(Key::of_parts(["ab", "c"]).unwrap()));
+    }
+
+    #[test]
+    fn a_ticket_is_read_as_it_was_printed_and_in_no_other_way() {
+        for kind in Kind::ALL {
+            let ticket = Ticket::of(kind, b"anything");
+            assert_eq!(ticket.to_string().parse(), Ok(ticket));
+            assert_eq!(format!("{ticket:?}"), ticket.to_string());
+        }
+        let printed = Ticket::of(Kind::Key, b"anything").to_string();
+        let digest = printed.rsplit(':').next().unwrap();
+        let others = [
+            String::new(),
+            digest.to_owned(),
+            format!("key:{digest}"),
+            format!("onceward:key:{digest}"),
+            format!("ticket:keys:{digest}"),
+            format!("ticket:key:{digest}="),
+            format!("ticket:key:{digest}A"),
+            format!("ticket:key:{}", &digest[1..]),
+            format!(" {printed}"),
+            "ticket:key:".to_owned(),
+        ];
+        for other in others {
+            assert_eq!(other.parse::<Ticket>(), Err(BadTicket), "{other}");
+        }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct Waiting(Arc<Shared>);
 
 struct Shared {
     seats: Semaphore,
+    most: usize,
     awaited: Mutex<HashMap<Ticket, watch::Receiver<Option<Found>>>>,
 }
 
@@ -37,8 +38,13 @@ type Found = Option<Bytes>;
 impl Waiting {
     /// Room for this many.
     pub(crate) fn new(seats: usize) -> Self {
-        let seats = Semaphore::new(seats.min(Semaphore::MAX_PERMITS));
-        Self(Arc::new(Shared { seats, awaited: Mutex::default() }))
+        let most = seats.min(Semaphore::MAX_PERMITS);
+        Self(Arc::new(Shared { seats: Semaphore::new(most), most, awaited: Mutex::default() }))
+    }
+
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.0.most.saturating_sub(self.0.seats.available_permits())
     }
 
     /// What is left of a run that was in progress; `None` if nothing is, or there is no seat, or it still runs when the time is
@@ -109,10 +115,12 @@ impl Guard {
         intent: &Intent<'_>,
         longest: Duration,
     ) -> Result<Verdict, StoreError> {
-        match self.check(policy, intent).await? {
-            Verdict::Refuse(refusal) => self.wait_after(refusal, policy, intent, longest).await,
-            verdict => Ok(verdict),
-        }
+        let verdict = match self.decide(policy, intent).await {
+            Ok(Verdict::Refuse(refusal)) => self.wait_after(refusal, policy, intent, longest).await,
+            verdict => verdict,
+        };
+        self.meter().verdict(policy, &verdict, intent);
+        verdict
     }
 
     /// Waits if this is what a duplicate of a run in progress is told. It may be dropped in the middle.
@@ -129,6 +137,7 @@ impl Guard {
         // Its key may be somebody else's by now, for something else.
         let found = self.waiting().wait(self, claim.ticket(), longest).await;
         let ended = found.map(|found| claim.late(&found)).transpose()?.flatten();
+        self.meter().waited(ended.is_some());
         Ok(ended.unwrap_or_else(|| Verdict::Refuse(Refusal::new(Code::InProgress))))
     }
 }

@@ -15,6 +15,7 @@
 mod claim;
 pub mod duration;
 pub mod header;
+pub mod metric;
 mod outcome;
 mod problem;
 mod token;

@@ -17,9 +17,16 @@ use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::access::Access;
+use crate::administration::Administration;
 use crate::banner;
+use crate::check;
+use crate::check::finding::{Finding, Level};
 use crate::config::{Config, ConfigError, StoreAt};
+use crate::connections::Connections;
 use crate::desk::Desk;
+use crate::limits::{self, Limits};
+use crate::listening::{CannotListen, bind};
+use crate::meters::Meters;
 use crate::mishap;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
@@ -34,6 +41,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Application {
     listener: TcpListener,
     address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
+    meters: Meters,
     desk: Data<Desk>,
     shop: Option<Data<Shop>>,
     config: Config,
@@ -57,14 +66,20 @@ pub enum BuildError {
         /// What was said last.
         error: StoreError,
     },
-    /// The address cannot be listened on.
-    #[error("listen: {address}: {error}. Is something else running there? Choose another with --listen.")]
-    Listen {
-        /// Where to.
-        address: SocketAddr,
-        /// Why not.
-        error: io::Error,
+    /// The store may throw records away.
+    #[error("store: {says} {fix}")]
+    Evicts {
+        /// What that means.
+        says: String,
+        /// What to do.
+        fix: String,
     },
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] CannotListen),
+    /// Something else in this process counts already.
+    #[error("metrics: {0}")]
+    Meters(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 impl Application {
@@ -73,16 +88,21 @@ impl Application {
     /// # Errors
     /// If one of these fails.
     pub async fn build(config: Config) -> Result<Self, BuildError> {
+        // Before the guard is made, which counts with whatever is there then.
+        let meters = Meters::install()?;
         let guard = guard(&config)?;
         wait_for(&guard, &config).await?;
+        refuse_eviction(&config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
-        let cannot = |error| BuildError::Listen { address: config.listen, error };
-        let listener = TcpListener::bind(config.listen).map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
+        let (listener, address) = bind("listen", config.listen)?;
+        let admin = config.admin_listen.map(|admin| bind("admin_listen", admin)).transpose()?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
-        Ok(Self { listener, address, desk: Data::new(Desk::new(guard, access, quota)), shop, config })
+        let limits = Limits::new(config.max_in_flight.get() as usize, config.request_timeout);
+        let desk = Data::new(Desk::new(guard, access, quota).within(limits));
+        limits::make_room(config.max_connections.get() as usize);
+        Ok(Self { listener, address, admin, meters, desk, shop, config })
     }
 
     /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
@@ -90,14 +110,38 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let Self { listener, address, desk, shop, config } = self;
+        let Self { listener, address, admin, meters, desk, shop, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let server = HttpServer::new(move || app(desk.clone(), Arc::clone(&origins), shop.clone()));
-        // The first to be polled is the server: when it is announced, it already listens, for signals too.
-        let (ended, ()) = tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
-            banner::announce(address, &config)
+        let administration = admin.map(|listening| Administration::begin(listening, &desk, &meters)).transpose()?;
+        // With an address of their own, numbers are shown nowhere else.
+        let shown = administration.is_none().then(|| meters.clone());
+        let server = HttpServer::new(move || {
+            let app = app(desk.clone(), Arc::clone(&origins), shop.clone());
+            app.configure(|config| shown.clone().into_iter().for_each(|meters| routes::watched(meters)(config)))
         });
+        let each = config.max_connections.get().div_ceil(workers()) as usize;
+        let connections = Arc::new(Connections::new(config.request_timeout));
+        let welcoming = Arc::clone(&connections);
+        let server = server
+            .max_connections(each)
+            .client_request_timeout(config.request_timeout)
+            .on_connect(move |io, data| welcoming.welcome(io, data));
+        let admin = administration.as_ref().map(Administration::address);
+        // The first to be polled is the server: when it is announced, it already listens, for signals too.
+        let serving = async {
+            tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
+                banner::announce(address, admin, &config)
+            })
+        };
+        let ended = tokio::select! {
+            (ended, ()) = serving => ended,
+            () = meters.add_up() => Ok(()),
+            () = connections.watch() => Ok(()),
+        };
+        if let Some(administration) = administration {
+            administration.end().await;
+        }
         ended
     }
 }
@@ -135,6 +179,7 @@ pub fn app(
         .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
         .configure(|config| start(config, shop))
         .configure(others)
+        .wrap(from_fn(limits::admit))
         .wrap(from_fn(routes::explain))
         .wrap(from_fn(mishap::contain))
         .wrap(cors)
@@ -142,6 +187,11 @@ pub fn app(
         .wrap(from_fn(origins::watch))
         .wrap(from_fn(routes::forward_auth::translate))
         .wrap(from_fn(telemetry::observe))
+}
+
+/// How many workers there are.
+fn workers() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
 /// What stands at `/`: the demo, or a page that says how to begin.
@@ -157,7 +207,7 @@ fn docs() -> utoipa_swagger_ui::Config<'static> {
     utoipa_swagger_ui::Config::default().validator_url("none")
 }
 
-fn guard(config: &Config) -> Result<Guard, BuildError> {
+pub(crate) fn guard(config: &Config) -> Result<Guard, BuildError> {
     let builder = match &config.store {
         StoreAt::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
         StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
@@ -170,6 +220,23 @@ fn guard(config: &Config) -> Result<Guard, BuildError> {
     };
     let builder = with(builder, config.secret.clone(), GuardBuilder::secret);
     Ok(with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build())
+}
+
+/// A record that is thrown away lets a key run twice, so a Redis that does so has to be allowed. Where that cannot be seen, it is
+/// said and gone on with: a store that works is no reason not to start.
+async fn refuse_eviction(config: &Config) -> Result<(), BuildError> {
+    let StoreAt::Redis(url) = &config.store else { return Ok(()) };
+    match check::eviction(url, config.allow_eviction).await {
+        Ok(Finding { level: Level::Problem, says, fix, .. }) => {
+            return Err(BuildError::Evicts { says, fix: fix.unwrap_or_default() });
+        }
+        Ok(Finding { level: Level::Warning, says, .. }) => tracing::warn!("store: {says}"),
+        Ok(_) => {}
+        Err(trouble) => {
+            tracing::warn!(%trouble, "whether the store evicts records could not be seen; `onceward check` says more")
+        }
+    }
+    Ok(())
 }
 
 async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {

@@ -7,21 +7,22 @@ use crate::config::{Config, StoreAt};
 use crate::telemetry;
 
 /// Says where it is, for whoever reads it.
-pub(crate) fn announce(address: SocketAddr, config: &Config) {
+pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     if telemetry::is_human(config.log) {
         // Whoever should have read it may have gone: no reason not to go on.
-        let _ = std::io::stdout().write_all(banner(address, config).as_bytes());
+        let _ = std::io::stdout().write_all(banner(address, admin, config).as_bytes());
     } else {
         let store = config.store.to_string();
-        tracing::info!(%address, store, version = env!("CARGO_PKG_VERSION"), "listening");
+        let admin = admin.map(tracing::field::display);
+        tracing::info!(%address, admin, store, version = env!("CARGO_PKG_VERSION"), "listening");
     }
 }
 
-fn banner(address: SocketAddr, config: &Config) -> String {
-    let (host, store) = (host(address), &config.store);
+fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> String {
+    let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
     let note = match store {
         StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
         StoreAt::Redis(_) => "shared by all processes that use it",
@@ -32,7 +33,7 @@ fn banner(address: SocketAddr, config: &Config) -> String {
         "none: whoever can reach this port can redeem"
     };
     format!(
-        "\n  Onceward {} is running\n\n    start    http://{host}/\n    docs     http://{host}/docs/\n    \
+        "\n  Onceward {} is running\n\n    start    http://{host}/\n    docs     http://{host}/docs/\n    watch    http://{watched}/dashboard\n    \
          store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n\n",
         env!("CARGO_PKG_VERSION")
     )
@@ -49,7 +50,7 @@ mod tests {
 
     fn shown(address: &str, arguments: &[&str]) -> String {
         let arguments = ["onceward"].iter().chain(arguments).map(std::ffi::OsString::from);
-        banner(address.parse().unwrap(), &Config::from(arguments, []).unwrap())
+        banner(address.parse().unwrap(), None, &Config::from(arguments, []).unwrap())
     }
 
     #[test]

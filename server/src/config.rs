@@ -1,6 +1,7 @@
 //! Settings: everything that can be set, read from wherever it was given.
 
-mod given;
+pub(crate) mod flag;
+pub(crate) mod given;
 pub mod setting;
 mod value;
 
@@ -23,6 +24,8 @@ pub use self::value::{Rate, is_origin};
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Where to listen for whoever runs it.
+    pub admin_listen: Option<SocketAddr>,
     /// Where tokens are kept.
     pub store: StoreAt,
     /// What every key in the store begins with.
@@ -45,10 +48,18 @@ pub struct Config {
     pub rate_limit_total: Option<Rate>,
     /// Proxies whose word is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// How many connections may be open.
+    pub max_connections: NonZeroU32,
+    /// How many requests are answered at once.
+    pub max_in_flight: NonZeroU32,
+    /// How long a request may take to arrive.
+    pub request_timeout: Duration,
     /// How much the memory store may hold.
     pub memory_limit: usize,
     /// Whether the demo stands at `/`.
     pub demo: bool,
+    /// Whether a Redis that evicts is good enough.
+    pub allow_eviction: bool,
     /// How long the store may take.
     pub store_timeout: Duration,
     /// How long to wait for the store at start.
@@ -144,24 +155,23 @@ pub enum ConfigError {
     Wrong(String),
 }
 
-impl Config {
-    /// Reads the command line, the environment and the file that they name.
-    ///
-    /// # Errors
-    /// If something in them is wrong.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-    pub fn load() -> Result<Self, ConfigError> {
-        let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        let ours = named.filter(|(name, _)| name.starts_with(PREFIX));
-        // One that cannot be read is not left out in silence: it may be the API key.
-        let read = |(name, value): (String, OsString)| match value.into_string() {
-            Ok(value) => Ok((name, value)),
-            Err(_) => Err(ConfigError::Wrong(format!("{name}: its value is not UTF-8 text; write it as such"))),
-        };
-        let variables = ours.map(read).collect::<Result<Vec<_>, _>>()?;
-        Self::from(std::env::args_os(), variables)
-    }
+/// What the environment says of our settings.
+///
+/// # Errors
+/// If something in it is no text.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn environment() -> Result<Vec<(String, String)>, ConfigError> {
+    let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let ours = named.filter(|(name, _)| name.starts_with(PREFIX));
+    // One that cannot be read is not left out in silence: it may be the API key.
+    let read = |(name, value): (String, OsString)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(ConfigError::Wrong(format!("{name}: its value is not UTF-8 text; write it as such"))),
+    };
+    ours.map(read).collect()
+}
 
+impl Config {
     /// Reads a command line and an environment.
     ///
     /// # Errors
@@ -170,10 +180,20 @@ impl Config {
         arguments: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let given = Given::gather(arguments, variables)?;
-        let config = build(&given)?;
-        config.check_exposure(&given)?;
+        Self::serving(&Given::gather(&flag::bare().try_get_matches_from(arguments)?, variables)?)
+    }
+
+    /// The settings for running the service.
+    pub(crate) fn serving(given: &Given) -> Result<Self, ConfigError> {
+        let mut config = build(given)?;
+        config.check_exposure(given)?;
+        config.check_admin()?;
         Ok(config)
+    }
+
+    /// The settings for asking the store, where nothing listens.
+    pub(crate) fn asking(given: &Given) -> Result<Self, ConfigError> {
+        build(given)
     }
 
     /// Whoever can reach the port can use up tokens, so that takes either this machine or a key.
@@ -188,6 +208,29 @@ impl Config {
             self.listen
         )))
     }
+
+    /// Metrics have no key: they are for whoever can reach them, and that is to be known.
+    fn check_admin(&mut self) -> Result<(), ConfigError> {
+        let warning = match self.admin_listen {
+            Some(admin) if admin == self.listen && admin.port() != 0 => {
+                return Err(ConfigError::Wrong(format!(
+                    "admin_listen: {admin} is where to listen already. Set another, as in 127.0.0.1:9090, or leave it away."
+                )));
+            }
+            Some(admin) if !admin.ip().is_loopback() => {
+                format!(
+                    "admin_listen: {admin} can be reached from other machines, and /metrics and /dashboard have no key"
+                )
+            }
+            None if !self.listen.ip().is_loopback() => format!(
+                "listen: whoever can reach {} can read /metrics and /dashboard; admin_listen puts them elsewhere",
+                self.listen
+            ),
+            _ => return Ok(()),
+        };
+        self.warnings.push(warning);
+        Ok(())
+    }
 }
 
 fn build(given: &Given) -> Result<Config, ConfigError> {
@@ -195,6 +238,7 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
     let store = given.secret("store", store)?.unwrap_or(StoreAt::Memory);
     Ok(Config {
         listen: given.value("listen", value::address)?,
+        admin_listen: given.optional("admin_listen", value::address)?,
         demo: given.value("demo", value::demo)?.unwrap_or(store == StoreAt::Memory),
         store,
         prefix: given.value("prefix", value::prefix)?,
@@ -207,7 +251,11 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         rate_burst: given.value("rate_burst", value::count)?,
         rate_limit_total: given.value("rate_limit_total", value::rate)?,
         trusted_proxies: given.list("trusted_proxies", value::networks)?,
+        max_connections: given.value("max_connections", value::count)?,
+        max_in_flight: given.value("max_in_flight", value::count)?,
+        request_timeout: given.value("request_timeout", value::duration)?,
         memory_limit: given.value("memory_limit", value::size)?,
+        allow_eviction: given.value("allow_eviction", value::boolean)?,
         store_timeout: given.value("store_timeout", value::duration)?,
         wait_for: given.value("wait_for", onceward_api::duration::parse)?,
         share_every: given.value("share_every", value::duration)?,
@@ -345,6 +393,17 @@ mod tests {
         assert!(load(&open, &[("ONCEWARD_API_KEY", "x")]).is_ok());
         assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated"], &[]).is_ok());
         assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated", "false"], &[]).is_err());
+    }
+
+    #[test]
+    fn numbers_that_others_could_read_are_warned_of_and_two_cannot_have_one_address() {
+        assert!(load(&["--admin-listen", "127.0.0.1:9090"], &[]).unwrap().warnings.is_empty());
+        assert_eq!(load(&["--admin-listen", "0.0.0.0:9090"], &[]).unwrap().warnings.len(), 1);
+        let open = ["--listen", "0.0.0.0:8080", "--api-key", "x"];
+        assert!(load(&open, &[]).unwrap().warnings[0].contains("admin_listen puts them elsewhere"));
+        let apart = [("ONCEWARD_ADMIN_LISTEN", "127.0.0.1:9090")];
+        assert!(load(&open, &apart).unwrap().warnings.is_empty());
+        assert!(error(&["--admin-listen", "127.0.0.1:8080"], &[]).contains("is where to listen already"));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use onceward::{Guard, Refusal};
 use onceward_api::{Code, header};
 
 use crate::access::Access;
+use crate::limits::Limits;
+use crate::meters::COUNTED;
 use crate::quota::{Fields, OverQuota, Quota};
 
 /// What every handler works with: the guard, whom it lets in, and how many tokens each may have.
@@ -17,6 +19,7 @@ pub struct Desk {
     guard: Guard,
     access: Access,
     quota: Quota,
+    limits: Limits,
 }
 
 /// What a handler answers, or why not.
@@ -43,7 +46,19 @@ impl From<OverQuota> for Refused {
 impl Desk {
     /// With this guard, for these callers, within this quota.
     pub fn new(guard: Guard, access: Access, quota: Quota) -> Self {
-        Self { guard, access, quota }
+        Self { guard, access, quota, limits: Limits::default() }
+    }
+
+    /// Takes on no more than this.
+    #[must_use]
+    pub fn within(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How much is taken on.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The guard.
@@ -61,7 +76,12 @@ impl Desk {
         if self.access.is_backend(request) {
             return Ok(None);
         }
-        Ok(self.quota.take(self.access.client(request), count)?)
+        let taken = self.quota.take(self.access.client(request), count);
+        Ok(taken.inspect_err(|over| match (over.refusal.code(), over.is_of_all) {
+            (Code::RateLimited, false) => COUNTED.limited_client.increment(1),
+            (Code::RateLimited, true) => COUNTED.limited_all.increment(1),
+            _ => {}
+        })?)
     }
 
     /// The answer to a request, whatever became of it.

@@ -1,12 +1,19 @@
 //! The Onceward service: issues one-time tokens to browsers, and lets backends redeem each of them once.
 
 pub mod access;
+mod administration;
 pub mod app;
 mod banner;
+mod check;
+pub mod cli;
 pub mod config;
+mod connections;
 pub mod desk;
 pub mod generated;
 mod kept;
+pub mod limits;
+pub mod listening;
+pub mod meters;
 pub mod mishap;
 mod original;
 pub mod origins;

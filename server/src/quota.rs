@@ -63,6 +63,8 @@ pub struct Fields {
 pub struct OverQuota {
     /// What the client is told.
     pub refusal: Refusal,
+    /// Whether it was the quota of all clients together.
+    pub is_of_all: bool,
     /// What is left to it, if it is counted.
     pub fields: Option<Fields>,
 }
@@ -101,13 +103,13 @@ impl Quota {
             let bucket = counts.bucket(network(client), now, allowance);
             *bucket = bucket.after(now, allowance);
             if bucket.left < count {
-                return Err(allowance.over("This client", count, bucket, Some(allowance.fields(bucket))));
+                return Err(allowance.over(false, count, bucket, Some(allowance.fields(bucket))));
             }
             fields = Some((allowance, bucket));
         }
         if let Some(allowance) = self.in_all.as_ref().filter(|_| all.left < count) {
             let fields = fields.map(|(own, bucket)| own.fields(bucket));
-            return Err(allowance.over("All clients together", count, &all, fields));
+            return Err(allowance.over(true, count, &all, fields));
         }
         let fields = fields.map(|(allowance, bucket)| {
             bucket.left -= count;
@@ -161,16 +163,17 @@ impl Allowance {
         }
     }
 
-    fn over(&self, who: &str, count: f64, bucket: &Bucket, fields: Option<Fields>) -> OverQuota {
+    fn over(&self, is_of_all: bool, count: f64, bucket: &Bucket, fields: Option<Fields>) -> OverQuota {
         let refusal = if count > self.burst {
             let most = self.burst;
             Refusal::new(Code::BadRequest)
                 .detail(format!("`count` is more than the {most} tokens that can be had at once."))
         } else {
+            let who = if is_of_all { "All clients together" } else { "This client" };
             let detail = format!("{who} asked for more tokens than are given out at once. Wait and ask again.");
             Refusal::new(Code::RateLimited).detail(detail).wait(self.wait(count - bucket.left))
         };
-        OverQuota { refusal, fields }
+        OverQuota { refusal, is_of_all, fields }
     }
 }
 

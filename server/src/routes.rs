@@ -1,8 +1,10 @@
 //! What the service answers. Each handler reads, asks the guard, and says what it was told.
 
 pub mod claim;
+mod dashboard;
 pub mod forward_auth;
 pub mod health;
+pub mod metrics;
 pub mod outcome;
 pub mod pages;
 mod sdk;
@@ -19,6 +21,7 @@ use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
 use crate::desk::Desk;
+use crate::meters::Meters;
 
 /// The routes that are part of the specification.
 pub fn specified(config: &mut ServiceConfig<'_>) {
@@ -34,7 +37,27 @@ pub fn specified(config: &mut ServiceConfig<'_>) {
         .service(outcome::outcome)
         .service(forward_auth::specified)
         .service(health::alive)
-        .service(health::ready);
+        .service(health::ready)
+        .service(metrics::metrics);
+}
+
+/// What whoever runs the service looks at, with the numbers to show.
+pub fn watched(meters: Meters) -> impl FnOnce(&mut web::ServiceConfig) {
+    move |config| {
+        config.app_data(web::Data::new(meters)).configure(dashboard::routes);
+    }
+}
+
+/// All that stands at `admin_listen`.
+pub fn administered(config: &mut web::ServiceConfig) {
+    config
+        .service(web::redirect("/", dashboard::PATH))
+        .service(health::alive)
+        .service(health::ready)
+        .service(metrics::metrics)
+        .default_service(web::to(
+            |request: HttpRequest, desk: web::Data<Desk>| async move { nothing(&request, &desk) },
+        ));
 }
 
 /// The rest: pages for people, and what nobody else answers.
@@ -61,6 +84,7 @@ pub fn others(config: &mut web::ServiceConfig) {
             web::resource([
                 "/healthz",
                 "/readyz",
+                "/metrics",
                 "/",
                 "/openapi.json",
                 "/docs",

@@ -16,6 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogForm;
 use crate::desk::Desk;
+use crate::meters::COUNTED;
 
 /// Names a request, in its answer and in every line that is logged for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);
@@ -63,6 +64,7 @@ pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> 
         Ok(answer) => answer.status(),
         Err(error) => error.as_response_error().status_code(),
     };
+    COUNTED.answered(status);
     span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), micros, "answered"));
     match answer {
         Ok(mut answer) => {

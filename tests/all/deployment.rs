@@ -59,6 +59,9 @@ async fn runs_with(mut settings: Settings, store: &str) {
     let has_key = settings.keys().any(|name| name.starts_with("ONCEWARD_API_KEY"));
     let variables: Vec<_> = settings.into_iter().collect();
     let service = Plain::start(&[], &variables, Stdio::null(), Stdio::null());
+    let listen = service.url.trim_start_matches("http://");
+    let healthy = command(&["healthcheck", "--listen", listen]).envs(variables).output().unwrap();
+    assert!(healthy.status.success(), "{}", String::from_utf8_lossy(&healthy.stderr));
     for path in ["/healthz", "/readyz"] {
         assert_eq!(send(http().get(format!("{}{path}", service.url))).await.status, 200, "{path}");
     }
@@ -82,6 +85,7 @@ async fn the_image_starts_with_a_key_and_only_with_one_and_finds_itself_healthy(
     let mut with_key = settings;
     with_key.insert("ONCEWARD_API_KEY".into(), String::new());
     runs_with(with_key, "memory:").await;
+    assert!(image.contains(r#"CMD ["/usr/local/bin/onceward", "healthcheck"]"#), "which was asked above");
     assert!(
         image.contains("\nUSER 65532\n") && image.contains("FROM rust:1.95"),
         "the toolchain is that of the workspace"

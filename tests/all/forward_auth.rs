@@ -144,11 +144,13 @@ async fn no_refusal_is_a_5xx_and_nginx_is_told_204_or_403() {
     let stranger = send(http().get(format!("{}/forward-auth?style=nginx", service.url))).await;
     assert_eq!(stranger.said(), "403 unauthorized");
     redis.kill();
-    for attempt in ["", "one"] {
-        let answer = ask(&service, &other, attempt).await;
-        assert_eq!(answer.said(), "403 store_unavailable", "{answer:?}");
-        assert_eq!((answer.problem().status, &answer.headers["retry-after"]), (503, &"1".parse().unwrap()));
-    }
+    let answer = ask(&service, &other, "one").await;
+    assert_eq!(answer.said(), "403 store_unavailable", "{answer:?}");
+    assert_eq!((answer.problem().status, &answer.headers["retry-after"]), (503, &"1".parse().unwrap()));
+    // Without a name for the try, what was sent before the connection broke may have used the token up.
+    let answer = ask(&service, &other, "").await;
+    assert!(["403 store_unavailable", "403 redeem_unknown"].contains(&&*answer.said()), "{answer:?}");
+    assert_eq!(answer.problem().status, 503);
     assert_eq!(nginx(&other).await.said(), "403 store_unavailable");
 }
 

@@ -77,6 +77,7 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
         ("POST /token/release", json, "", &used, 401),
         ("GET /healthz", json, "", &bare, 200),
         ("GET /readyz", json, "", &bare, 200),
+        ("GET /metrics", json, "", &bare, 200),
     ] {
         let answer = asked(operation, kind, key, body).await;
         assert_eq!(answer.status, status, "{operation} {answer:?}");
@@ -211,5 +212,7 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
     for path in POSTED {
         assert!(sent.contains(&format!("POST {path}")), "{path} is not in {sent:?}");
     }
-    assert!(sent.contains(&"GET /healthz".to_owned()) && sent.contains(&"GET /readyz".to_owned()), "{sent:?}");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert!(sent.contains(&format!("GET {path}")), "{path} is not in {sent:?}");
+    }
 }

@@ -89,14 +89,23 @@ async fn stop(store: String, after: usize) -> (Vec<String>, usize) {
     (lost, count())
 }
 
+/// How often a service is stopped.
+pub(crate) const STOPS: usize = 50;
+
+/// The stops in groups that are made at the same time: each with the number of requests after which it comes.
+pub(crate) fn rounds() -> Vec<Vec<usize>> {
+    let all: Vec<usize> = (0..STOPS).collect();
+    all.chunks(4).map(|round| round.iter().map(|number| 8 + 10 * (number % 20)).collect()).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn told_to_stop_it_answers_everyone_whom_it_has_let_in_twenty_times() {
+async fn told_to_stop_it_answers_everyone_whom_it_has_let_in_fifty_times() {
     let redis = RedisServer::start();
     let (mut lost, mut answered) = (Vec::new(), 0);
-    for round in 0..5 {
+    for round in rounds() {
         let mut stops = JoinSet::new();
-        for (number, store) in ["memory:", &redis.url()].into_iter().cycle().take(4).enumerate() {
-            stops.spawn(stop(store.to_owned(), 8 + 40 * round + 10 * number));
+        for (after, store) in round.into_iter().zip(["memory:", &redis.url()].into_iter().cycle()) {
+            stops.spawn(stop(store.to_owned(), after));
         }
         for (lost_here, answered_here) in stops.join_all().await {
             lost.extend(lost_here);
@@ -104,5 +113,5 @@ async fn told_to_stop_it_answers_everyone_whom_it_has_let_in_twenty_times() {
         }
     }
     assert!(lost.is_empty(), "{} of {}: {lost:#?}", lost.len(), lost.len() + answered);
-    println!("{answered} requests, each on a connection of its own, and 20 stops: all answered");
+    println!("{answered} requests, each on a connection of its own, and {STOPS} stops: all answered");
 }

@@ -25,7 +25,9 @@ fn has(tree: &str, name: &str) -> bool {
 fn with_actix_alone_there_is_no_store_client_no_pages_and_no_http_client() {
     let lean = tree("actix");
     assert!(has(&lean, "actix-web"));
-    for heavy in ["redis", "sqlx", "sqlx-core", "utoipa-swagger-ui", "reqwest", "hyper", "h2"] {
+    for heavy in
+        ["redis", "sqlx", "sqlx-core", "utoipa-swagger-ui", "reqwest", "hyper", "h2", "metrics-exporter-prometheus"]
+    {
         assert!(!has(&lean, heavy), "{heavy} is in it");
     }
     assert!(has(&tree("actix,redis"), "redis"));

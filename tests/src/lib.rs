@@ -7,6 +7,7 @@ pub mod flawed;
 pub mod gateway;
 pub mod keyed;
 pub mod ledger;
+pub mod metrics;
 pub mod mishap;
 pub mod pages;
 pub mod peer;

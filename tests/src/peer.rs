@@ -1,6 +1,7 @@
 //! The shop as a process of its own.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,12 +19,20 @@ pub struct Peer {
 impl Peer {
     /// Starts one. `program` is the path of the `peer` binary, `kind` is what it calls itself.
     pub fn start(program: &str, kind: &str, store: &str, ledger: &Ledger) -> Self {
-        let mut child = Command::new(program)
-            .args([kind, store])
-            .arg(ledger.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the peer starts");
+        let mut command = Command::new(program);
+        command.args([kind, store]).arg(ledger.path());
+        Self::spawn(command)
+    }
+
+    /// Starts one that writes its events to this file, as JSON lines.
+    pub fn start_logging(program: &str, kind: &str, store: &str, ledger: &Ledger, log: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.args([kind, store]).arg(ledger.path()).arg(log);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the peer starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its output is piped"));
         let mut url = String::new();
         stdout.read_line(&mut url).expect("the peer says where it is");

@@ -1,6 +1,6 @@
 //! The service: the real `onceward` binary, on a free port, ended by its own process id.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -38,6 +38,19 @@ pub fn command(arguments: &[&str]) -> Command {
 /// Runs it until it ends by itself.
 pub fn run(arguments: &[&str]) -> Output {
     command(arguments).output().expect("onceward runs")
+}
+
+/// Runs it with this on its input.
+pub fn run_with(arguments: &[&str], input: &str) -> Output {
+    let mut child = command(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("onceward runs");
+    // Dropped at once, which is the end of the input; whoever does not read it may have gone.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("onceward ends")
 }
 
 /// A running service.
@@ -78,9 +91,19 @@ impl OncewardServer {
     }
 
     fn listening(&self) -> Option<String> {
+        self.announced("address")
+    }
+
+    /// Where it is for whoever runs it, with `--admin-listen`.
+    pub fn admin(&self) -> String {
+        self.announced("admin").expect("it was started with --admin-listen")
+    }
+
+    /// An address that it has told when it began to listen.
+    fn announced(&self, field: &str) -> Option<String> {
         self.log().iter().find_map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            (line["message"] == "listening").then(|| format!("http://{}", line["address"].as_str().unwrap_or_default()))
+            (line["message"] == "listening").then(|| format!("http://{}", line[field].as_str().unwrap_or_default()))
         })
     }
 

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use actix_http::Request;
@@ -9,11 +10,17 @@ use actix_service::IntoServiceFactory;
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Response, Server, ServerHandle, Service, ServiceFactory};
 use actix_web::{Error, HttpServer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::guard::Guard;
 
-/// How long whoever was let in last has to ask something.
-const TO_ASK: Duration = Duration::from_millis(100);
+/// How long whoever was let in last has to ask something: what was lost on the way is sent again after 200 milliseconds.
+const TO_ASK: Duration = Duration::from_millis(300);
+/// How long a server may take, at most, to get to whom it has let in.
+const TO_CATCH_UP: Duration = Duration::from_secs(5);
+/// How long it takes, at most, to be let in oneself.
+const TO_KNOCK: Duration = Duration::from_millis(250);
 
 /// Runs a server until SIGTERM or SIGINT, and then ends it without cutting off a single run. A second signal ends it at
 /// once, for whoever cannot wait.
@@ -114,11 +121,48 @@ async fn finish(handle: &ServerHandle, guard: &Guard, door: Option<TcpListener>)
     if drained.is_err() {
         tracing::warn!("what still runs is cut off: whether it took effect is not known");
     }
-    // The door is let go of before the server stops, or it would stay open for as long as that takes.
-    if door.is_some_and(|door| shut(&door).is_ok()) {
-        tokio::time::sleep(TO_ASK).await;
+    if let Some(door) = door {
+        close(door).await;
     }
     handle.stop(drained.is_ok()).await;
+}
+
+/// Has nobody let in any more, and waits until everybody who was has been heard. A server that stops drops those whom it has not
+/// got to yet, and on a busy machine that may take it a while: so somebody of our own comes last, and is waited for.
+async fn close(door: TcpListener) {
+    let last = match door.local_addr() {
+        Ok(address) => knock(address).await,
+        Err(_) => Vec::new(),
+    };
+    if shut(&door).is_err() {
+        return;
+    }
+    // Let go of before the server stops, or it would stay open for as long as that takes.
+    drop(door);
+    let _ = tokio::time::timeout(TO_CATCH_UP, until_hung_up(last)).await;
+    tokio::time::sleep(TO_ASK).await;
+}
+
+/// Comes in a few times, so that each worker gets one of them although others come in between, and says nothing.
+async fn knock(mut address: SocketAddr) -> Vec<TcpStream> {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    let mut all = Vec::new();
+    for _ in 0..4 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get) {
+        let Ok(Ok(mut stream)) = tokio::time::timeout(TO_KNOCK, TcpStream::connect(address)).await else { break };
+        // Whoever has nothing to ask is hung up on as soon as a worker gets to it.
+        if stream.shutdown().await.is_ok() {
+            all.push(stream);
+        }
+    }
+    all
+}
+
+async fn until_hung_up(all: Vec<TcpStream>) {
+    for mut stream in all {
+        let _ = stream.read(&mut [0]).await;
+    }
 }
 
 /// Has the system let nobody in any more, and take nobody away whom it has let in: whatever begins a connection is

@@ -59,6 +59,7 @@ impl Claim {
             Met::Other(_) => false,
         };
         if is_ours {
+            self.terms.meter.renewed();
             return Ok(Resolved::Settled);
         }
         Ok(self.resolved(false, Event::Lost))

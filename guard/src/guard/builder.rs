@@ -9,10 +9,11 @@ use super::{Guard, Inner};
 use crate::background;
 use crate::clock::Clock;
 use crate::drain::Drain;
+use crate::meter::{self, Meter};
 use crate::mode::{Mode, Observed};
 use crate::secret::Secret;
 use crate::sharing::{Sharing, keep_sharing};
-use crate::store::Store;
+use crate::store::{Metered, Store};
 use crate::upkeep::Upkeep;
 use crate::waiting::Waiting;
 
@@ -130,13 +131,10 @@ impl GuardBuilder {
     pub fn build(self) -> Guard {
         let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
         let (alive, gone) = watch::channel(());
+        // It is an allocation and two looks at the clock for each command, which nobody pays who does not want to know.
+        let store = if meter::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
         if sharing.is_shared() && !self.by_hand && self.mode != Mode::Off {
-            background::spawn(keep_sharing(
-                Arc::clone(&sharing),
-                Arc::clone(&self.store),
-                self.share_every,
-                gone.clone(),
-            ));
+            background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
         }
         Guard(Arc::new(Inner {
             upkeep: match self.by_hand {
@@ -146,7 +144,8 @@ impl GuardBuilder {
             waiting: Waiting::new(self.waiters),
             mode: self.mode,
             observed: Observed::default(),
-            store: self.store,
+            meter: Meter::new(),
+            store,
             sharing,
             clock: self.clock,
             drain: Drain::default(),

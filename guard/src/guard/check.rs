@@ -133,6 +133,7 @@ impl Guard {
             store: Arc::clone(&self.0.store),
             clock: self.0.clock.clone(),
             upkeep: self.0.upkeep.clone(),
+            meter: Arc::clone(&self.0.meter),
             rules: rules.clone(),
             origin,
             action,

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use metrics::gauge;
+use onceward_api::metric;
+
 use super::{Bytes, Compared, Store, StoreError, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
@@ -231,6 +234,15 @@ impl Store for Memory {
 
     fn reign(&self) -> [u8; 8] {
         self.reign
+    }
+
+    fn report(&self) {
+        gauge!(metric::MEMORY_RECORDS.name).set(self.len() as f64);
+        for kind in [Kind::Token, Kind::Key, Kind::Interval] {
+            let used = self.count(kind).load(Ordering::Relaxed);
+            gauge!(metric::MEMORY_BYTES.name, "kind" => kind.as_str()).set(used as f64);
+            gauge!(metric::MEMORY_LIMIT.name, "kind" => kind.as_str()).set(self.share(kind) as f64);
+        }
     }
 }
 

@@ -1,24 +1,27 @@
 //! Where values come from: the defaults, a file, the environment and the command line, each over the one before.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgMatches, Command};
+use clap::ArgMatches;
 
-use super::ConfigError;
 use super::setting::{PREFIX, SETTINGS, Setting, names, nearest};
+use super::{ConfigError, StoreAt};
+
+/// What stands for a secret.
+const MASK: &str = "********";
 
 /// What was given, under each name, and where. It holds secrets as they stand, so it cannot be shown.
 #[derive(Default)]
-pub(super) struct Given {
+pub(crate) struct Given {
     values: BTreeMap<String, (String, Origin)>,
     warnings: Vec<String>,
 }
 
 /// Where a value came from. What comes later goes over what comes earlier.
-enum Origin {
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
     Default,
     File(PathBuf),
     Variable(String),
@@ -26,21 +29,43 @@ enum Origin {
 }
 
 impl Given {
-    /// Takes in a command line, an environment, and the file that one of them names.
-    pub(super) fn gather(
-        arguments: impl IntoIterator<Item = OsString>,
+    /// Takes in a command line, an environment, and the file that one of them names. What stands behind a command goes over what
+    /// stands before it.
+    pub(crate) fn gather(
+        matches: &ArgMatches,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let matches = command().try_get_matches_from(arguments)?;
+        let levels = levels(matches);
         let variables: BTreeMap<_, _> = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
         let mut given = Self::default();
         given.take_defaults();
-        if let Some(file) = matches.get_one::<String>("config").or_else(|| variables.get("ONCEWARD_CONFIG")) {
+        let named = levels.iter().rev().find_map(|matches| flag(matches, "config"));
+        if let Some(file) = named.or_else(|| variables.get("ONCEWARD_CONFIG")) {
             given.take_file(Path::new(file))?;
         }
         given.take_variables(&variables);
-        given.take_flags(&matches);
+        levels.into_iter().for_each(|matches| given.take_flags(matches));
         Ok(given)
+    }
+
+    /// Every setting with what is to be shown of it, and where that came from; `None` if nobody has set it. A secret is not
+    /// shown, but for the part of a store's address that is none.
+    pub(crate) fn shown(&self, store: &StoreAt) -> impl Iterator<Item = (&'static str, Option<(String, &Origin)>)> {
+        SETTINGS.iter().map(move |setting| {
+            let file = self.values.get(&format!("{}_file", setting.name));
+            let plain = self.values.get(setting.name);
+            let effective = match (plain, file) {
+                (Some((_, plain)), Some((_, origin))) if plain.rank() < origin.rank() => file,
+                (None, Some(_)) => file,
+                _ => plain,
+            };
+            let value = |text: &String| match setting {
+                Setting { name: "store", .. } => store.to_string(),
+                Setting { is_secret: true, .. } => MASK.to_owned(),
+                _ => text.clone(),
+            };
+            (setting.name, effective.map(|(text, origin)| (value(text), origin)))
+        })
     }
 
     /// What is odd, but no reason not to start.
@@ -60,7 +85,16 @@ impl Given {
         name: &str,
         read: impl Fn(&str) -> Result<Vec<T>, String>,
     ) -> Result<Vec<T>, ConfigError> {
-        if self.values.contains_key(name) { self.value(name, read) } else { Ok(Vec::new()) }
+        Ok(self.optional(name, read)?.unwrap_or_default())
+    }
+
+    /// A setting that may be missing.
+    pub(super) fn optional<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        if self.values.contains_key(name) { self.value(name, read).map(Some) } else { Ok(None) }
     }
 
     /// A secret that may be missing: as it stands or from the file that holds it, whichever goes over the other.
@@ -128,7 +162,7 @@ impl Given {
 
     fn take_flags(&mut self, matches: &ArgMatches) {
         for (name, _) in names() {
-            if let Some(value) = matches.get_one::<String>(&name) {
+            if let Some(value) = flag(matches, &name) {
                 let origin = Origin::Flag(format!("--{}", name.replace('_', "-")));
                 self.values.insert(name, (value.clone(), origin));
             }
@@ -157,29 +191,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The command line, made from the settings.
-fn command() -> Command {
-    let command = Command::new("onceward")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Makes a submission take effect once, however often it is sent: issues one-time tokens and accepts each once.")
-        .after_help(
-            "Every setting can also be given in the environment, as ONCEWARD_TOKEN_TTL for --token-ttl, and in a TOML \
-             file, as token_ttl. A flag goes over the environment, the environment over the file.\n\
-             Durations are written 90s, 10m, 24h. A secret is better given as a file, with --api-key-file and its like.",
-        )
-        .arg(Arg::new("config").long("config").value_name("FILE").help("A TOML file with settings"));
-    names().fold(command, |command, (name, setting)| {
-        let is_file = name != setting.name;
-        let help = match (is_file, setting.default) {
-            (true, _) => format!("A file that holds {}", setting.name),
-            (false, Some(default)) => format!("{} [default: {default}]", setting.help),
-            (false, None) => setting.help.to_owned(),
-        };
-        let value = if is_file { "FILE" } else { setting.value };
-        let argument = Arg::new(name.clone()).long(name.replace('_', "-")).value_name(value).help(help);
-        // A switch needs no value to be on.
-        command.arg(if value == "BOOL" { argument.num_args(0..=1).default_missing_value("true") } else { argument })
-    })
+/// A command line, and what stands behind each command on it.
+fn levels(matches: &ArgMatches) -> Vec<&ArgMatches> {
+    let below = matches.subcommand().map(|(_, below)| levels(below)).unwrap_or_default();
+    [matches].into_iter().chain(below).collect()
+}
+
+/// What was given for a flag, on a level that may not have it.
+fn flag<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a String> {
+    matches.try_get_one::<String>(name).ok().flatten()
 }
 
 fn is_known(name: &str) -> bool {

@@ -16,8 +16,14 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 22] = [
+pub const SETTINGS: [Setting; 27] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
+    plain(
+        "admin_listen",
+        "ADDRESS",
+        None,
+        "Where to listen for whoever runs it: then `/metrics` and `/dashboard` are there and nowhere else",
+    ),
     secret(
         "store",
         "URL",
@@ -65,7 +71,26 @@ pub const SETTINGS: [Setting; 22] = [
         None,
         "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
     ),
+    plain("max_connections", "COUNT", Some("8192"), "How many connections may be open; one more waits"),
+    plain(
+        "max_in_flight",
+        "COUNT",
+        Some("4096"),
+        "How many requests are answered at once; one more is refused with 503 `overloaded`",
+    ),
+    plain(
+        "request_timeout",
+        "DURATION",
+        Some("10s"),
+        "How long the head of a request may take to arrive, and then its body",
+    ),
     plain("memory_limit", "SIZE", Some("256MiB"), "How much the memory store may hold"),
+    plain(
+        "allow_eviction",
+        "BOOL",
+        Some("false"),
+        "Go on with a Redis that may evict records: then a key may run a second time",
+    ),
     plain("demo", "BOOL", Some("auto"), "Whether a demo shop stands at `/`; `auto`: with the memory store"),
     plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
     plain("wait_for", "DURATION", Some("10s"), "How long to wait at start until the store answers"),

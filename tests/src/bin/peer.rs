@@ -1,6 +1,7 @@
-//! `peer KIND STORE LEDGER`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
+//! `peer KIND STORE LEDGER [LOG]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
 //! `impatient` for one that waits a moment only before it ends, `undrained` for one that does not wait at all, `consumer`
 //! for one that takes messages from a queue instead, or the name of a flaw.
+//! Its events go to `LOG`.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -18,7 +19,13 @@ use onceward_tests::shop::routes;
 #[actix_web::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [kind, store, ledger] = arguments.as_slice() else { return Err("usage: peer KIND STORE LEDGER".into()) };
+    let [kind, store, ledger, log @ ..] = arguments.as_slice() else {
+        return Err("usage: peer KIND STORE LEDGER [LOG]".into());
+    };
+    if let [log] = log {
+        // As an application would have it that logs JSON and thinks no more of it.
+        tracing_subscriber::fmt().json().with_writer(std::fs::File::create(log)?).init();
+    }
     let ledger = Ledger::at(Path::new(ledger));
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let url = format!("http://{}", listener.local_addr()?);

@@ -102,8 +102,9 @@ struct Admitted {
 
 /// Asks the guard. The error is what the client is told instead.
 async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Entered, Refusal> {
-    let subject = rules.subject.resolve(request.request())?;
-    let Some(asked) = rules.reading.read(request, &rules.policy, subject).await? else {
+    let subject = rules.subject.resolve(request.request()).map_err(|refusal| rules.count(refusal))?;
+    let asked = rules.reading.read(request, &rules.policy, subject).await;
+    let Some(asked) = asked.map_err(|refusal| rules.count(refusal))? else {
         return Ok(Entered::Unprotected);
     };
     let failed = |error| {
@@ -114,7 +115,7 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
-    let checked = match (rules.guard.check(&rules.policy, &asked.intent()).await, rules.wait) {
+    let checked = match (rules.guard.decide(&rules.policy, &asked.intent()).await, rules.wait) {
         // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
         (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce => {
             idle.set(true);
@@ -124,6 +125,7 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         }
         (checked, _) => checked,
     };
+    rules.guard.meter().verdict(&rules.policy, &checked, &asked.intent());
     if let Err(error) = &checked
         && rules.policy.fails_open(error)
     {
@@ -180,6 +182,12 @@ async fn settle<B: MessageBody + 'static>(
 impl Rules {
     pub(super) fn mode(&self) -> Mode {
         self.mode.min(self.guard.mode())
+    }
+
+    /// Counts what was refused before anything was decided.
+    fn count(&self, refusal: Refusal) -> Refusal {
+        self.guard.meter().refused(&self.policy, refusal.code());
+        refusal
     }
 
     /// Takes an answer, and looks into it if that is needed.

@@ -1,0 +1,137 @@
+//! Looking into a token, and taking it out of use, for people who have one in hand.
+
+use crate::guard::{Guard, Seen};
+use crate::intent::Intent;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::store::{Compared, StoreError};
+use crate::ticket::Ticket;
+use crate::token::Imprint;
+
+/// What a token says of itself, and what is on record of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspected {
+    /// The name under which the store knows it.
+    pub ticket: Ticket,
+    /// Whether it is good for one action only.
+    pub names_action: bool,
+    /// Whether it is good for one subject only.
+    pub names_subject: bool,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_at: u64,
+    /// Whether one of our secrets has signed it, for what it was presented for. What it says is not to be believed otherwise.
+    pub is_ours: bool,
+    /// Why it is too late for it, if it is.
+    pub late: Option<Refusal>,
+    /// What is on record, whatever else is true of it.
+    pub seen: Seen,
+}
+
+/// What became of taking a token out of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Revoked {
+    /// It was good until now, and is not any more.
+    Now,
+    /// Nothing is on record: it was used or revoked before, or its time is over.
+    Gone,
+    /// Somebody has used it, which is on record and stays there.
+    Used,
+    /// It has not the shape of a token.
+    Malformed,
+}
+
+impl Guard {
+    /// Tells everything that can be told of the token that is presented, and changes nothing; `None` if it has not the shape of
+    /// one. For people who look into one, never to decide whether to run.
+    ///
+    /// # Errors
+    /// If the store could not be asked.
+    pub async fn inspect(&self, intent: &Intent<'_>) -> Result<Option<Inspected>, StoreError> {
+        let Some((imprint, _)) = intent.credential.and_then(Imprint::open) else { return Ok(None) };
+        let ticket = Ticket::of_token(imprint.id);
+        Ok(Some(Inspected {
+            ticket,
+            names_action: imprint.names_action(),
+            names_subject: imprint.names_subject(),
+            expires_at: imprint.expires_at,
+            is_ours: self.presented(intent).await?.is_ok(),
+            late: self.in_time(&imprint).err(),
+            seen: self.look_up(&ticket).await?,
+        }))
+    }
+
+    /// Takes a token out of use, whomever it is bound to: for whoever runs the store, and not for callers. What is on record
+    /// of its use stays there.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its answer was lost; the same may be sent again.
+    pub async fn revoke(&self, token: &str) -> Result<Revoked, StoreError> {
+        let Some((imprint, _)) = Imprint::open(token) else { return Ok(Revoked::Malformed) };
+        match self.store().remove(&Ticket::of_token(imprint.id), &Record::ISSUED).await? {
+            Compared::Done => Ok(Revoked::Now),
+            Compared::Gone => Ok(Revoked::Gone),
+            Compared::Found(_) => Ok(Revoked::Used),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use onceward_api::Code;
+
+    use super::*;
+    use crate::guard::Verdict;
+    use crate::intent::{Binding, Subject};
+    use crate::policy::{Policy, TokenRules};
+    use crate::testing;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn looking_into_a_token_says_what_it_is_bound_to_and_uses_nothing_up() {
+        let (guard, clock) = testing::guard();
+        let token = guard.issue(TTL, Binding::none().action("pay").subject(Subject::named("alice"))).await.unwrap();
+        let presented = |action, subject| Intent::new(action, subject).credential(token.as_str());
+        for _ in 0..2 {
+            let inspected = guard.inspect(&presented("pay", Subject::named("alice"))).await.unwrap().unwrap();
+            assert!(inspected.names_action && inspected.names_subject && inspected.is_ours, "{inspected:?}");
+            assert_eq!((inspected.seen, inspected.late), (Seen::Issued, None));
+            assert_eq!(inspected.expires_at, token.expires_at());
+        }
+        let elsewhere = guard.inspect(&presented("refund", Subject::named("alice"))).await.unwrap().unwrap();
+        assert!(!elsewhere.is_ours && elsewhere.seen == Seen::Issued, "{elsewhere:?}");
+        clock.advance(TTL);
+        let late = guard.inspect(&presented("pay", Subject::named("alice"))).await.unwrap().unwrap();
+        assert_eq!(late.late.map(|refusal| refusal.code()), Some(Code::TokenExpired));
+        let nothing = Intent::new("pay", Subject::anonymous());
+        assert_eq!(guard.inspect(&nothing).await.unwrap(), None);
+        assert_eq!(guard.inspect(&nothing.credential("ow1_x")).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_revoked_token_is_refused_and_what_was_used_stays_on_record() {
+        let (guard, _clock) = testing::guard();
+        let bound = guard.issue(TTL, Binding::none().action("pay")).await.unwrap();
+        assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revoked::Now);
+        assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revoked::Gone);
+        let intent = Intent::new("pay", Subject::anonymous()).credential(bound.as_str());
+        let Ok(Verdict::Refuse(refusal)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("it is revoked")
+        };
+        assert_eq!(refusal.code(), Code::TokenUsed);
+
+        let used = guard.issue(TTL, Binding::none()).await.unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(used.as_str());
+        let remembered = Policy::Token(TokenRules::new().remember(TTL));
+        let Ok(Verdict::Run(pass)) = guard.check(&remembered, &intent).await else { panic!("it is good") };
+        assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Used);
+        pass.complete(None).await.unwrap();
+        assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Used);
+        assert_eq!(guard.look(&remembered, &intent).await.unwrap(), Seen::Done(None));
+        assert_eq!(guard.revoke("x").await.unwrap(), Revoked::Malformed);
+    }
+}

@@ -1,0 +1,241 @@
+//! What a guard counts and measures, for whoever has installed a recorder of the `metrics` facade.
+//!
+//! Everything is registered when the guard is built, and held: a request looks up no name. Without a recorder each handle is
+//! empty, and using it is one comparison.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use metrics::{Counter, counter, gauge};
+use onceward_api::metric::{self, Metric, MetricKind};
+use onceward_api::{Code, Outcome};
+
+use crate::event::Event;
+use crate::guard::{Guard, Verdict};
+use crate::intent::Intent;
+use crate::policy::Policy;
+use crate::refusal::Refusal;
+use crate::store::StoreError;
+
+/// The handles of one guard.
+pub(crate) struct Meter {
+    issued: Counter,
+    verdicts: [Verdicts; Row::ALL.len()],
+    claims: [[Counter; Event::ALL.len()]; Row::ALL.len()],
+    answered: Counter,
+    in_vain: Counter,
+    renewed: Counter,
+    not_renewed: Counter,
+    unprotected: Counter,
+}
+
+/// A row of the table of policies, and the value of the label `policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Row {
+    Token,
+    Remembered,
+    Key,
+    Interval,
+}
+
+/// What was decided under one policy.
+struct Verdicts {
+    row: Row,
+    run: Counter,
+    replay: Counter,
+    /// By code. A code that this policy does not use by itself is registered when an application first does.
+    refused: [OnceLock<Counter>; Code::ALL.len()],
+}
+
+impl Meter {
+    /// Registers with the recorder that is installed now.
+    pub(crate) fn new() -> Arc<Self> {
+        metric::OF_THE_LIBRARY.iter().for_each(describe);
+        counter!(metric::WOULD_HAVE.name, "outcome" => Outcome::Replayed.as_str()).increment(0);
+        Arc::new(Self {
+            issued: counter!(metric::ISSUED.name),
+            verdicts: Row::ALL.map(Verdicts::new),
+            claims: Row::ALL.map(|row| Event::ALL.map(|event| happened(row, event))),
+            answered: counter!(metric::WAITS.name, "outcome" => "answered"),
+            in_vain: counter!(metric::WAITS.name, "outcome" => "in_vain"),
+            renewed: counter!(metric::RENEWALS.name, "outcome" => "renewed"),
+            not_renewed: counter!(metric::RENEWALS.name, "outcome" => "failed"),
+            unprotected: counter!(metric::UNPROTECTED.name),
+        })
+    }
+
+    pub(crate) fn issued(&self) {
+        self.issued.increment(1);
+    }
+
+    /// Counts what was decided of a submission. A store that failed is counted as what its caller is told.
+    pub(crate) fn verdict(&self, policy: &Policy, verdict: &Result<Verdict, StoreError>, intent: &Intent<'_>) {
+        match verdict {
+            Ok(Verdict::Run(_)) => self.verdicts[Row::of(policy) as usize].run.increment(1),
+            Ok(Verdict::Replay(_)) => self.verdicts[Row::of(policy) as usize].replay.increment(1),
+            Ok(Verdict::Refuse(refusal)) => self.refused(policy, refusal.code()),
+            Err(error) => self.refused(policy, Refusal::after(error, policy, intent).code()),
+        }
+    }
+
+    pub(crate) fn refused(&self, policy: &Policy, code: Code) {
+        self.verdicts[Row::of(policy) as usize].refused(code).increment(1);
+    }
+
+    pub(crate) fn claim(&self, row: Row, event: Event) {
+        self.claims[row as usize][event as usize].increment(1);
+    }
+
+    pub(crate) fn waited(&self, is_answered: bool) {
+        if is_answered { self.answered.increment(1) } else { self.in_vain.increment(1) }
+    }
+
+    pub(crate) fn renewed(&self) {
+        self.renewed.increment(1);
+    }
+
+    pub(crate) fn not_renewed(&self) {
+        self.not_renewed.increment(1);
+    }
+
+    pub(crate) fn unprotected(&self) {
+        self.unprotected.increment(1);
+    }
+}
+
+/// Whether anybody records. What the facade puts in the place of a recorder has no size, and one that records has something
+/// to hold; one that holds everything in statics would not be told how long the store takes, and all the rest all the same.
+pub(crate) fn is_recorded() -> bool {
+    metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
+}
+
+/// Counts what would not have run. It is asked for by name: whoever only observes is in no hurry.
+pub(crate) fn would_have(outcome: Outcome) {
+    counter!(metric::WOULD_HAVE.name, "outcome" => outcome.as_str()).increment(1);
+}
+
+impl Verdicts {
+    fn new(row: Row) -> Self {
+        let refused = [const { OnceLock::new() }; Code::ALL.len()];
+        let replay = if row.keeps_replies() { decided(row, "replay") } else { Counter::noop() };
+        let verdicts = Self { row, run: decided(row, "run"), replay, refused };
+        for code in row.refusals() {
+            verdicts.refused(*code);
+        }
+        verdicts
+    }
+
+    fn refused(&self, code: Code) -> &Counter {
+        self.refused[code as usize].get_or_init(|| decided(self.row, code.as_str()))
+    }
+}
+
+impl Row {
+    const ALL: [Self; 4] = [Self::Token, Self::Remembered, Self::Key, Self::Interval];
+
+    fn of(policy: &Policy) -> Self {
+        match policy {
+            Policy::Token(rules) if rules.remember.is_none() => Self::Token,
+            Policy::Token(_) => Self::Remembered,
+            Policy::Key(_) => Self::Key,
+            Policy::Interval(_) => Self::Interval,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Remembered => "remembered",
+            Self::Key => "key",
+            Self::Interval => "interval",
+        }
+    }
+
+    /// Whether there is an answer to give again.
+    const fn keeps_replies(self) -> bool {
+        matches!(self, Self::Remembered | Self::Key)
+    }
+
+    /// What is refused under this policy as a rule. It is there from the beginning, at zero, so that its first time is seen
+    /// as an increase.
+    const fn refusals(self) -> &'static [Code] {
+        use Code::{
+            InProgress, KeyMalformed, KeyMissing, KeyReused, OutcomeUnknown, Overloaded, RedeemUnknown, ReplyNotKept,
+            StoreUnavailable, TokenExpired, TokenInvalid, TokenMalformed, TokenMissing, TokenStale, TokenUsed, TooSoon,
+        };
+        match self {
+            Self::Token => &[
+                TokenMissing,
+                TokenMalformed,
+                TokenInvalid,
+                TokenExpired,
+                TokenUsed,
+                TokenStale,
+                RedeemUnknown,
+                StoreUnavailable,
+                Overloaded,
+            ],
+            Self::Remembered => &[
+                TokenMissing,
+                TokenMalformed,
+                TokenInvalid,
+                TokenExpired,
+                TokenUsed,
+                TokenStale,
+                InProgress,
+                OutcomeUnknown,
+                ReplyNotKept,
+                StoreUnavailable,
+                Overloaded,
+            ],
+            Self::Key => &[
+                KeyMissing,
+                KeyMalformed,
+                KeyReused,
+                InProgress,
+                OutcomeUnknown,
+                ReplyNotKept,
+                StoreUnavailable,
+                Overloaded,
+            ],
+            Self::Interval => &[TooSoon, StoreUnavailable, Overloaded],
+        }
+    }
+}
+
+fn decided(row: Row, code: &'static str) -> Counter {
+    counter!(metric::VERDICTS.name, "policy" => row.as_str(), "code" => code)
+}
+
+/// A plain token has no claim, so nothing happens to one.
+fn happened(row: Row, event: Event) -> Counter {
+    match row {
+        Row::Token => Counter::noop(),
+        Row::Remembered | Row::Key | Row::Interval => {
+            counter!(metric::CLAIMS.name, "policy" => row.as_str(), "event" => event.as_str())
+        }
+    }
+}
+
+fn describe(metric: &Metric) {
+    match metric.kind {
+        MetricKind::Counter => metrics::describe_counter!(metric.name, metric.help),
+        MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+        MetricKind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
+    }
+}
+
+impl Guard {
+    /// Tells the recorder of metrics how things are at this moment: what runs, who waits, how full a memory store is. Whoever
+    /// exports metrics calls this before; nothing of it costs a request anything. Of several guards the last one is seen.
+    ///
+    /// Everything else that [`onceward_api::metric`] lists is told as it happens, to the recorder that was installed when the
+    /// guard was built.
+    pub fn report(&self) {
+        gauge!(metric::RUNNING.name).set(self.running() as f64);
+        gauge!(metric::WAITING.name).set(self.waiting().count() as f64);
+        self.store().report();
+    }
+}

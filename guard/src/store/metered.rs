@@ -1,0 +1,107 @@
+//! Any store, with how long each verb takes and how it fails. It hands every method on, those that have a default too.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, counter, histogram};
+use onceward_api::metric;
+use tokio::time::Instant;
+
+use super::{Bytes, Compared, Store, StoreError, async_trait};
+use crate::ticket::Ticket;
+
+/// A store that is timed.
+pub(crate) struct Metered {
+    store: Arc<dyn Store>,
+    insert: Verb,
+    take: Verb,
+    swap: Verb,
+    remove: Verb,
+    look: Verb,
+    put_back: Verb,
+}
+
+/// What is known of one verb.
+struct Verb {
+    duration: Histogram,
+    not_executed: Counter,
+    unknown: Counter,
+}
+
+impl Metered {
+    /// Times this one.
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            insert: Verb::new("insert"),
+            take: Verb::new("take"),
+            swap: Verb::new("swap"),
+            remove: Verb::new("remove"),
+            look: Verb::new("look"),
+            put_back: Verb::new("put_back"),
+        }
+    }
+}
+
+impl Verb {
+    fn new(verb: &'static str) -> Self {
+        let failed = |kind: &'static str| counter!(metric::STORE_ERRORS.name, "verb" => verb, "kind" => kind);
+        Self {
+            duration: histogram!(metric::STORE_DURATION.name, "verb" => verb),
+            not_executed: failed("not_executed"),
+            unknown: failed("unknown"),
+        }
+    }
+
+    async fn time<T>(&self, step: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let done = step.await;
+        self.duration.record(begun.elapsed());
+        match &done {
+            Ok(_) => {}
+            Err(StoreError::NotExecuted(_)) => self.not_executed.increment(1),
+            Err(StoreError::Unknown(_)) => self.unknown.increment(1),
+        }
+        done
+    }
+}
+
+#[async_trait]
+impl Store for Metered {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.insert.time(self.store.insert(ticket, value, ttl)).await
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.take.time(self.store.take(ticket)).await
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        self.swap.time(self.store.swap(ticket, held, value, ttl)).await
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        self.remove.time(self.store.remove(ticket, held)).await
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.look.time(self.store.look(ticket)).await
+    }
+
+    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.put_back.time(self.store.put_back(ticket, value, ttl)).await
+    }
+
+    fn reign(&self) -> [u8; 8] {
+        self.store.reign()
+    }
+
+    async fn reconnected(&self) {
+        self.store.reconnected().await;
+    }
+
+    fn report(&self) {
+        self.store.report();
+    }
+}

@@ -1,0 +1,316 @@
+//! A model of a token on a Redis that forgets, looked through to its last state: a master and its replica, two callers, requests
+//! and replies that get lost or come late, snapshots, restarts, promotions and demotions, also of a master that does not know that
+//! it is none any more. It shows why a token has to be bound to the reign that issued it, and why this is looked at in the same step
+//! that takes it.
+
+use std::collections::BTreeSet;
+
+use stateright::{Checker as _, Model, Property};
+
+/// What a server looks at beside whether it has the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looks {
+    /// Nothing.
+    No,
+    /// The reign that the caller saw when it sent. A connection does not outlive its server's process.
+    WhenSent,
+    /// Its own reign, in the step that takes the token.
+    WhenTaken,
+}
+
+/// One server. A replica has its master's reign.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Server {
+    is_master: bool,
+    has_token: bool,
+    reign: u8,
+    /// Another one after each restart.
+    process: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Asks {
+    Take,
+    /// It did not happen: sent once, and never again.
+    PutBack,
+}
+
+/// On its way to a process of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Request {
+    caller: usize,
+    attempt: u8,
+    asks: Asks,
+    server: usize,
+    process: u8,
+    reign: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Reply {
+    caller: usize,
+    attempt: u8,
+    is_taken: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Caller {
+    attempts: u8,
+    /// The attempt whose reply it waits for.
+    waits_for: Option<u8>,
+    has_run: bool,
+    has_put_back: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    servers: [Server; 2],
+    /// Whether the token is in the last snapshot of each.
+    disks: [bool; 2],
+    reigns: u8,
+    faults: u8,
+    requests: BTreeSet<Request>,
+    replies: BTreeSet<Reply>,
+    callers: [Caller; 2],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Event {
+    Send {
+        caller: usize,
+        server: usize,
+    },
+    Arrive(Request),
+    LoseRequest(Request),
+    Answer(Reply),
+    LoseReply(Reply),
+    /// The caller waits no longer; what it has sent may still arrive.
+    GiveUp {
+        caller: usize,
+    },
+    /// What ran did not happen, and the token is put back.
+    PutBack {
+        caller: usize,
+        server: usize,
+    },
+    Snapshot {
+        server: usize,
+    },
+    Replicate,
+    Restart {
+        server: usize,
+    },
+    Promote {
+        server: usize,
+    },
+    Demote {
+        server: usize,
+    },
+}
+
+struct Redeeming {
+    looks: Looks,
+    /// How many faults there are at most.
+    faults: u8,
+}
+
+const ISSUED_IN: u8 = 0;
+const MOST_ATTEMPTS: u8 = 2;
+
+impl Model for Redeeming {
+    type State = State;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<State> {
+        let server = |is_master| Server { is_master, has_token: true, reign: ISSUED_IN, process: 0 };
+        vec![State {
+            servers: [server(true), server(false)],
+            disks: [true, true],
+            reigns: ISSUED_IN,
+            faults: 0,
+            requests: BTreeSet::new(),
+            replies: BTreeSet::new(),
+            callers: Default::default(),
+        }]
+    }
+
+    fn actions(&self, state: &State, events: &mut Vec<Event>) {
+        for (caller, is) in state.callers.iter().enumerate() {
+            let may_ask = is.waits_for.is_none() && !is.has_run && is.attempts < MOST_ATTEMPTS;
+            for server in (0..2).filter(|server| state.servers[*server].is_master) {
+                if may_ask {
+                    events.push(Event::Send { caller, server });
+                }
+                if is.has_run && !is.has_put_back {
+                    events.push(Event::PutBack { caller, server });
+                }
+            }
+            if is.waits_for.is_some() {
+                events.push(Event::GiveUp { caller });
+            }
+        }
+        for request in &state.requests {
+            events.extend([Event::Arrive(request.clone()), Event::LoseRequest(request.clone())]);
+        }
+        for reply in &state.replies {
+            events.extend([Event::Answer(reply.clone()), Event::LoseReply(reply.clone())]);
+        }
+        events.push(Event::Replicate);
+        for server in 0..2 {
+            events.push(Event::Snapshot { server });
+            if state.faults < self.faults {
+                let is_master = state.servers[server].is_master;
+                events.push(Event::Restart { server });
+                events.push(if is_master { Event::Demote { server } } else { Event::Promote { server } });
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, event: Event) -> Option<State> {
+        let mut state = before.clone();
+        match event {
+            Event::Send { caller, server } => {
+                let attempt = state.callers[caller].attempts;
+                state.callers[caller].attempts += 1;
+                state.callers[caller].waits_for = Some(attempt);
+                state.send(caller, attempt, Asks::Take, server);
+            }
+            Event::PutBack { caller, server } => {
+                let is = &mut state.callers[caller];
+                (is.has_run, is.has_put_back) = (false, true);
+                state.send(caller, MOST_ATTEMPTS, Asks::PutBack, server);
+            }
+            Event::Arrive(request) => {
+                state.requests.remove(&request);
+                self.arrive(&mut state, &request);
+            }
+            Event::LoseRequest(request) => drop(state.requests.take(&request)),
+            Event::Answer(reply) => {
+                state.replies.remove(&reply);
+                let is = &mut state.callers[reply.caller];
+                // A reply to an attempt that was given up is read by nobody.
+                if is.waits_for == Some(reply.attempt) {
+                    is.waits_for = None;
+                    is.has_run |= reply.is_taken;
+                    // It knows now, and does not ask again.
+                    is.attempts = MOST_ATTEMPTS;
+                }
+            }
+            Event::LoseReply(reply) => drop(state.replies.take(&reply)),
+            Event::GiveUp { caller } => state.callers[caller].waits_for = None,
+            Event::Snapshot { server } => state.disks[server] = state.servers[server].has_token,
+            Event::Replicate => state.replicate(),
+            Event::Restart { server } => {
+                state.begin_reign();
+                let (reign, has_token) = (state.reigns, state.disks[server]);
+                let restarted = &mut state.servers[server];
+                (restarted.process, restarted.reign, restarted.has_token) = (restarted.process + 1, reign, has_token);
+            }
+            Event::Promote { server } => {
+                state.begin_reign();
+                (state.servers[server].is_master, state.servers[server].reign) = (true, state.reigns);
+            }
+            Event::Demote { server } => {
+                state.faults += 1;
+                state.servers[server].is_master = false;
+                state.replicate();
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("it takes effect once", |_, state: &State| {
+                state.callers.iter().filter(|caller| caller.has_run).count() <= 1
+            }),
+            Property::sometimes("it takes effect after it was put back", |_, state: &State| {
+                state.callers[0].has_put_back && state.callers[1].has_run
+            }),
+        ]
+    }
+}
+
+impl State {
+    fn send(&mut self, caller: usize, attempt: u8, asks: Asks, server: usize) {
+        let Server { process, reign, .. } = self.servers[server];
+        self.requests.insert(Request { caller, attempt, asks, server, process, reign });
+    }
+
+    fn begin_reign(&mut self) {
+        self.faults += 1;
+        self.reigns += 1;
+    }
+
+    /// A replica becomes what its master is, if there is one to follow.
+    fn replicate(&mut self) {
+        let [one, other] = &mut self.servers;
+        match (one.is_master, other.is_master) {
+            (true, false) => (other.has_token, other.reign) = (one.has_token, one.reign),
+            (false, true) => (one.has_token, one.reign) = (other.has_token, other.reign),
+            _ => {}
+        }
+    }
+}
+
+impl Redeeming {
+    fn arrive(&self, state: &mut State, request: &Request) {
+        let server = &mut state.servers[request.server];
+        // A connection ends with its process, and a replica refuses to write.
+        if server.process != request.process || !server.is_master {
+            return;
+        }
+        match request.asks {
+            Asks::PutBack => server.has_token = true,
+            Asks::Take => {
+                let is_of_its_reign = match self.looks {
+                    Looks::No => true,
+                    Looks::WhenSent => request.reign == ISSUED_IN,
+                    Looks::WhenTaken => server.reign == ISSUED_IN,
+                };
+                let is_taken = is_of_its_reign && server.has_token;
+                server.has_token &= !is_taken;
+                state.replies.insert(Reply { caller: request.caller, attempt: request.attempt, is_taken });
+            }
+        }
+    }
+}
+
+/// Whether it can take effect twice, and in how many states that was looked for.
+fn doubles(looks: Looks, faults: u8) -> (bool, usize) {
+    let checker = Redeeming { looks, faults }.checker().threads(2).spawn_bfs().join();
+    let does_something = checker.discovery("it takes effect after it was put back").is_some();
+    let is_double = checker.discovery("it takes effect once").is_some();
+    assert!(does_something || is_double, "the model goes nowhere");
+    (is_double, checker.unique_state_count())
+}
+
+#[test]
+fn without_a_fault_nothing_needs_to_be_looked_at() {
+    assert!(!doubles(Looks::No, 0).0);
+}
+
+#[test]
+fn a_token_that_is_bound_to_nothing_comes_back_with_one_fault() {
+    assert!(doubles(Looks::No, 1).0);
+}
+
+#[test]
+fn a_reign_that_was_looked_at_earlier_is_not_enough_where_a_master_is_demoted_and_promoted_again() {
+    assert!(doubles(Looks::WhenSent, 3).0);
+}
+
+/// Every fault more makes it five times as long: `make model` looks at three.
+#[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
+fn most_faults() -> u8 {
+    std::env::var("MODEL_FAULTS").map_or(1, |faults| faults.parse().expect("MODEL_FAULTS is a number"))
+}
+
+#[test]
+fn a_reign_that_is_looked_at_in_the_step_that_takes_the_token_is_enough() {
+    for faults in 0..=most_faults() {
+        let (is_double, states) = doubles(Looks::WhenTaken, faults);
+        println!("{states} states with up to {faults} faults");
+        assert!(!is_double && states > 1_000, "{states}");
+    }
+}

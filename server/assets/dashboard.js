@@ -1,0 +1,223 @@
+// The live page: asks /metrics once a second, and draws what has changed.
+
+import { Chart } from "./chart.js";
+import { History } from "./history.js";
+import { Metrics, quantile } from "./metrics.js";
+
+const EVERY = 1000;
+const [SECONDS, MINUTE] = [5_000, 60_000];
+const STORE = "onceward_store_duration_seconds";
+const VERDICTS = "onceward_verdicts_total";
+
+/** What became of submissions, from the ground up, each with a sign of its own. */
+const KINDS = { ran: ["✓", "ran"], replayed: ["↺", "replayed"], refused: ["✕", "refused"], failed: ["!", "could not be decided"] };
+const FAILURES = ["store_unavailable", "redeem_unknown", "overloaded"];
+const VERBS = ["insert", "take", "swap", "remove", "look", "put_back"];
+
+/** What somebody should know of: a metric, what it means when it grows, and how grave that is. */
+const SIGNS = [
+  ["onceward_claims_total", { event: "lost" }, "Claims lost", "A run outlived its lease, and somebody else has its key.", "alarm"],
+  ["onceward_claims_total", { event: "unknown" }, "Ends that nobody can tell", "A run broke off. With hold it waits for somebody to settle it.", "alarm"],
+  ["onceward_unprotected_total", {}, "Ran unprotected", "The store did not answer, and the policy fails open.", "alarm"],
+  ["onceward_store_errors_total", {}, "Failures of the store", "What was asked meanwhile was refused with 503.", "alarm"],
+  ["onceward_renewals_total", { outcome: "failed" }, "Renewals that failed", "They are tried again, until the lease is over.", "notice"],
+  ["onceward_http_requests_shed_total", {}, "Requests shed", "More came at once than max_in_flight allows.", "notice"],
+  ["onceward_rate_limited_total", {}, "Beyond a quota", "Somebody asks for more tokens than rate_limit allows.", "notice"],
+  ["onceward_http_slow_bodies_total", {}, "Bodies that came too slowly", "They were cut off after request_timeout.", "notice"],
+];
+
+const history = new History();
+const at = (id) => document.getElementById(id);
+
+const verdicts = new Chart(at("verdicts-chart"), {
+  title: "Verdicts per second",
+  kinds: Object.keys(KINDS),
+  stacked: true,
+  least: 1,
+  show: rate,
+  tell: (point, ago) => {
+    at("verdicts-when").textContent = ago === null ? "The last three minutes" : `${ago} seconds ago`;
+    legend("verdicts-legend", Object.entries(KINDS).map(([kind, [sign, name]]) => [kind, sign, point ? rate(point[kind]) : "–", name]));
+  },
+});
+
+const store = new Chart(at("store-chart"), {
+  title: "Store latency",
+  kinds: ["half", "slowest"],
+  stacked: false,
+  least: 0.00001,
+  show: time,
+  tell: (point) => legend("store-legend", [["half", "", time(point?.half), "half within"], ["slowest", "", time(point?.slowest), "99 of 100 within"]]),
+});
+
+let answeredAt = 0;
+let timer;
+
+async function ask() {
+  clearTimeout(timer);
+  if (document.hidden) return;
+  try {
+    const answer = await fetch("/metrics", { cache: "no-store", signal: AbortSignal.timeout(4 * EVERY) });
+    if (!answer.ok) throw new Error(String(answer.status));
+    history.add(performance.now(), new Metrics(await answer.text()));
+    answeredAt = performance.now();
+    say("live", "Live");
+    draw();
+  } catch {
+    const seconds = Math.round((performance.now() - answeredAt) / 1000);
+    say("silent", answeredAt ? `No answer for ${seconds} s` : "No answer");
+  }
+  timer = setTimeout(ask, EVERY);
+}
+
+function say(state, text) {
+  at("state").dataset.state = state;
+  if (at("state-text").textContent !== text) at("state-text").textContent = text;
+}
+
+function draw() {
+  const { time: now, metrics } = history.now;
+  const before = history.ago(2 * SECONDS).metrics;
+  tile("verdicts", rate(history.rate(SECONDS, VERDICTS)));
+  tile("issued", rate(history.rate(SECONDS, "onceward_tokens_issued_total")));
+  tile("running", count(metrics.sum("onceward_running_handlers")));
+  tile("in-flight", count(metrics.sum("onceward_http_requests_in_flight")));
+  tile("waiting", count(metrics.sum("onceward_waiting_duplicates")));
+  tile("store", time(quantile(0.99, STORE, metrics, before)));
+  verdicts.show(history.points((reading, before, seconds) => decided(reading.metrics, before.metrics, seconds)), now);
+  store.show(history.points((reading, _, __, at) => measured(reading.metrics, history.before(at, 10).metrics)), now);
+  rows("verbs", VERBS.map((verb) => verbRow(verb, metrics, before)));
+  rows("policies", policyRows(metrics));
+  signs();
+  memory(metrics);
+}
+
+/** How many of each kind, a second, between two readings. */
+function decided(now, before, seconds) {
+  const point = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, 0]));
+  for (const [metrics, sign] of [[now, 1], [before, -1]]) {
+    for (const { labels, value } of metrics.all(VERDICTS)) point[kindOf(labels.code)] += (sign * value) / seconds;
+  }
+  for (const kind of Object.keys(point)) point[kind] = Math.max(0, point[kind]);
+  return point;
+}
+
+function kindOf(code) {
+  if (code === "run") return "ran";
+  if (code === "replay") return "replayed";
+  return FAILURES.includes(code) ? "failed" : "refused";
+}
+
+function measured(now, before) {
+  return { half: quantile(0.5, STORE, now, before), slowest: quantile(0.99, STORE, now, before) };
+}
+
+function verbRow(verb, metrics, before) {
+  const within = (share) => time(quantile(share, STORE, metrics, before, { verb }));
+  const failed = metrics.sum("onceward_store_errors_total", { verb });
+  return [verb.replace("_", " "), rate(history.rate(SECONDS, `${STORE}_count`, { verb })), within(0.5), within(0.99), count(failed)];
+}
+
+function policyRows(metrics) {
+  const all = metrics.all(VERDICTS).filter(({ value }) => value > 0).sort((a, b) => b.value - a.value);
+  if (all.length === 0) return [["Nothing yet", "", "", ""]];
+  return all.map(({ labels, value }) => [labels.policy, labels.code, rate(history.rate(SECONDS, VERDICTS, labels)), count(value)]);
+}
+
+function signs() {
+  const items = SIGNS.map(([name, labels, title, meaning, gravity]) => {
+    const [lately, inAll] = [history.growth(MINUTE, name, labels), history.now.metrics.sum(name, labels)];
+    const item = made("li", "");
+    item.dataset.state = lately > 0 ? gravity : "calm";
+    const text = made("div", "");
+    text.append(made("strong", title), made("span", meaning, "note"));
+    const numbers = made("p", "", "numbers");
+    numbers.append(made("b", count(lately)), made("span", `${count(inAll)} in all`, "note"));
+    item.append(made("i", lately > 0 ? "!" : "✓", "mark"), text, numbers);
+    item.firstChild.setAttribute("aria-hidden", "true");
+    return item;
+  });
+  replace("signs", items);
+}
+
+function memory(metrics) {
+  const has = metrics.has("onceward_memory_records");
+  const records = metrics.sum("onceward_memory_records");
+  const kept = records === 1 ? "1 record" : `${count(records)} records`;
+  at("memory-note").textContent = has ? kept : "Records are in the store outside this process.";
+  const kinds = metrics.all("onceward_memory_limit_bytes").map(({ labels: { kind }, value }) => [kind, metrics.sum("onceward_memory_bytes", { kind }), value]);
+  replace("memory", kinds.sort((a, b) => b[2] - a[2]).map(([kind, used, limit]) => {
+    const item = made("li", "");
+    const line = made("p", "");
+    line.append(made("strong", `${kind}s`), made("span", `${bytes(used)} of ${bytes(limit)}`, "note"));
+    const bar = made("meter", "");
+    Object.assign(bar, { min: 0, max: limit, high: limit * 0.8, value: used });
+    bar.setAttribute("aria-label", `${kind}s in memory`);
+    item.append(line, bar);
+    return item;
+  }));
+}
+
+function legend(id, entries) {
+  replace(id, entries.map(([kind, sign, value, name]) => {
+    const item = made("li", "");
+    item.append(made("i", sign, `block ${kind}`), made("b", value), made("span", name));
+    item.firstChild.setAttribute("aria-hidden", "true");
+    return item;
+  }));
+}
+
+function rows(id, table) {
+  replace(id, table.map((cells) => {
+    const row = made("tr", "");
+    row.append(...cells.map((cell, at) => made(at === 0 ? "th" : "td", cell)));
+    row.firstChild.scope = "row";
+    return row;
+  }));
+}
+
+/** Puts these in place of what is there, unless they say the same: whoever selects or reads them is not disturbed. */
+function replace(id, items) {
+  const place = at(id);
+  const box = document.createElement("div");
+  box.append(...items);
+  if (place.dataset.drawn === box.innerHTML && place.childElementCount === items.length) return;
+  place.dataset.drawn = box.innerHTML;
+  place.replaceChildren(...items);
+}
+
+function made(name, text, kind = "") {
+  const element = document.createElement(name);
+  element.textContent = text;
+  if (kind) element.className = kind;
+  return element;
+}
+
+function tile(name, text) {
+  at(`tile-${name}`).textContent = text;
+}
+
+function rate(value) {
+  if (!(value > 0)) return "0";
+  return value < 10 ? value.toFixed(1).replace(/\.0$/, "") : count(Math.round(value));
+}
+
+function count(value) {
+  return Math.round(value).toLocaleString("en");
+}
+
+function time(seconds) {
+  if (seconds === 0) return "0";
+  if (!Number.isFinite(seconds)) return "–";
+  const [value, unit] = seconds < 0.001 ? [seconds * 1e6, "µs"] : seconds < 1 ? [seconds * 1e3, "ms"] : [seconds, "s"];
+  return `${value < 10 ? value.toFixed(1).replace(/\.0$/, "") : Math.round(value)} ${unit}`;
+}
+
+function bytes(value) {
+  const [unit, size] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]].find(([, size]) => value >= size) ?? ["B", 1];
+  const number = value / size;
+  return `${number < 10 ? number.toFixed(1).replace(/\.0$/, "") : Math.round(number)} ${unit}`;
+}
+
+document.addEventListener("visibilitychange", () => !document.hidden && ask());
+ask();

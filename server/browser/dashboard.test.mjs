@@ -1,0 +1,151 @@
+// The live page in a real browser, before the real service: what it shows is what was done.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { until, Visitor } from "../../client-sdk/web/browser/stage.mjs";
+import { Shop } from "../../web-demo/browser/shop.mjs";
+
+let shop;
+before(async () => (shop = await Shop.open()));
+after(() => shop.close());
+
+/** Somebody who looks at the page, once it is live. */
+async function watch(options = {}) {
+  const visitor = await Visitor.come(shop, options);
+  await visitor.open("/dashboard");
+  const text = (id) => visitor.page.textContent(`#${id}`);
+  await until("it is live", async () => (await text("state-text")) === "Live");
+  return { visitor, page: visitor.page, text, leave: async () => assert.deepEqual(await visitor.leave(), []) };
+}
+
+async function post(path, body) {
+  const answer = await fetch(shop.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  return answer.json().catch(() => null);
+}
+
+/** One token redeemed twice, and one key claimed, completed, and claimed again. */
+async function traffic(key) {
+  const { token } = await post("/token", {});
+  for (let times = 0; times < 2; times++) await post("/token/redeem", { token });
+  const claim = { key, action: "a", subject: "s" };
+  const { pass } = await post("/claim", claim);
+  await post("/claim/complete", { pass, reply: { status: 200, headers: [], body: "" } });
+  await post("/claim", claim);
+}
+
+/** The rows of a table, as texts. */
+function rows(page, id) {
+  return page.$$eval(`#${id} tr`, (rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
+}
+
+test("what was done is counted, drawn, and told in words", async () => {
+  const { page, text, leave } = await watch();
+  for (let number = 0; number < 20; number++) await traffic(`told-${number}`);
+  const total = async (policy, code) => (await rows(page, "policies")).find((row) => row[0] === policy && row[1] === code)?.[3];
+  await until("all verdicts are there", async () => (await total("key", "replay")) === "20");
+  assert.deepEqual(await Promise.all([total("token", "run"), total("token", "token_used"), total("key", "run")]), ["20", "20", "20"]);
+  await until("they are drawn", async () => (await page.locator("#verdicts-chart polygon.area").count()) >= 3);
+  const label = await page.getAttribute("#verdicts-chart svg", "aria-label");
+  assert.match(label, /^Verdicts per second: ran \d\S*, replayed \d\S*, refused \d\S*, failed 0$/);
+  assert.match(await text("tile-store"), /^\d+(\.\d)? (µs|ms)$/);
+  assert.match(await text("memory-note"), /^[1-9]\d* records$/);
+  const insert = (await rows(page, "verbs")).find(([verb]) => verb === "insert");
+  assert.match(insert[3], /^\d+(\.\d)? (µs|ms)$/);
+  const calm = await page.$$eval("#signs li", (items) => items.map((item) => item.dataset.state));
+  assert.deepEqual([...new Set(calm)], ["calm"]);
+  // Whoever points at a moment is told of that moment.
+  const box = await page.locator("#verdicts-chart").boundingBox();
+  await page.mouse.move(box.x + box.width - 12, box.y + 80);
+  await until("it tells of the moment", async () => /^\d+ seconds ago$/.test(await text("verdicts-when")));
+  await leave();
+});
+
+test("what somebody should know of is marked when it happens", async () => {
+  const { page, leave } = await watch();
+  const sign = (title) => page.locator("#signs li", { hasText: title });
+  assert.equal(await sign("Beyond a quota").getAttribute("data-state"), "calm");
+  await Promise.all(Array.from({ length: 260 }, () => post("/token", {})));
+  await until("it is marked", async () => (await sign("Beyond a quota").getAttribute("data-state")) === "notice");
+  assert.match(await sign("Beyond a quota").locator("b").textContent(), /^[1-9]/);
+  const { pass } = await post("/claim", { key: "short", action: "a", subject: "s", lease: "100ms" });
+  await new Promise((go) => setTimeout(go, 150));
+  const other = await post("/claim", { key: "short", action: "a", subject: "s", lease: "1m" });
+  assert.ok(other.pass);
+  assert.equal((await post("/claim/renew", { pass })).code, "claim_lost");
+  await until("it is an alarm", async () => (await sign("Claims lost").getAttribute("data-state")) === "alarm");
+  await leave();
+});
+
+test("a service that does not answer is said to, and seen again when it does", async () => {
+  const { visitor, page, text, leave } = await watch();
+  await visitor.context.setOffline(true);
+  await until("it is silent", async () => /^No answer for \d+ s$/.test(await text("state-text")));
+  assert.equal(await page.getAttribute("#state", "data-state"), "silent");
+  await visitor.context.setOffline(false);
+  await until("it is live again", async () => (await text("state-text")) === "Live");
+  await leave();
+});
+
+/** Where a text's contrast to what stands behind it is too low: 4.5, or 3 for large ones. */
+function lowContrasts() {
+  const parse = (colour) => (colour.match(/[\d.]+/g) ?? []).map(Number);
+  const light = (colour) => {
+    const linear = colour.slice(0, 3).map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0.99) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join("");
+    if (!text || !element.checkVisibility() || element.closest("noscript")) continue;
+    const style = getComputedStyle(element);
+    const [one, other] = [light(parse(element.matches("svg text") ? style.fill : style.color)), light(behind(element))].sort((a, b) => b - a);
+    const size = parseFloat(style.fontSize);
+    const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if ((one + 0.05) / (other + 0.05) < (isLarge ? 3 : 4.5)) low.push(`${text.slice(0, 30)}: ${((one + 0.05) / (other + 0.05)).toFixed(2)}`);
+  }
+  return low;
+}
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`everything can be read and has a name, in the ${colorScheme}`, async () => {
+    const { page, leave } = await watch({ colorScheme });
+    await traffic(`read-${colorScheme}`);
+    await until("it is drawn", async () => (await page.locator("#verdicts-chart polygon").count()) > 0);
+    assert.deepEqual(await page.evaluate(lowContrasts), []);
+    const found = await page.evaluate(() => ({
+      levels: [...document.querySelectorAll("h1,h2,h3")].map((heading) => Number(heading.tagName[1])),
+      ids: [...document.querySelectorAll("[id]")].map(({ id }) => id),
+      nameless: [...document.querySelectorAll("svg[role=img], meter, [role=region], section")].filter((element) => !element.getAttribute("aria-label") && !document.getElementById(element.getAttribute("aria-labelledby"))?.textContent).length,
+    }));
+    assert.equal(found.levels.filter((level) => level === 1).length, 1);
+    found.levels.reduce((before, level) => (assert.ok(level <= before + 1), level), 0);
+    assert.equal(new Set(found.ids).size, found.ids.length);
+    assert.equal(found.nameless, 0);
+    await leave();
+  });
+}
+
+for (const width of [320, 360, 768, 1280]) {
+  test(`at ${width} pixels nothing is cut off`, async () => {
+    const { page, leave } = await watch({ viewport: { width, height: 740 }, hasTouch: width < 500 });
+    await traffic(`wide-${width}`);
+    await until("it is drawn", async () => (await page.locator("#verdicts-chart polygon").count()) > 0);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), 0);
+    const wide = await page.evaluate(() => [...document.querySelectorAll(".tiles dd, .card h2, .numbers")].filter((element) => element.scrollWidth > element.clientWidth + 1).map((element) => element.textContent));
+    assert.deepEqual(wide, []);
+    await leave();
+  });
+}
+
+test("whoever wants less motion gets none", async () => {
+  const { page, leave } = await watch({ reducedMotion: "reduce" });
+  assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
+  await leave();
+});

@@ -1,0 +1,115 @@
+//! Asks a Redis how it is, over a connection of its own.
+
+use onceward::{Clock, Kind, Ticket};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind};
+use tokio::time::{Duration, Instant};
+
+use super::PATIENCE;
+use super::info::Info;
+use super::trouble::Trouble;
+
+/// Everything that was found out. What this user may not see is `None`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) took: Duration,
+    pub(crate) info: Option<Info>,
+    /// `appendfsync`
+    pub(crate) fsync: Option<String>,
+    /// `save`
+    pub(crate) snapshots: Option<String>,
+    /// As whom we are there.
+    pub(crate) user: Option<String>,
+    /// Commands that this user may not send.
+    pub(crate) denied: Vec<&'static str>,
+    /// Whether this user may not touch our keys.
+    pub(crate) is_kept_from_keys: bool,
+    /// Why a record could not be written, as Redis put it.
+    pub(crate) refused: Option<String>,
+    /// How far its clock is ahead of ours, in milliseconds.
+    pub(crate) ahead: Option<i64>,
+}
+
+/// A connection to one Redis, for a few questions.
+pub(crate) struct Visit(MultiplexedConnection);
+
+impl Visit {
+    pub(crate) async fn begin(url: &str) -> Result<Self, Trouble> {
+        let client = Client::open(url).map_err(|error| Trouble::Strange(error.to_string()))?;
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let connected = tokio::time::timeout(PATIENCE * 2, connecting).await.map_err(|_| Trouble::Silent)?;
+        let mut visit = Self(connected.map_err(|error| Trouble::of("AUTH", &error))?);
+        visit.ask::<String>("PING", &[]).await.map_err(|error| Trouble::of("PING", &error))?;
+        Ok(visit)
+    }
+
+    pub(crate) async fn info(&mut self) -> Result<Info, Trouble> {
+        let text: String = self.ask("INFO", &[]).await.map_err(|error| Trouble::of("INFO", &error))?;
+        Ok(Info::parse(&text))
+    }
+
+    /// Finds out everything, for keys that begin with this prefix.
+    pub(crate) async fn facts(&mut self, prefix: &str) -> Result<Facts, Trouble> {
+        let mut facts = Facts::default();
+        let begun = Instant::now();
+        self.ask::<String>("PING", &[]).await.map_err(|error| Trouble::of("PING", &error))?;
+        facts.took = begun.elapsed();
+        facts.info = match self.info().await {
+            Ok(info) => Some(info),
+            Err(Trouble::Denied(_)) => None,
+            Err(trouble) => return Err(trouble),
+        };
+        facts.ahead = facts.info.as_ref().and_then(Info::time).map(|theirs| ahead(theirs, Clock::system().wall()));
+        facts.fsync = self.setting("appendfsync").await;
+        facts.snapshots = self.setting("save").await;
+        facts.user = self.ask("ACL", &["WHOAMI"]).await.ok();
+        self.try_commands(prefix, &mut facts).await;
+        Ok(facts)
+    }
+
+    /// Sends every command that the store sends, on a key that nobody else has and that is gone in a moment: so it is seen
+    /// whether they work, whoever this user is and whatever it may ask about itself.
+    async fn try_commands(&mut self, prefix: &str, facts: &mut Facts) {
+        let name = Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes()).name(prefix);
+        let unknown_script = "0".repeat(40);
+        let tries: [(&'static str, &[&str]); 7] = [
+            ("GET", &[&name]),
+            ("SET", &[&name, "-", "PX", "1000", "NX", "GET"]),
+            ("PEXPIRE", &[&name, "1000"]),
+            ("GETDEL", &[&name]),
+            ("DEL", &[&name]),
+            ("EVAL", &["return 1", "1", &name]),
+            ("EVALSHA", &[&unknown_script, "1", &name]),
+        ];
+        for (command, arguments) in tries {
+            let Err(error) = self.ask::<redis::Value>(command, arguments).await else { continue };
+            match error.kind() {
+                ErrorKind::Server(ServerErrorKind::NoScript) => {}
+                ErrorKind::Server(ServerErrorKind::NoPerm) if error.to_string().contains("command") => {
+                    facts.denied.push(command);
+                }
+                ErrorKind::Server(ServerErrorKind::NoPerm) => facts.is_kept_from_keys = true,
+                _ if facts.refused.is_none() => facts.refused = Some(error.to_string()),
+                _ => {}
+            }
+        }
+    }
+
+    /// One of its own settings, if they may be seen.
+    async fn setting(&mut self, name: &str) -> Option<String> {
+        let pair: Vec<String> = self.ask("CONFIG", &["GET", name]).await.ok()?;
+        pair.into_iter().nth(1)
+    }
+
+    async fn ask<T: FromRedisValue>(&mut self, command: &str, arguments: &[&str]) -> RedisResult<T> {
+        let mut asked = Cmd::new();
+        asked.arg(command).arg(arguments);
+        asked.query_async(&mut self.0).await
+    }
+}
+
+fn ahead(theirs: u64, ours: u64) -> i64 {
+    i64::try_from(i128::from(theirs) - i128::from(ours)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,108 @@
+//! Why a Redis cannot be asked at all, each with its own sentence and fix.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use super::finding::Finding;
+
+/// Why not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Trouble {
+    #[error("nothing listens there")]
+    Refused,
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("it does not answer in time")]
+    Silent,
+    #[error("it refuses the password")]
+    WrongPassword,
+    #[error("it wants a password")]
+    NoPassword,
+    #[error("it is still reading its data from disk")]
+    Loading,
+    #[error("this user may not send {0}")]
+    Denied(&'static str),
+    #[error("it answers what no Redis answers: {0}")]
+    Strange(String),
+}
+
+impl Trouble {
+    /// From what went wrong with a command.
+    pub(crate) fn of(command: &'static str, error: &RedisError) -> Self {
+        match (error.kind(), error.code()) {
+            (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS")) => Self::WrongPassword,
+            (_, Some("NOAUTH")) => Self::NoPassword,
+            (ErrorKind::Server(ServerErrorKind::BusyLoading), _) => Self::Loading,
+            (ErrorKind::Server(ServerErrorKind::NoPerm), _) => Self::Denied(command),
+            _ if error.is_connection_refusal() => Self::Refused,
+            _ if error.is_timeout() => Self::Silent,
+            (ErrorKind::Io, _) => Self::Unreachable(error.to_string()),
+            _ => Self::Strange(error.to_string()),
+        }
+    }
+
+    /// In a sentence, with what to do.
+    pub(crate) fn finding(&self, store: &str) -> Finding {
+        let (says, fix) = match self {
+            Self::Refused => (
+                format!("Nothing listens at {store}."),
+                "Start Redis, or say where it is: --store redis://host:port.".to_owned(),
+            ),
+            Self::Unreachable(why) => (
+                format!("{store} cannot be reached: {why}."),
+                "Look at the host's name, its firewall, and --store.".to_owned(),
+            ),
+            Self::Silent => (
+                format!("{store} takes connections and does not answer."),
+                "Is Redis stopped, or busy with a slow command? SLOWLOG GET on that machine shows the latter."
+                    .to_owned(),
+            ),
+            Self::WrongPassword => (
+                format!("{store} refuses the user name or the password in --store."),
+                "Write both as redis://user:password@host:port (without a user: redis://:password@host:port), with \
+                 %40 for @; or have --store-file name a file that holds it."
+                    .to_owned(),
+            ),
+            Self::NoPassword => (
+                format!("{store} wants a password, and --store has none."),
+                "Write it as redis://:password@host:port; or have --store-file name a file that holds it.".to_owned(),
+            ),
+            Self::Loading => (
+                format!("{store} is still reading its data from disk."),
+                "Wait until it has, and check again; `onceward serve` waits for as long as --wait-for says.".to_owned(),
+            ),
+            Self::Denied(command) => (
+                format!("The user of {store} may not send {command}."),
+                format!("Allow it: ACL SETUSER <user> +{}.", command.to_lowercase()),
+            ),
+            Self::Strange(what) => (
+                format!("{store} answers what no Redis answers: {what}."),
+                "Is something else listening there?".to_owned(),
+            ),
+        };
+        Finding::problem("reach", says, fix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_trouble_has_a_sentence_and_a_fix_of_its_own() {
+        let all = [
+            Trouble::Refused,
+            Trouble::Unreachable("no route".into()),
+            Trouble::Silent,
+            Trouble::WrongPassword,
+            Trouble::NoPassword,
+            Trouble::Loading,
+            Trouble::Denied("PING"),
+            Trouble::Strange("HTTP/1.1".into()),
+        ];
+        let found: Vec<_> = all.iter().map(|trouble| trouble.finding("redis://h:1")).collect();
+        for (at, finding) in found.iter().enumerate() {
+            assert!(finding.says.contains("redis://h:1") && finding.fix.is_some(), "{finding:?}");
+            assert!(found[at + 1..].iter().all(|other| other.says != finding.says && other.fix != finding.fix));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The command line: the service, and what the person who runs it needs beside it.
+//!
+//! A command gives back what it has to say, for people and for programs, and does not print by itself.
+
+mod argument;
+mod audit;
+mod check;
+mod command;
+mod completions;
+mod config;
+mod healthcheck;
+mod http;
+mod key;
+mod said;
+mod stats;
+mod store;
+mod table;
+mod token;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+
+use self::said::{Failure, Said};
+use crate::app::{Application, prepare};
+use crate::config::given::Given;
+use crate::config::{Config, ConfigError, environment};
+use crate::mishap;
+
+/// What a command has come to.
+type Done = Result<Said, Failure>;
+
+/// Runs what the command line asks for, and says how that went: 0 is fine, 1 is a problem, 2 is a command line or a setting
+/// that is wrong.
+pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    mishap::hook();
+    let matches = match command::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(usage) => {
+            // Help goes to the output and is no failure; what cannot be read goes to the error output.
+            let _ = usage.print();
+            return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+        }
+    };
+    match matches.subcommand() {
+        None | Some(("serve", _)) => serve(&matches).await,
+        Some((name, below)) => finish(below, dispatch(name, below, &matches).await),
+    }
+}
+
+async fn serve(matches: &ArgMatches) -> ExitCode {
+    let config = match prepare(|| Config::serving(&given(matches)?)) {
+        Ok(config) => config,
+        Err(error) => return fail(2, &error),
+    };
+    let application = match Application::build(config).await {
+        Ok(application) => application,
+        Err(error) => return fail(1, &error),
+    };
+    match application.run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error),
+    }
+}
+
+async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> Done {
+    match (name, matches.subcommand()) {
+        ("check", _) => check::check(matches, &given(root)?).await,
+        ("healthcheck", _) => healthcheck::healthcheck(matches, &asking(root)?).await,
+        ("stats", _) => stats::stats(matches, &asking(root)?).await,
+        ("audit", _) => audit::audit(matches, &asking(root)?).await,
+        ("token", Some(("issue", below))) => token::issue(below, &asking(root)?).await,
+        ("token", Some(("inspect", below))) => token::inspect(below, &asking(root)?).await,
+        ("token", Some(("revoke", below))) => token::revoke(below, &asking(root)?).await,
+        ("key", Some(("look", below))) => key::look(below, &asking(root)?).await,
+        ("key", Some(("settle", below))) => key::settle(below, &asking(root)?).await,
+        ("config", Some(("init", _))) => Ok(config::init()),
+        ("config", Some(("schema", _))) => Ok(config::schema()),
+        ("completions", _) => completions::completions(matches),
+        _ => Err(Failure::usage("there is no such command; `onceward --help` lists them")),
+    }
+}
+
+/// What was given, on the command line and around it.
+fn given(matches: &ArgMatches) -> Result<Given, ConfigError> {
+    Given::gather(matches, environment()?)
+}
+
+/// The settings for a command that is not the service.
+fn asking(matches: &ArgMatches) -> Result<Config, ConfigError> {
+    Config::asking(&given(matches)?)
+}
+
+/// Prints what a command has come to.
+fn finish(matches: &ArgMatches, done: Done) -> ExitCode {
+    let is_json = argument::is_json(matches);
+    match done {
+        Ok(said) => {
+            // Whoever should have read it may have gone.
+            let _ = std::io::stdout().write_all(said.shown(is_json).as_bytes());
+            ExitCode::from(said.code)
+        }
+        Err(failure) => {
+            let _ = std::io::stderr().write_all(failure.shown(is_json).as_bytes());
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
+    let failure = Failure { code, text: error.to_string() };
+    let _ = std::io::stderr().write_all(failure.shown(false).as_bytes());
+    ExitCode::from(code)
+}

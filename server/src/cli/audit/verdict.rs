@@ -1,0 +1,129 @@
+//! What the store says of a claim that the log does not see ended.
+
+use std::time::Duration;
+
+use onceward::{Examined, Kind, Seen};
+
+use super::log::{Begun, Open};
+
+/// What is known of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It has ended, whatever the log says.
+    Ended,
+    /// Somebody is at work on it.
+    Alive,
+    /// Somebody may be at work on it; that is known within this time.
+    InDoubt(Duration),
+    /// Its owner died, and the record waits for somebody to say how it ended.
+    Held,
+    /// Its owner has said that nobody can tell how it ended, and the record waits for somebody who can.
+    LeftUnknown,
+    /// Its owner died, and its claim with it.
+    Lapsed,
+    /// Its owner died, its claim lapsed, and another run has come since.
+    RanAgain,
+}
+
+/// What became of a claim, by what is on record.
+pub(super) fn fate(open: &Open, examined: &Examined) -> Fate {
+    let is_own = examined.run == Some(open.run);
+    match (&examined.seen, open.begun) {
+        (Seen::Running(_), _) if is_own => examined.doubt.map_or(Fate::Alive, Fate::InDoubt),
+        (Seen::Unknown(_), Begun::Claimed) if is_own => Fate::Held,
+        (Seen::Unknown(_), Begun::LeftUnknown) if is_own => Fate::LeftUnknown,
+        (Seen::Done(_), _) if is_own => Fate::Ended,
+        // It ended as unknown, and nothing waits for it any more.
+        (_, Begun::LeftUnknown) => Fate::Ended,
+        // A token that was put back: it is good again, which nobody does who dies.
+        (Seen::Issued, _) => Fate::Ended,
+        (Seen::Absent, Begun::Claimed) => Fate::Lapsed,
+        (_, Begun::Claimed) => Fate::RanAgain,
+    }
+}
+
+impl Fate {
+    pub(super) fn doubt(self) -> Option<Duration> {
+        if let Self::InDoubt(doubt) = self { Some(doubt) } else { None }
+    }
+
+    pub(super) fn is_gone(self) -> bool {
+        matches!(self, Self::Held | Self::LeftUnknown | Self::Lapsed | Self::RanAgain)
+    }
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Alive => "alive",
+            Self::InDoubt(_) => "in_doubt",
+            Self::Held => "held",
+            Self::LeftUnknown => "unknown",
+            Self::Lapsed => "lapsed",
+            Self::RanAgain => "ran_again",
+        }
+    }
+
+    pub(super) const fn says(self) -> &'static str {
+        match self {
+            Self::Ended => "It has ended.",
+            Self::Alive => "Somebody is at work on it.",
+            Self::InDoubt(_) => "Somebody may be at work on it.",
+            Self::Held => "Its owner is gone. Whoever sends it again is told outcome_unknown until it is settled.",
+            Self::LeftUnknown => {
+                "It ended, and nobody can tell how. Whoever sends it again is told outcome_unknown until it is settled."
+            }
+            Self::Lapsed => {
+                "Its owner is gone, and its claim has lapsed: whoever sends it again runs it, though it may have happened."
+            }
+            Self::RanAgain => {
+                "Its owner is gone, its claim has lapsed, and another run has come since: it may have happened twice."
+            }
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn fix(self, open: &Open) -> Option<String> {
+        match (self, open.ticket.kind()) {
+            (Self::Held | Self::LeftUnknown, Kind::Key | Kind::Token) => Some(format!(
+                "find out whether it happened; then: onceward key settle {} --run {} --happened (or --not)",
+                open.ticket, open.run
+            )),
+            (Self::Lapsed | Self::RanAgain, _) => {
+                Some("find out what it has done; `hold` would have kept others from running it.".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward::testing;
+    use onceward::{Intent, Key, KeyRules, Policy, Subject, Ticket, Verdict};
+
+    use super::*;
+
+    /// What the store says of a ticket decides, run by run.
+    #[tokio::test]
+    async fn a_claim_is_judged_by_what_is_on_record_of_its_own_run() {
+        let (guard, clock) = testing::guard();
+        let key = Key::new("k").unwrap();
+        let (ticket, lease) = (Ticket::of_key(&Subject::anonymous(), "a", &key), Duration::from_secs(10));
+        let intent = Intent::new("a", Subject::anonymous()).key(&key);
+        let policy = Policy::key(KeyRules::new().lease(lease).hold());
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+        let open = Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed);
+        let left = Open { begun: Begun::LeftUnknown, ..open.clone() };
+        let judged = async |open: &Open| fate(open, &guard.examine(&ticket).await.unwrap());
+        assert_eq!(judged(&open).await, Fate::InDoubt(lease));
+        pass.unknown().await.unwrap();
+        assert_eq!((judged(&open).await, judged(&left).await), (Fate::Held, Fate::LeftUnknown));
+        clock.advance(Duration::from_secs(25 * 60 * 60));
+        assert_eq!((judged(&open).await, judged(&left).await), (Fate::Lapsed, Fate::Ended));
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free again") };
+        assert_eq!((judged(&open).await, judged(&left).await), (Fate::RanAgain, Fate::Ended));
+        let second = Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed);
+        pass.complete(None).await.unwrap();
+        assert_eq!((judged(&open).await, judged(&second).await), (Fate::RanAgain, Fate::Ended));
+    }
+}

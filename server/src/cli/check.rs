@@ -1,0 +1,80 @@
+//! Whether the settings and the store are fit for use, in words.
+
+use clap::ArgMatches;
+use serde_json::{Value, json};
+
+use super::argument::is_set;
+use super::said::{Failure, Said};
+use super::table::table;
+use crate::check::facts::Visit;
+use crate::check::finding::{Finding, Level};
+use crate::check::{judgement, losses};
+use crate::config::given::Given;
+use crate::config::{Config, StoreAt};
+
+/// What can be lost, in which case.
+type Losses = Vec<(&'static str, &'static str)>;
+
+pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, Failure> {
+    let config = Config::serving(given)?;
+    let (mut findings, losses) = match &config.store {
+        StoreAt::Memory => (vec![memory()], losses::OF_MEMORY.to_vec()),
+        StoreAt::Redis(url) => redis(url, &config).await,
+    };
+    let odd = config
+        .warnings
+        .iter()
+        .map(|warning| Finding::warning("settings", format!("{warning}."), "See `onceward --help`."));
+    findings.extend(odd);
+    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Fine);
+    let enough = if is_set(matches, "strict") { Level::Warning } else { Level::Problem };
+    let is_fit = worst < enough;
+    let settings: Vec<_> = given.shown(&config.store).map(|(name, value)| setting(name, value)).collect();
+    let json = json!({
+        "ok": is_fit,
+        "settings": settings.iter().map(|[name, value, from]| json!({"name": name, "value": value, "from": from})).collect::<Vec<_>>(),
+        "store": config.store.to_string(),
+        "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(),
+        "can_be_lost": losses.iter().map(|(when, what)| json!({"when": when, "what": what})).collect::<Vec<_>>(),
+    });
+    let text = page(&settings, &config, &findings, &losses, is_fit);
+    Ok(if is_fit { Said::fine(text, json) } else { Said::problem(text, json) })
+}
+
+fn memory() -> Finding {
+    Finding::note("store", "Records are kept in the service's own process: for one process, and gone when it ends.")
+}
+
+async fn redis(url: &str, config: &Config) -> (Vec<Finding>, Losses) {
+    let facts = match Visit::begin(url).await {
+        Ok(mut visit) => visit.facts(&config.prefix).await,
+        Err(trouble) => Err(trouble),
+    };
+    match facts {
+        Ok(facts) => (judgement::judge(&facts, &config.prefix, config.allow_eviction), losses::of(&facts)),
+        Err(trouble) => (vec![trouble.finding(&config.store.to_string())], Vec::new()),
+    }
+}
+
+/// A setting's name, its value and where that came from.
+fn setting(name: &'static str, value: Option<(String, impl std::fmt::Display)>) -> [Value; 3] {
+    match value {
+        Some((value, from)) => [name.into(), value.into(), from.to_string().into()],
+        None => [name.into(), Value::Null, "not set".into()],
+    }
+}
+
+fn page(settings: &[[Value; 3]], config: &Config, findings: &[Finding], losses: &Losses, is_fit: bool) -> String {
+    let cell = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let rows: Vec<_> = settings.iter().map(|row| row.iter().map(cell).collect()).collect();
+    let mut page = format!("Settings\n{}\nStore {}\n", table("  ", &rows), config.store);
+    for Finding { level, topic, says, fix } in findings {
+        page += &format!("  {:<8} {topic}: {says}\n", level.as_str());
+        page += &fix.as_ref().map(|fix| format!("  {:<8} -> {fix}\n", "")).unwrap_or_default();
+    }
+    if !losses.is_empty() {
+        page += "\nWhat can be lost\n";
+        losses.iter().for_each(|(when, what)| page += &format!("  {when}: {what}\n"));
+    }
+    page + if is_fit { "\nFit for use.\n" } else { "\nNot fit for use: see what is marked above.\n" }
+}

@@ -1,0 +1,142 @@
+//! The file with settings: one to begin with, and what it may hold, for editors.
+
+use serde_json::{Map, Value, json};
+
+use super::said::Said;
+use crate::config::flag::examples;
+use crate::config::setting::Setting;
+
+/// A file with every setting, its default and what it does, all of it commented out.
+pub(super) fn init() -> Said {
+    let mut file = String::from(
+        "# Settings of Onceward. Everything is at its default: take away a `#` to change it.\n\
+         # A flag goes over an environment variable, and that over this file. Check it: onceward check --config FILE\n",
+    );
+    let mut settings = Vec::new();
+    for (setting, example) in examples() {
+        file += &format!("\n# {}.\n#{} = {example}\n", setting.help, setting.name);
+        if setting.is_secret {
+            file += &format!("#{0}_file = \"/run/secrets/{0}\"\n", setting.name);
+        }
+        let Setting { name, default, help, is_secret, .. } = setting;
+        settings.push(json!({"name": name, "default": default, "help": help, "secret": is_secret}));
+    }
+    Said::fine(file, json!({ "settings": settings }))
+}
+
+/// The JSON Schema of that file.
+pub(super) fn schema() -> Said {
+    let mut properties = Map::new();
+    for (setting, _) in examples() {
+        properties.insert(setting.name.to_owned(), property(setting));
+        if setting.is_secret {
+            let help = format!("A file that holds {}", setting.name);
+            properties.insert(format!("{}_file", setting.name), json!({"type": "string", "description": help}));
+        }
+    }
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Settings of Onceward",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    Said::fine(format!("{schema:#}\n"), schema)
+}
+
+fn property(setting: &Setting) -> Value {
+    let mut property = match (setting.value, setting.default) {
+        ("BOOL", Some("auto")) => kind("BOOL or auto"),
+        (value, _) => kind(value),
+    };
+    property["description"] = setting.help.into();
+    property["default"] = match (setting.value, setting.default) {
+        (_, None) => return property,
+        ("COUNT", Some(default)) => default.parse::<u64>().map_or(default.into(), Value::from),
+        ("BOOL", Some("true")) => true.into(),
+        ("BOOL", Some("false")) => false.into(),
+        (_, Some(default)) => default.into(),
+    };
+    property
+}
+
+/// What a value may be, by what stands for it in the help.
+fn kind(value: &str) -> Value {
+    match value {
+        "DURATION" => json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}),
+        "RATE" => json!({"type": "string", "pattern": "^([1-9][0-9]*/[smh]|off)$"}),
+        "SIZE" => json!({"type": "string", "pattern": "^[1-9][0-9]* *(B|KiB|MiB|GiB)$"}),
+        "COUNT" => json!({"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*$"}),
+        "BOOL" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no"]}),
+        "BOOL or auto" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
+        "LIST" => json!({"type": ["array", "string"], "items": {"type": "string"}}),
+        "FORM" => json!({"enum": ["auto", "human", "json"]}),
+        "LEVEL" => json!({"enum": ["error", "warn", "info", "debug", "trace"]}),
+        _ => json!({"type": "string"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// The file as somebody leaves it who takes every comment sign away.
+    fn everything(keep: impl Fn(&str) -> bool) -> String {
+        let name = |line: &str| {
+            line.strip_prefix('#').and_then(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned())
+        };
+        let is_setting = |name: &String| !name.contains(' ') && !name.is_empty() && keep(name);
+        let file = init().text;
+        let lines = file.lines().filter(|line| name(line).as_ref().is_some_and(is_setting));
+        lines.map(|line| format!("{}\n", &line[1..])).collect()
+    }
+
+    fn load(text: &str) -> Result<Config, crate::config::ConfigError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Config::from(["onceward", "--config", file.path().to_str().unwrap()].map(OsString::from), [])
+    }
+
+    fn conforms(text: &str) -> Result<(), String> {
+        let file: Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
+        let schema = jsonschema::validator_for(&schema().json).unwrap();
+        schema.validate(&file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_file_to_begin_with_loads_as_it_is_and_with_everything_in_it_taken_in() {
+        assert!(load(&init().text).unwrap().warnings.is_empty());
+        let all = everything(|name| !name.ends_with("_file"));
+        assert_eq!(all.lines().count(), crate::config::setting::SETTINGS.len(), "{all}");
+        load(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
+    }
+
+    #[test]
+    fn the_file_conforms_to_the_schema_and_what_would_not_load_does_not() {
+        conforms(&init().text).unwrap();
+        conforms(&everything(|_| true)).unwrap();
+        for good in [
+            "rate_burst = 7",
+            "rate_burst = \"7\"",
+            "cors_origins = [\"https://a.example\"]",
+            "demo = true",
+            "rate_limit = \"off\"",
+        ] {
+            assert!(load(good).is_ok() && conforms(good).is_ok(), "{good}");
+        }
+        for wrong in [
+            "token_tll = \"1m\"",
+            "token_ttl = \"x\"",
+            "rate_burst = 0",
+            "cors_origins = [1]",
+            "log = \"xml\"",
+            "demo = \"maybe\"",
+            "allow_eviction = \"auto\"",
+        ] {
+            assert!(load(wrong).is_err() && conforms(wrong).is_err(), "{wrong}");
+        }
+    }
+}

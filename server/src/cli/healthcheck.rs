@@ -1,0 +1,25 @@
+//! Whether the running service can do its work, for the health check of a container.
+
+use clap::ArgMatches;
+use serde_json::json;
+
+use super::argument::duration;
+use super::http::{get, reachable};
+use super::said::{Failure, Said};
+use crate::config::Config;
+
+pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+    let within = duration(matches, "timeout")?;
+    let address = reachable(config.listen);
+    let (is_ready, why) = match get(address, "/readyz", within).await {
+        Ok(answer) if answer.status == 200 => (true, "ready".to_owned()),
+        Ok(answer) => {
+            let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
+            let code = problem["code"].as_str().unwrap_or("no reason given").to_owned();
+            (false, format!("not ready: {address} answered {} ({code})", answer.status))
+        }
+        Err(error) => (false, format!("not ready: {address}: it {error}")),
+    };
+    let json = json!({"ready": is_ready, "address": address.to_string(), "says": why});
+    Ok(if is_ready { Said::fine(format!("{why}\n"), json) } else { Said::problem(format!("{why}\n"), json) })
+}

@@ -1,0 +1,159 @@
+//! What became of a key, and settling what nobody can tell.
+
+use clap::ArgMatches;
+use jiff::Timestamp;
+use onceward::api::Code;
+use onceward::{Effect, Examined, Key, KeyRules, Reply, Resolved, RunId, Seen, Subject, Ticket};
+use serde_json::{Value, json};
+
+use super::argument::{is_set, number, optional_duration, text, texts};
+use super::said::{Failure, Said};
+use super::store::guard;
+use super::token::{lasting, moment};
+use crate::config::Config;
+
+/// What to do where the store cannot be reached.
+const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …, \"action\": …, \"subject\": …}.";
+
+/// Says what is on record, and changes nothing.
+pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+    let ticket = ticket(matches)?;
+    let examined = guard(config, INSTEAD)?.examine(&ticket).await?;
+    let (state, says) = told(&examined);
+    let run = examined.run.map(|run| run.to_string());
+    let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
+    if let Seen::Done(Some(reply)) = &examined.seen {
+        json["reply"] = shown(reply);
+    }
+    let run = run.map(|run| format!("run     {run}\n")).unwrap_or_default();
+    Ok(Said::fine(format!("ticket  {ticket}\n{run}state   {state}: {says}\n"), json))
+}
+
+/// Settles a run whose outcome is unknown.
+pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+    let ticket = ticket(matches)?;
+    let run = text(matches, "run").map(str::parse::<RunId>).transpose();
+    let run = run.map_err(|_| Failure::usage("--run: write it as `audit` and the log do"))?;
+    let effect = if is_set(matches, "happened") { Effect::Happened } else { Effect::DidNotHappen };
+    let reply = reply(matches)?;
+    let rules = KeyRules::new();
+    let rules = optional_duration(matches, "retain")?.into_iter().fold(rules, KeyRules::retain);
+    let guard = guard(config, INSTEAD)?;
+    // Named once it is known, so that what is settled is what was seen.
+    let seen = guard.examine(&ticket).await?;
+    let run = run.or(seen.run);
+    match guard.settle_ticket(&rules, ticket, run, effect, reply.clone()).await? {
+        Resolved::Settled if !matches!(seen.seen, Seen::Unknown(_)) => Ok(unchanged(ticket)),
+        Resolved::Settled => Ok(settled(ticket, run, effect, reply.is_some())),
+        Resolved::Refused(refusal) => Err(Failure::problem(refused(refusal.code(), &seen))),
+    }
+}
+
+/// The ticket that is named, or that of the key that is.
+fn ticket(matches: &ArgMatches) -> Result<Ticket, Failure> {
+    let Some(key) = text(matches, "key") else {
+        let ticket = text(matches, "TICKET")
+            .ok_or_else(|| Failure::usage("name a ticket, as `audit` prints it, or --key, --action and --subject"))?;
+        return ticket.parse().map_err(|error| Failure::usage(format!("`{ticket}`: {error}")));
+    };
+    let key = Key::new(key).map_err(|error| Failure::usage(format!("--key: {error}")))?;
+    let action = text(matches, "action").unwrap_or_default();
+    let subject = match text(matches, "subject") {
+        Some(name) => Subject::named(name),
+        None => Subject::anonymous(),
+    };
+    Ok(Ticket::of_key(&subject, action, &key))
+}
+
+/// The answer that duplicates are to get, if one is given.
+fn reply(matches: &ArgMatches) -> Result<Option<Reply>, Failure> {
+    let headers: Vec<_> = texts(matches, "header").collect();
+    let file = text(matches, "body_file");
+    if text(matches, "status").is_none() && file.is_none() && headers.is_empty() {
+        return Ok(None);
+    }
+    let status = if text(matches, "status").is_some() { number(matches, "status", 200..=599)? } else { 200 };
+    let body = match file {
+        Some(path) => std::fs::read(path)
+            .map_err(|error| Failure::usage(format!("--body-file: {path} cannot be read: {error}")))?,
+        None => Vec::new(),
+    };
+    let mut reply = Reply::new(u16::try_from(status).unwrap_or(200), body);
+    for header in headers {
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            Failure::usage(format!("--header: `{header}` is not written as in `content-type: text/plain`"))
+        })?;
+        reply = reply.header(name.trim(), value.trim().to_owned());
+    }
+    Ok(Some(reply))
+}
+
+/// It was so before anybody came to settle it.
+fn unchanged(ticket: Ticket) -> Said {
+    let says = "That was on record before, and nothing was changed: `onceward key look` says what is there.";
+    Said::fine(format!("{says}\n"), json!({"ticket": ticket.to_string(), "settled": false, "says": says}))
+}
+
+/// What was done, also as a line of the log: appended to it, `audit` knows of it.
+fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Said {
+    let (event, says) = match (effect, has_reply) {
+        (Effect::Happened, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
+        (Effect::Happened, false) => {
+            ("completed", "It happened: whoever sends it again is told so (409 reply_not_kept), without an answer.")
+        }
+        _ => ("released", "It did not happen: whoever sends it again runs it."),
+    };
+    let run = run.map(|run| run.to_string());
+    let json = json!({
+        "timestamp": Timestamp::now().to_string(), "level": "INFO", "event": event, "ticket": ticket.to_string(), "run": run,
+        "settled": true, "says": says,
+    });
+    Said::fine(format!("Settled. {says}\n"), json)
+}
+
+fn refused(code: Code, seen: &Examined) -> String {
+    match code {
+        Code::InProgress => {
+            let within = seen.doubt.map(|doubt| format!(" within {}", lasting(doubt))).unwrap_or_default();
+            format!(
+                "it is still running, as far as can be told, so it is left alone. If its process has died, that is known{within}: try again then."
+            )
+        }
+        Code::NotFound => {
+            "nothing is on record: it was settled or released, or its time is over. The next request runs.".to_owned()
+        }
+        Code::ClaimLost => {
+            "it is settled already, or another run has it by now; `onceward key look` says what is on record".to_owned()
+        }
+        other => format!("it could not be settled: {other}"),
+    }
+}
+
+fn told(examined: &Examined) -> (&'static str, String) {
+    match &examined.seen {
+        Seen::Absent => ("absent", "nothing is on record; the next request runs".to_owned()),
+        Seen::Running(since) => {
+            let since = moment(*since);
+            let since = since.as_str().unwrap_or("an unknown time");
+            let doubt = examined.doubt.map(lasting).unwrap_or_default();
+            ("running", format!("since {since}; a process that died would be known within {doubt}"))
+        }
+        Seen::Unknown(_) => (
+            "unknown",
+            "it began, and nobody can tell how it ended; find out, and say so with `onceward key settle`".to_owned(),
+        ),
+        Seen::Done(Some(reply)) => (
+            "done",
+            format!("answered {}, {} bytes, which whoever sends it again gets", reply.status(), reply.body().len()),
+        ),
+        Seen::Done(None) => ("done", "it is done, and its answer was not kept".to_owned()),
+        Seen::Issued => ("issued", "a token that nobody has used".to_owned()),
+        _ => ("unknown", "something that this version does not know".to_owned()),
+    }
+}
+
+/// A kept answer, without what it says: that is the caller's.
+fn shown(reply: &Reply) -> Value {
+    let headers: Vec<_> = reply.headers().map(|(name, _)| name).collect();
+    json!({"status": reply.status(), "headers": headers, "bytes": reply.body().len()})
+}

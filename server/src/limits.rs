@@ -1,0 +1,169 @@
+//! How much is taken on at once, and how long a request may take to arrive.
+//!
+//! The head of a request has a deadline of the server's own. Its body has one here, and is waited for before the request counts
+//! as one that is being answered: whoever sends slowly holds a connection, and nobody else's place.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::error::PayloadError;
+use actix_web::http::ConnectionType;
+use actix_web::middleware::Next;
+use actix_web::web::{Bytes, BytesMut, Data};
+use actix_web::{Error, HttpMessage as _};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, Stream};
+use onceward::Refusal;
+use onceward_api::Code;
+use tokio::time::{Instant, timeout_at};
+
+use crate::connections::Busy;
+use crate::desk::Desk;
+use crate::meters::COUNTED;
+
+/// How much of a body is waited for: as much as any address reads that is open to everybody.
+const AHEAD: usize = 16 * 1024;
+
+/// How much is taken on.
+#[derive(Debug)]
+pub struct Limits {
+    most: usize,
+    arrival: Duration,
+    in_flight: AtomicUsize,
+}
+
+impl Limits {
+    /// So many requests at once, whose bodies may take this long to arrive.
+    pub fn new(most: usize, arrival: Duration) -> Self {
+        Self { most, arrival, in_flight: AtomicUsize::new(0) }
+    }
+
+    /// How many requests are being answered.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// A place among those who are being answered, if there is one.
+    fn enter(&self) -> Option<Place<'_>> {
+        let place = Place(&self.in_flight);
+        (self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new(usize::MAX, Duration::from_secs(10))
+    }
+}
+
+/// Somebody is being answered as long as this lives.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets a request in once its body is there, unless too many are being answered.
+pub async fn admit<B: MessageBody>(
+    desk: Data<Desk>,
+    mut request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let _busy = Busy::on(&request);
+    if is_exempt(request.path()) {
+        return Ok(next.call(request).await?.map_into_left_body());
+    }
+    if receive(&mut request, desk.limits().arrival).await.is_err() {
+        COUNTED.slow_bodies.increment(1);
+        let within = onceward_api::duration::text(desk.limits().arrival);
+        let detail = format!("The body did not arrive within {within}. Nothing was done.");
+        let mut answer = desk.answer(request.request(), Err(Refusal::new(Code::BadRequest).detail(detail).into()));
+        answer.head_mut().set_connection_type(ConnectionType::Close);
+        return Ok(request.into_response(answer).map_into_right_body());
+    }
+    let Some(_place) = desk.limits().enter() else {
+        COUNTED.shed.increment(1);
+        let refusal = Refusal::new(Code::Overloaded).detail("Too many requests are being answered. Nothing was done.");
+        let answer = desk.answer(request.request(), Err(refusal.into()));
+        return Ok(request.into_response(answer).map_into_right_body());
+    };
+    Ok(next.call(request).await?.map_into_left_body())
+}
+
+/// Whether this is asked for by those who look after the service: they are answered however much there is to do.
+fn is_exempt(path: &str) -> bool {
+    ["/healthz", "/readyz", "/metrics"].contains(&path) || path.starts_with("/dashboard")
+}
+
+/// The body did not arrive in time.
+struct Late;
+
+/// Waits for the body, or for its first part if it is large. It is handed on as it came, also if it broke off.
+async fn receive(request: &mut ServiceRequest, within: Duration) -> Result<(), Late> {
+    let mut payload = request.take_payload();
+    if matches!(payload, Payload::None) {
+        return Ok(());
+    }
+    let deadline = Instant::now() + within;
+    let mut read = BytesMut::new();
+    let end = loop {
+        match timeout_at(deadline, payload.next()).await.map_err(|_| Late)? {
+            None => break None,
+            Some(Err(error)) => break Some(Err(error)),
+            Some(Ok(chunk)) => read.extend_from_slice(&chunk),
+        }
+        if read.len() > AHEAD {
+            let read = stream::iter([Ok(read.freeze())]);
+            request.set_payload(boxed(read.chain(until(payload, deadline))));
+            return Ok(());
+        }
+    };
+    let read = (!read.is_empty()).then(|| Ok(read.freeze()));
+    request.set_payload(boxed(stream::iter(read.into_iter().chain(end))));
+    Ok(())
+}
+
+/// The rest of a body, which breaks off at the deadline.
+fn until(payload: Payload, deadline: Instant) -> impl Stream<Item = Result<Bytes, PayloadError>> {
+    stream::unfold(payload, move |mut payload| async move {
+        match timeout_at(deadline, payload.next()).await {
+            Ok(chunk) => chunk.map(|chunk| (chunk, payload)),
+            Err(_) => Some((Err(PayloadError::Io(io::ErrorKind::TimedOut.into())), payload)),
+        }
+    })
+}
+
+fn boxed(stream: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> Payload {
+    Payload::Stream { payload: Box::pin(stream) }
+}
+
+/// Lets this process have as many connections as it is meant to, if the system allows it.
+#[cfg(unix)]
+pub(crate) fn make_room(connections: usize) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    // Each is held twice; and there are files, connections to the store, and what listens.
+    let wanted = connections as u64 * 2 + 256;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the number of open files could not be raised");
+    }
+    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < wanted) {
+        tracing::warn!(
+            "the system lets this process have {maximum} open files, and max_connections needs {wanted}: \
+             raise it with `ulimit -Hn` or LimitNOFILE, or lower max_connections"
+        );
+    }
+}
+
+/// Elsewhere there is no such limit.
+#[cfg(not(unix))]
+pub(crate) fn make_room(_connections: usize) {}

@@ -1,0 +1,54 @@
+//! The live page, drawn in the browser from what `/metrics` says. Its files are part of the binary, and a browser loads nothing
+//! else.
+
+use actix_web::http::header::CACHE_CONTROL;
+use actix_web::middleware::DefaultHeaders;
+use actix_web::{HttpRequest, HttpResponse, web};
+
+use super::nothing;
+use crate::desk::Desk;
+
+/// Where it is.
+pub(super) const PATH: &str = "/dashboard";
+
+/// No script, style or picture but the files below; no frame around it, no form at all.
+const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const PAGE: &str = include_str!("../../assets/dashboard.html");
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// What the page loads: a name, what it is, and its text.
+const FILES: [(&str, &str, &str); 6] = [
+    ("dashboard.css", "text/css; charset=utf-8", include_str!("../../assets/dashboard.css")),
+    ("dashboard.js", SCRIPT, include_str!("../../assets/dashboard.js")),
+    ("metrics.js", SCRIPT, include_str!("../../assets/metrics.js")),
+    ("history.js", SCRIPT, include_str!("../../assets/history.js")),
+    ("chart.js", SCRIPT, include_str!("../../assets/chart.js")),
+    ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+];
+
+/// Puts the page into an application.
+pub(crate) fn routes(config: &mut web::ServiceConfig) {
+    let headers = || {
+        DefaultHeaders::new()
+            .add(("content-security-policy", POLICY))
+            .add(("x-content-type-options", "nosniff"))
+            .add(("referrer-policy", "no-referrer"))
+            .add((CACHE_CONTROL, "no-cache"))
+    };
+    config
+        .service(web::resource(PATH).guard(actix_web::guard::Get()).wrap(headers()).route(web::get().to(page)))
+        .service(web::resource("/dashboard/{file}").wrap(headers()).route(web::get().to(file)));
+}
+
+async fn page() -> HttpResponse {
+    HttpResponse::Ok().content_type("text/html; charset=utf-8").body(PAGE)
+}
+
+async fn file(request: HttpRequest, desk: web::Data<Desk>, name: web::Path<String>) -> HttpResponse {
+    match FILES.iter().find(|(known, ..)| *known == *name) {
+        Some((_, kind, text)) => HttpResponse::Ok().content_type(*kind).body(*text),
+        None => nothing(&request, &desk),
+    }
+}

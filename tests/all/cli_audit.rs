@@ -1,0 +1,216 @@
+//! After a crash: `audit` finds exactly the claims whose owner is gone, `key settle` settles them, and the retry gets the right answer.
+
+use std::time::Duration;
+
+use onceward_tests::client::{Answer, send};
+use onceward_tests::keyed::{THEN, buy, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::{OncewardServer, run, run_with};
+use onceward_tests::shop::STATUS;
+use onceward_tests::wait::until;
+use serde_json::{Value, json as object};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use crate::PEER;
+use crate::cli::{json, said};
+use crate::service::post;
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// Processes on one Redis, each with a log of its own.
+struct Bed {
+    redis: RedisServer,
+    ledger: Ledger,
+    folder: TempDir,
+    peers: Vec<Peer>,
+}
+
+impl Bed {
+    fn start(peers: usize) -> Self {
+        let (redis, ledger, folder) = (RedisServer::start(), Ledger::new(), tempfile::tempdir().unwrap());
+        let log = |at: usize| folder.path().join(format!("{at}.log"));
+        let start = |at| Peer::start_logging(PEER, "onceward", &redis.url(), &ledger, &log(at));
+        let peers = (0..peers).map(start).collect();
+        Self { redis, ledger, folder, peers }
+    }
+
+    /// Runs a command on the store and says what came of it, as a program reads it.
+    fn ask(&self, arguments: &[&str]) -> (i32, Value) {
+        let output = run(&[arguments, &["--json", "--store", &self.redis.url()]].concat());
+        (output.status.code().unwrap(), if output.stdout.is_empty() { Value::Null } else { json(&output) })
+    }
+
+    fn audit(&self, more: &[&str]) -> (i32, Value) {
+        let logs: Vec<_> = (0..self.peers.len()).map(|at| self.folder.path().join(format!("{at}.log"))).collect();
+        let logs: Vec<_> = logs.iter().map(|path| path.to_str().unwrap()).collect();
+        self.ask(&[&["audit"], more, &logs].concat())
+    }
+
+    /// Begins something that takes long, and waits until its effect is there.
+    async fn begin(&self, peer: usize, path: &'static str, key: &str) -> JoinHandle<Result<Answer, reqwest::Error>> {
+        let request = under(&self.peers[peer].url, path, key, key).header(THEN, "60000");
+        let sent = tokio::spawn(async move { Ok(Answer::of(request.send().await?).await) });
+        until("its effect is there", LONG, || std::future::ready(self.ledger.count(key) == 1)).await;
+        sent
+    }
+}
+
+/// The claims that were listed: what became of each, and for what, sorted.
+fn listed(said: &Value) -> Vec<(String, String)> {
+    let text = |claim: &Value, name: &str| claim[name].as_str().unwrap().to_owned();
+    let claims = said["claims"].as_array().unwrap().iter();
+    let mut listed: Vec<_> = claims.map(|claim| (text(claim, "fate"), text(claim, "action"))).collect();
+    listed.sort();
+    listed
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(fate, action)| ((*fate).to_owned(), (*action).to_owned())).collect()
+}
+
+/// The ticket and the run of the first that was listed with this fate.
+fn first(said: &Value, fate: &str) -> (String, String) {
+    let claim = said["claims"].as_array().unwrap().iter().find(|claim| claim["fate"] == fate).unwrap();
+    (claim["ticket"].as_str().unwrap().to_owned(), claim["run"].as_str().unwrap().to_owned())
+}
+
+const HELD: &str = "/keyed/held";
+const PLAIN: &str = "/keyed/orders";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answer_as_was_said() {
+    let mut bed = Bed::start(3);
+    let alive = bed.begin(1, HELD, "alive-held").await;
+    let also_alive = bed.begin(2, PLAIN, "alive-plain").await;
+    for peer in 0..3 {
+        assert_eq!(buy(&bed.peers[peer].url, PLAIN, &format!("done-{peer}"), "done").await.status, 200);
+        let failed = under(&bed.peers[peer].url, PLAIN, &format!("failed-{peer}"), "failed").header(STATUS, 503);
+        assert_eq!(send(failed).await.status, 503, "it did not happen, and is free again");
+    }
+    for key in ["dead-1", "dead-2"] {
+        bed.begin(0, HELD, key).await.abort();
+    }
+    bed.begin(0, PLAIN, "dead-plain").await.abort();
+    let (code, before) = bed.audit(&["--wait"]);
+    assert_eq!((code, listed(&before), &before["alive"]), (0, pairs(&[]), &object!(5)), "all are alive: {before:#}");
+
+    bed.peers[0].kill();
+    let (code, at_once) = bed.audit(&[]);
+    assert_eq!((code, listed(&at_once)), (0, pairs(&[])), "it cannot be told yet: {at_once:#}");
+    let within = at_once["known_within_ms"].as_u64().unwrap();
+    assert!(at_once["in_doubt"] == 5 && (1..=1_000).contains(&within), "{at_once:#}");
+
+    let (code, after) = bed.audit(&["--wait"]);
+    let dead = pairs(&[("held", "POST /keyed/held"), ("held", "POST /keyed/held"), ("lapsed", "POST /keyed/orders")]);
+    assert_eq!(
+        (code, listed(&after), &after["alive"], &after["in_doubt"]),
+        (1, dead, &object!(2), &object!(0)),
+        "{after:#}"
+    );
+
+    // By the ticket that was printed: it happened.
+    let other = bed.peers[1].url.clone();
+    assert_eq!(buy(&other, HELD, "dead-1", "dead-1").await.said(), "409 outcome_unknown");
+    let tickets: Vec<_> =
+        after["claims"].as_array().unwrap().iter().map(|claim| claim["ticket"].as_str().unwrap()).collect();
+    let (_, look) = bed.ask(&["key", "look", "--key", "dead-1", "--action", "POST /keyed/held"]);
+    assert_eq!(look["state"], "unknown");
+    let ticket = look["ticket"].as_str().unwrap();
+    assert!(tickets.contains(&ticket), "{tickets:?} {ticket}");
+    let body = bed.folder.path().join("answer.txt");
+    std::fs::write(&body, "found in the books").unwrap();
+    let answer = ["--status", "201", "--body-file", body.to_str().unwrap(), "--header", "location: /receipts/7"];
+    let (code, settled) = bed.ask(&[&["key", "settle", ticket, "--happened"], &answer[..]].concat());
+    assert_eq!((code, &settled["event"]), (0, &object!("completed")), "{settled:#}");
+    let replayed = buy(&other, HELD, "dead-1", "dead-1").await;
+    assert_eq!((replayed.said().as_str(), &replayed.body[..]), ("201 replayed", &b"found in the books"[..]));
+    assert_eq!((&replayed.headers["location"], bed.ledger.count("dead-1")), (&"/receipts/7".parse().unwrap(), 1));
+
+    // By the key itself: it did not.
+    let key = ["--key", "dead-2", "--action", "POST /keyed/held"];
+    let (code, released) = bed.ask(&[&["key", "settle"], &key[..], &["--not"]].concat());
+    assert_eq!((code, &released["event"]), (0, &object!("released")), "{released:#}");
+    assert_eq!(buy(&other, HELD, "dead-2", "dead-2").await.said(), "200 executed");
+    assert_eq!(bed.ledger.count("dead-2"), 2);
+
+    // One that is alive is left alone.
+    let (_, look) = bed.ask(&["key", "look", "--key", "alive-held", "--action", "POST /keyed/held"]);
+    assert_eq!(look["state"], "running");
+    let output = run(&["key", "settle", look["ticket"].as_str().unwrap(), "--not", "--store", &bed.redis.url()]);
+    let (code, text) = said(&output);
+    assert!(code == 1 && text.contains("still running") && text.contains("left alone"), "{text}");
+    assert!(!alive.is_finished() && !also_alive.is_finished());
+
+    // What was settled is known of, by its record or by its line in a log.
+    let line = bed.folder.path().join("settled.log");
+    std::fs::write(&line, format!("{released}\n")).unwrap();
+    let (_, rest) = bed.audit(&["--wait", line.to_str().unwrap()]);
+    assert_eq!(listed(&rest), pairs(&[("lapsed", "POST /keyed/orders")]), "{rest:#}");
+    alive.abort();
+    also_alive.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_as_unknown_is_listed_as_long_as_it_is_held() {
+    let bed = Bed::start(1);
+    let url = bed.peers[0].url.clone();
+    for (path, key) in [(HELD, "held"), (PLAIN, "plain")] {
+        assert_eq!(send(under(&url, path, key, key).header(STATUS, 502)).await.status, 502);
+    }
+    let (code, said) = bed.audit(&["--wait"]);
+    assert_eq!((code, listed(&said)), (1, pairs(&[("unknown", "POST /keyed/held")])), "{said:#}");
+    let (ticket, run) = first(&said, "unknown");
+    assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 outcome_unknown");
+    let stranger = "00000000-0000-4000-8000-000000000001";
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", stranger, "--not"]).0, 1, "that was another run");
+    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened"]);
+    assert_eq!((code, &settled["settled"]), (0, &object!(true)));
+    let (code, again) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened", "--status", "201"]);
+    assert_eq!((code, &again["settled"]), (0, &object!(false)), "and nothing is promised that is not so: {again:#}");
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--not"]).0, 1, "it is settled otherwise");
+    assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 reply_not_kept");
+    assert_eq!((bed.audit(&["--wait"]).0, bed.ledger.count("held")), (0, 1));
+}
+
+/// The service's own log, as it is piped into the command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_service() {
+    let redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url()]);
+    let claim = async |key: &str| {
+        let asked = object!({"key": key, "action": "pay", "subject": "alice", "lease": "500ms", "hold": true});
+        post(&service.url, "/claim", &asked).await
+    };
+    let gone = claim("gone").await;
+    let done: Value = serde_json::from_slice(&claim("done").await.body).unwrap();
+    assert_eq!(post(&service.url, "/claim/complete", &object!({"pass": done["pass"]})).await.status, 204);
+    assert_eq!(gone.status, 200);
+    // It is read by a thread apart, which may be behind.
+    let is_whole = || service.log().iter().any(|line| line.contains("\"completed\""));
+    until("the log has the end of the other", LONG, || std::future::ready(is_whole())).await;
+    let log = service.log().join("\n") + "\n";
+    let output = run_with(&["audit", "--wait", "--store", &redis.url()], &log);
+    let named = run_with(&["audit", "--wait", "--store", &redis.url(), "-"], &log);
+    assert_eq!((said(&named), named.stdout.is_empty()), (said(&output), false), "`-` is the input too");
+    let (code, text) = said(&output);
+    assert!(code == 1 && text.contains("1 claim(s) whose owner is gone") && text.contains("  pay\n"), "{text}");
+    let command = text.split("then: onceward ").nth(1).unwrap().split(" (or --not)").next().unwrap();
+    assert_eq!(claim("gone").await.said(), "409 outcome_unknown");
+    let arguments: Vec<_> = command.split(' ').chain(["--status", "202", "--store"]).collect();
+    let (code, text) = said(&run(&[&arguments[..], &[&redis.url()]].concat()));
+    assert!(code == 0 && text.contains("Settled."), "the command that is printed works: {text}");
+    let answer: Value = serde_json::from_slice(&claim("gone").await.body).unwrap();
+    assert_eq!((&answer["outcome"], &answer["reply"]["status"]), (&object!("replay"), &object!(202)));
+    let after = run_with(&["audit", "--store", &redis.url()], &log);
+    assert_eq!(after.status.code(), Some(0));
+}
+
+#[test]
+fn a_log_that_is_none_is_told_so() {
+    let redis = RedisServer::start();
+    let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], "2026 INFO event=claimed\n"));
+    assert!(code == 0 && text.contains("no event in this log") && text.contains("--log json"), "{text}");
+}

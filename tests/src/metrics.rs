@@ -1,0 +1,43 @@
+//! What a service says of itself to Prometheus.
+
+use std::collections::BTreeMap;
+
+use crate::client::{http, send};
+
+/// One reading of `/metrics`.
+#[derive(Debug)]
+pub struct Metrics {
+    /// As it was sent.
+    pub text: String,
+    /// Every series, as it is written, with its value.
+    pub series: BTreeMap<String, f64>,
+}
+
+impl Metrics {
+    /// Reads them at this address.
+    pub async fn of(url: &str) -> Self {
+        let answer = send(http().get(format!("{url}/metrics"))).await;
+        assert_eq!(
+            (answer.status, answer.headers["cache-control"].to_str().ok()),
+            (200, Some("no-store")),
+            "{answer:?}"
+        );
+        assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+        let text = String::from_utf8(answer.body.to_vec()).expect("it is text");
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let series = lines.map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            (name.to_owned(), value.parse().expect("a number"))
+        });
+        Self { series: series.collect(), text }
+    }
+
+    /// The sum of every series of this name that has all these labels, each written as `name="value"`.
+    pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        let own = self.series.iter().filter(|(series, _)| {
+            let (own, rest) = series.split_once('{').unwrap_or((series, ""));
+            own == name && labels.iter().all(|label| rest.contains(label))
+        });
+        own.map(|(_, value)| value).sum()
+    }
+}
