@@ -24,20 +24,54 @@ async function ask(path, body) {
   }
 }
 
-/** Runs under a claim that is renewed until the run has ended. Gives what is answered. */
-async function run(pass, work) {
-  const renewal = setInterval(() => ask("/claim/renew", { pass }), LEASE / 3);
+/** The right to run under a key, renewed until the run has ended and Onceward has heard how. */
+class Claim {
+  #lastWord;
+  #over = false;
+  #turn = Promise.resolve();
+
+  constructor(pass) {
+    this.pass = pass;
+    this.#keep();
+  }
+
+  async #keep() {
+    for (; !this.#over; await this.#say()) await sleep(LEASE / 3);
+  }
+
+  /** Says how the run has ended. As long as that is not heard, or not known, says that the claim is still held. */
+  #say() {
+    return (this.#turn = this.#turn.then(async () => {
+      if (this.#over) return;
+      if (this.#lastWord && (await ask(...this.#lastWord)).status < 500) this.#over = true;
+      else await ask("/claim/renew", { pass: this.pass });
+    }));
+  }
+
+  complete(reply) {
+    this.#lastWord = ["/claim/complete", { pass: this.pass, reply }];
+    return this.#say();
+  }
+
+  release() {
+    this.#lastWord = ["/claim/release", { pass: this.pass }];
+    return this.#say();
+  }
+}
+
+/** Runs under a claim. Gives what is answered. */
+async function run(claim, work) {
+  let body;
   try {
-    const body = JSON.stringify(await work());
-    clearInterval(renewal);
-    const headers = [["content-type", "application/json"]];
-    await ask("/claim/complete", { pass, reply: { status: 201, headers, body: Buffer.from(body).toString("base64") } });
-    return { status: 201, headers, body };
+    body = JSON.stringify(await work());
   } catch {
-    clearInterval(renewal);
-    await ask("/claim/release", { pass });
+    // Its effect is the last thing that it does, so there was none.
+    await claim.release();
     return { status: 500, headers: [], body: '{"code":"internal"}' };
   }
+  const headers = [["content-type", "application/json"]];
+  await claim.complete({ status: 201, headers, body: Buffer.from(body).toString("base64") });
+  return { status: 201, headers, body };
 }
 
 /** What must happen once. */
@@ -66,7 +100,7 @@ async function handle(request, body) {
     const headers = [...reply.headers, ["idempotent-replayed", "true"]];
     return { status: reply.status, headers, body: Buffer.from(reply.body, "base64") };
   }
-  return run(pass, () => pay(JSON.parse(body)));
+  return run(new Claim(pass), () => pay(JSON.parse(body)));
 }
 
 const server = createServer(async (request, response) => {

@@ -37,25 +37,36 @@ def ask(path, body):
 
 
 class Claim:
-    """The right to run under a key, renewed until the run has ended."""
+    """The right to run under a key, renewed until the run has ended and Onceward has heard how."""
 
     def __init__(self, given):
-        self.given, self.ended = given, threading.Event()
+        self.given, self.last_word = given, None
+        self.turn, self.over = threading.Lock(), threading.Event()
         threading.Thread(target=self.keep, daemon=True).start()
 
     def keep(self):
-        while not self.ended.wait(LEASE / 3):
-            ask("/claim/renew", {"pass": self.given})
+        while not self.over.wait(LEASE / 3):
+            self.say()
+
+    def say(self):
+        """Says how the run has ended. As long as that is not heard, or not known, says that the claim is still held."""
+        with self.turn:
+            if self.over.is_set():
+                return
+            if self.last_word and ask(*self.last_word)[0] < 500:
+                self.over.set()
+            else:
+                ask("/claim/renew", {"pass": self.given})
 
     def complete(self, status, body):
-        self.ended.set()
         reply = {"status": status, "headers": [["content-type", "application/json"]]}
         reply["body"] = base64.b64encode(body).decode()
-        ask("/claim/complete", {"pass": self.given, "reply": reply})
+        self.last_word = ("/claim/complete", {"pass": self.given, "reply": reply})
+        self.say()
 
     def release(self):
-        self.ended.set()
-        ask("/claim/release", {"pass": self.given})
+        self.last_word = ("/claim/release", {"pass": self.given})
+        self.say()
 
 
 def pay(order):
@@ -93,6 +104,7 @@ class Payments(BaseHTTPRequestHandler):
         try:
             paid = pay(json.loads(body))
         except Exception:
+            # Its effect is the last thing that it does, so there was none.
             claim.release()
             return self.answer(500, b'{"code":"internal"}')
         claim.complete(201, paid)

@@ -1,5 +1,6 @@
 //! What fuzzers call: each takes any bytes and panics if something is not as it has to be. No part of the interface.
 
+#[cfg(feature = "actix")]
 use crate::fingerprint::{Content, Fields};
 use crate::intent::{Binding, Subject};
 use crate::key::Key;

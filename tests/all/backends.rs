@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::wait::until;
@@ -112,5 +113,30 @@ async fn a_plain_server_that_was_killed_frees_its_key_and_one_that_is_slow_keeps
         };
         until("the lease is over, and the next one runs", Duration::from_secs(6), is_paid).await;
         assert_eq!(ledger.runs(), ["slow"], "{example:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_server_whose_last_word_gets_lost_says_it_again_and_keeps_its_key_meanwhile() {
+    for example in EXAMPLES {
+        let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
+        let lost =
+            |seen: &Seen| if seen.line.contains("/claim/complete") { Mishap::Instead(503) } else { Mishap::None };
+        let way = RoughWay::to(&service.url, lost).await;
+        let backend = Backend::start(example, &way.url, &ledger);
+        assert_eq!(
+            backend.pay("k", "tea", 0.0).await.status,
+            201,
+            "{example:?}: it has happened, and its caller is told"
+        );
+        // Longer than its lease of two seconds.
+        for _ in 0..6 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert_eq!(backend.pay("k", "tea", 0.0).await.status, 409, "{example:?}");
+        }
+        way.plan(smooth);
+        let is_replayed = || async { backend.pay("k", "tea", 0.0).await.headers.contains_key("idempotent-replayed") };
+        until("it was heard", Duration::from_secs(5), is_replayed).await;
+        assert_eq!(ledger.runs(), ["tea"], "{example:?}");
     }
 }

@@ -244,6 +244,8 @@ async fn bad_input_is_named_and_claims_nothing() {
         (with(asked("k"), json!({"lease": "99ms"})), "lease"),
         (with(asked("k"), json!({"lease": "2h"})), "lease"),
         (with(asked("k"), json!({"lease": 15})), "lease"),
+        (with(asked("k"), json!({"lease": 15, "retain": 15})), "lease"),
+        (with(asked("k"), json!({"retain": "soon", "wait": "soon"})), "retain"),
         (with(asked("k"), json!({"retain": "0s"})), "retain"),
         (with(asked("k"), json!({"retain": "401d"})), "retain"),
         (with(asked("k"), json!({"wait": "31s"})), "wait"),
@@ -282,6 +284,7 @@ async fn bad_input_is_named_and_claims_nothing() {
         (json!({"key": "k", "token": "t"}), "key"),
         (json!({"key": "k", "action": "a"}), "subject"),
         (json!({"key": "k", "subject": "s"}), "action"),
+        (json!({"key": "k", "action": "", "subject": ""}), "action"),
     ] {
         let refused = post(url, "/outcome", &wrong).await;
         assert_eq!(refused.said(), "400 bad_request", "{wrong}");

@@ -85,6 +85,7 @@ async fn the_image_starts_with_a_key_and_only_with_one_and_finds_itself_healthy(
     let mut with_key = settings;
     with_key.insert("ONCEWARD_API_KEY".into(), String::new());
     runs_with(with_key, "memory:").await;
+    assert!(image.contains(r#"CMD ["/usr/local/bin/onceward", "healthcheck"]"#), "which was asked above");
     assert!(
         image.contains("\nUSER 65532\n") && image.contains("FROM rust:1.95"),
         "the toolchain is that of the workspace"

@@ -16,16 +16,16 @@ use onceward_tests::shop::{ORDER, STATUS, Shop};
 use reqwest::{Method, RequestBuilder};
 
 /// A gateway between an application without a guard and a service, with everything seen that goes either way.
-struct Stage {
+pub(crate) struct Stage {
     service: OncewardServer,
     shop: Shop,
     asked: RoughWay,
-    handed_on: RoughWay,
-    gateway: Gateway,
+    pub(crate) handed_on: RoughWay,
+    pub(crate) gateway: Gateway,
 }
 
 impl Stage {
-    async fn set(kind: Kind) -> Self {
+    pub(crate) async fn set(kind: Kind) -> Self {
         Self::on(kind, &["--api-key", KEY]).await
     }
 
@@ -36,12 +36,12 @@ impl Stage {
         Self { service, shop, asked, handed_on, gateway }
     }
 
-    async fn token(&self) -> String {
+    pub(crate) async fn token(&self) -> String {
         token(&self.service.url).await
     }
 
     /// A submission, not sent yet. The application's route is one that nothing guards.
-    fn submission(&self, method: Method, token: &str) -> RequestBuilder {
+    pub(crate) fn submission(&self, method: Method, token: &str) -> RequestBuilder {
         let request = http().request(method, format!("{}/open", self.gateway.url)).header(ORDER, "tea");
         if token.is_empty() { request } else { request.header(header::TOKEN, token) }
     }
@@ -51,12 +51,12 @@ impl Stage {
     }
 
     /// How often the application ran.
-    fn effects(&self) -> usize {
+    pub(crate) fn effects(&self) -> usize {
         self.shop.ledger.runs().len()
     }
 
     /// What the application was sent last.
-    fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> Seen {
         self.handed_on.seen().pop().expect("it was sent something")
     }
 }
@@ -170,8 +170,13 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        for head in ["200 OK", "204 No Content", "200 OK\r\nonceward-outcome: unprotected", "302 Found\r\nlocation: /"]
-        {
+        for head in [
+            "200 OK",
+            "204 No Content",
+            "200 OK\r\nonceward-outcome: unprotected",
+            "200 OK\r\nonceward-outcome: 1",
+            "302 Found\r\nlocation: /",
+        ] {
             let page = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
             stage.asked.plan(move |_| Mishap::Raw(page.clone().into_bytes()));
             let request = stage.submission(Method::POST, &token).header(header::OUTCOME, "redeemed");
@@ -205,7 +210,7 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
         for pair in [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]] {
             let request = stage.submission(Method::POST, "").header(header::OUTCOME, "redeemed");
             let answer = send(request.header(pair[0], "GET").header(pair[1], "/open")).await;
-            assert_eq!(answer.status, 400, "{kind:?}: {answer:?}");
+            assert_eq!(answer.said(), "400 token_missing", "{kind:?}: {answer:?}");
         }
         assert_eq!(stage.effects(), 1, "{kind:?}");
         let reading = stage.submission(Method::GET, "").header(header::OUTCOME, "redeemed");
@@ -288,14 +293,17 @@ async fn no_token_gets_into_an_access_log() {
         let stage = Stage::set(kind).await;
         let [one, two] = [stage.token().await, stage.token().await];
         let url = format!("{}/open?_onceward={one}", stage.gateway.url);
+        // Caddy does not log it, as it is for a host that its site does not name.
+        let lines = if kind == Kind::Caddy { 4 } else { 5 };
+        send(stage.submission(Method::POST, &two).header("host", "127.0.0.1")).await;
         for _ in 0..2 {
             send(http().post(&url).header(ORDER, "tea")).await;
             send(stage.submission(Method::POST, &two).header("referer", &url)).await;
         }
         let has_logged =
-            || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == 4 };
-        onceward_tests::wait::until("four lines", Duration::from_secs(5), has_logged).await;
-        let log = stage.gateway.access_log();
+            || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == lines };
+        onceward_tests::wait::until("a line for each", Duration::from_secs(5), has_logged).await;
+        let log = stage.gateway.access_log() + &stage.gateway.said();
         assert!(!log.contains(&one) && !log.contains(&two), "{kind:?}: {log}");
     }
 }

@@ -17,6 +17,7 @@ mod faults;
 mod forward_auth;
 mod functions;
 mod gateways;
+mod gateways_tricks;
 mod hidden_token;
 mod intervals;
 mod keys;

@@ -52,9 +52,13 @@ fn wrong_field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     if error.starts_with("missing field") || error.starts_with("unknown field") {
         return Some(error);
     }
-    // It is the field without which there is no error, or another one.
+    // It is the field without which there is no error, or another one. If several are wrong alike, it is the first.
     let without = |field: &str| fields.clone().into_iter().filter(|(name, _)| name != field).collect();
-    match fields.keys().find(|field| read(without(field)).err().as_ref() != Some(&error)) {
+    let up_to = |last: usize| fields.clone().into_iter().take(last + 1).collect();
+    let is_said_of = |fields: Map<String, Value>| read(fields).err().as_ref() == Some(&error);
+    let alone = fields.keys().find(|field| !is_said_of(without(field)));
+    let first = || fields.keys().enumerate().find(|(at, _)| is_said_of(up_to(*at))).map(|(_, field)| field);
+    match alone.or_else(first) {
         Some(field) if !error.contains(&format!("`{field}`")) => Some(format!("`{field}`: {error}")),
         _ => Some(error),
     }
