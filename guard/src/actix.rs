@@ -38,6 +38,8 @@ mod not_entered;
 mod presented;
 mod protect;
 mod reading;
+#[cfg(feature = "sql")]
+mod request_intent;
 mod require;
 mod run_id;
 mod serve;
@@ -57,6 +59,8 @@ pub use self::key_from::KeyFrom;
 pub use self::not_entered::NotEntered;
 pub use self::presented::Presented;
 pub use self::protect::Protect;
+#[cfg(feature = "sql")]
+pub use self::request_intent::RequestIntent;
 pub use self::require::{Exempt, Require};
 pub use self::serve::{serve, serve_on, serve_until};
 pub use self::subject::SubjectFrom;

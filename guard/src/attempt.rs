@@ -83,22 +83,35 @@ impl Guard {
             expires_at: token.expires_at,
         };
         let ticket = Ticket::of_token(token.id);
-        match self.store().swap(&ticket, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
-            Compared::Done => Ok(None),
-            Compared::Gone if self.is_marked(token, attempt).await? => Ok(None),
-            Compared::Gone => Ok(Some(Code::TokenUsed.into())),
-            Compared::Found(bytes) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
-                Record::Attempted(found) if found.attempt == mark.attempt => Ok(None),
+        let store = self.store();
+        match store.swap_under(&ticket, token.reign, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
+            None => Ok(Some(Code::TokenStale.into())),
+            Some(Compared::Done) => Ok(None),
+            Some(Compared::Gone) if self.is_marked(token, attempt).await? => Ok(None),
+            Some(Compared::Gone) => Ok(Some(Code::TokenUsed.into())),
+            Some(Compared::Found(bytes)) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+                Record::Attempted(found) if found.attempt == mark.attempt => match self.is_of_reign(token).await? {
+                    true => Ok(None),
+                    false => Ok(Some(Code::TokenStale.into())),
+                },
                 _ => Ok(Some(Code::TokenUsed.into())),
             },
         }
+    }
+
+    /// Whether the store still lives the life that issued this token. What it has on record of an attempt is otherwise perhaps of
+    /// before: the attempt may have released the token since, and another one used it.
+    async fn is_of_reign(&self, token: &Imprint) -> Result<bool, StoreError> {
+        let asked = self.store().ask_reign(&Ticket::of_token(token.id)).await;
+        Ok(asked.map_err(StoreError::certainly_not_executed)? == token.reign)
     }
 
     /// Whether this attempt has used the token, as far as is still known.
     pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &Attempt) -> Result<bool, StoreError> {
         let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(false) };
         let record = Record::decode(&bytes).map_err(StoreError::not_executed)?;
-        Ok(matches!(record, Record::Attempted(found) if found.attempt == attempt.digest()))
+        let is_own = matches!(record, Record::Attempted(found) if found.attempt == attempt.digest());
+        Ok(is_own && self.is_of_reign(token).await?)
     }
 
     /// What is there, also if somebody has it in hand at this moment.

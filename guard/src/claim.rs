@@ -24,7 +24,7 @@ use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{Claimed, Done, Record};
 use crate::reply::Reply;
 use crate::run_id::RunId;
-use crate::store::{Store, StoreError};
+use crate::store::{Reign, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 use crate::upkeep::{Place, Upkeep};
@@ -151,7 +151,7 @@ impl Claim {
         let mut state = self.state.lock().await;
         let mut may_be_there = false;
         let made = match &self.terms.origin {
-            Origin::Token(_) => self.make_of_token(&mut state.own).await,
+            Origin::Token(token) => self.make_of_token(token.reign, &mut state.own).await,
             Origin::Key | Origin::Interval(_) => self.make(&mut state.own, &mut may_be_there).await.map(Made::from),
         };
         entering.0 = None;
@@ -163,6 +163,7 @@ impl Claim {
             }
             Ok(Made::Theirs(found)) => self.duplicate_of(found).map(Some),
             Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
+            Ok(Made::Stale) => Ok(Some(Verdict::Refuse(Code::TokenStale.into()))),
             Err(error) => {
                 if self.terms.attempt.is_none() && (may_be_there || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
@@ -200,13 +201,14 @@ impl Claim {
     }
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
-    async fn make_of_token(&self, own: &mut Own) -> Result<Made, StoreError> {
+    async fn make_of_token(&self, reign: Reign, own: &mut Own) -> Result<Made, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match own.take_over(&Record::ISSUED, self.renewed(own), self.held_life()).await? {
-                Met::Own => return Ok(Made::Ours),
-                Met::Other(found) => return Ok(Made::Theirs(found)),
+            match own.take_over(reign, &Record::ISSUED, self.renewed(own), self.held_life()).await? {
+                None => return Ok(Made::Stale),
+                Some(Met::Own) => return Ok(Made::Ours),
+                Some(Met::Other(found)) => return Ok(Made::Theirs(found)),
                 // Whoever has it in hand has put it back by then; if nobody has, that is asked once and not all the time.
-                Met::Nothing => tokio::time::sleep(pause).await,
+                Some(Met::Nothing) => tokio::time::sleep(pause).await,
             }
         }
         Ok(Made::Spent)
@@ -365,6 +367,8 @@ enum Made {
     Theirs(Record),
     /// There is no token any more.
     Spent,
+    /// The token is of a life of the store that is over.
+    Stale,
 }
 
 impl From<Option<Record>> for Made {

@@ -22,7 +22,7 @@ pub fn token(bytes: &[u8]) {
     let (mint, nobody) = (Mint::new([secret]), Subject::anonymous());
     assert!(mint.verify(text, "a", &nobody).is_err(), "nobody has signed it");
     // One that was signed, altered at one place.
-    let (_, good) = mint.sign(u64::MAX, [0; 8], &Binding::none());
+    let good = mint.sign(uuid::Uuid::nil(), u64::MAX, [0; 8], &Binding::none());
     let mut altered = good.as_str().as_bytes().to_vec();
     if let [place, with, ..] = *bytes {
         let place = usize::from(place) % altered.len();

@@ -16,7 +16,7 @@ pub use self::builder::GuardBuilder;
 use self::check::verify;
 use crate::clock::Clock;
 use crate::drain::Drain;
-#[cfg(feature = "actix")]
+#[cfg(any(feature = "actix", feature = "sql"))]
 use crate::drain::Running;
 use crate::intent::{Binding, Intent};
 use crate::meter::Meter;
@@ -24,6 +24,7 @@ use crate::mint::Mint;
 use crate::mode::{Mode, Observed};
 use crate::pass::Pass;
 use crate::policy::Policy;
+use crate::random;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
@@ -31,7 +32,7 @@ use crate::run_id::RunId;
 #[cfg(feature = "actix")]
 use crate::secret::Secret;
 use crate::sharing::Sharing;
-use crate::store::{Store, StoreError};
+use crate::store::{Reign, Store, StoreError};
 use crate::ticket::{Kind, Ticket};
 use crate::token::{GRACE, Imprint, Token};
 use crate::upkeep::Upkeep;
@@ -134,9 +135,15 @@ impl Guard {
     /// # Errors
     /// If the store did not take it, or if that cannot be told. A token that is not stored is never given out.
     pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, StoreError> {
-        let (id, token) = self.sign(&*self.mint().await?, ttl, &bound);
+        let id = random::id();
+        let ticket = Ticket::of_token(id);
+        let reign = match self.0.store.reign(&ticket) {
+            Some(reign) => reign,
+            None => self.0.store.ask_reign(&ticket).await.map_err(StoreError::certainly_not_executed)?,
+        };
+        let token = self.sign(&*self.mint().await?, id, ttl, reign, &bound);
         let life = ttl.saturating_add(GRACE);
-        match self.0.store.insert(&Ticket::of_token(id), &Record::ISSUED, life).await? {
+        match self.0.store.insert(&ticket, &Record::ISSUED, life).await? {
             None => {
                 self.0.meter.issued();
                 Ok(token)
@@ -149,13 +156,13 @@ impl Guard {
     /// knows what it is signed with, so a guard that enforces asks for another, and does not take it for a used one.
     #[cfg(feature = "actix")]
     pub(crate) fn blank(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
-        self.sign(&Mint::new([Secret::random()]), ttl, bound).1
+        self.sign(&Mint::new([Secret::random()]), random::id(), ttl, Reign::default(), bound)
     }
 
-    fn sign(&self, mint: &Mint, ttl: Duration, bound: &Binding<'_>) -> (Uuid, Token) {
+    fn sign(&self, mint: &Mint, id: Uuid, ttl: Duration, reign: Reign, bound: &Binding<'_>) -> Token {
         let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
-        mint.sign(expires_at, self.0.store.reign(), bound)
+        mint.sign(id, expires_at, reign, bound)
     }
 
     /// Decides whether a submission runs, whatever the guard's [`mode`](Self::mode): that is for whoever acts on the verdict.
@@ -190,15 +197,21 @@ impl Guard {
         let ticket = match policy {
             Policy::Token(rules) => {
                 let mint = self.mint().await?;
-                match verify(&mint, rules.bound, intent).map(|token| (token, self.in_time(&token))) {
-                    Ok((token, Ok(()))) => Ok(Ticket::of_token(token.id)),
-                    // What became of it is remembered for longer than it is good.
-                    Ok((token, Err(late))) if rules.remember.is_some() => {
-                        let seen = self.look_up(&Ticket::of_token(token.id)).await?;
-                        let is_used = !matches!(seen, Seen::Issued | Seen::Absent);
-                        return Ok(if is_used { seen } else { Seen::Refused(late) });
+                match verify(&mint, rules.bound, intent) {
+                    Ok(token) => {
+                        let ticket = Ticket::of_token(token.id);
+                        match self.late(&token, &ticket).await? {
+                            None => Ok(ticket),
+                            // What became of it is remembered for longer than it is good.
+                            Some(late) if rules.remember.is_some() => {
+                                let seen = self.look_up(&ticket).await?;
+                                let is_used = !matches!(seen, Seen::Issued | Seen::Absent);
+                                return Ok(if is_used { seen } else { Seen::Refused(late) });
+                            }
+                            Some(late) => Err(late),
+                        }
                     }
-                    Ok((_, Err(refusal))) | Err(refusal) => Err(refusal),
+                    Err(refusal) => Err(refusal),
                 }
             }
             Policy::Interval(_) => Err(Code::NotFound.into()),
@@ -271,7 +284,7 @@ impl Guard {
     }
 
     /// Counts something that runs, unless nothing new may begin.
-    #[cfg(feature = "actix")]
+    #[cfg(any(feature = "actix", feature = "sql"))]
     pub(crate) fn begin(&self) -> Option<Running> {
         self.0.drain.begin()
     }
@@ -351,18 +364,30 @@ impl Guard {
     fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
         let Policy::Token(rules) = policy else { return Err(Code::TokenMissing.into()) };
         let token = verify(mint, rules.bound, intent)?;
-        self.in_time(&token).map(|()| token)
-    }
-
-    /// Whether a token is neither too old nor of an earlier life of the store.
-    pub(crate) fn in_time(&self, token: &Imprint) -> Result<(), Refusal> {
-        if token.expires_at <= self.0.clock.wall() {
+        if self.is_expired(&token) {
             return Err(Code::TokenExpired.into());
         }
-        if token.reign != self.0.store.reign() {
-            return Err(Code::TokenStale.into());
+        match self.0.store.reign(&Ticket::of_token(token.id)) {
+            Some(reign) if reign != token.reign => Err(Code::TokenStale.into()),
+            _ => Ok(token),
         }
-        Ok(())
+    }
+
+    fn is_expired(&self, token: &Imprint) -> bool {
+        token.expires_at <= self.0.clock.wall()
+    }
+
+    /// Why it is too late for a token, if it has expired or is of an earlier life of the store. That such a life is over is
+    /// not believed before the store has been asked: the token may be of a newer one.
+    pub(crate) async fn late(&self, token: &Imprint, ticket: &Ticket) -> Result<Option<Refusal>, StoreError> {
+        if self.is_expired(token) {
+            return Ok(Some(Code::TokenExpired.into()));
+        }
+        if self.0.store.reign(ticket) == Some(token.reign) {
+            return Ok(None);
+        }
+        let asked = self.0.store.ask_reign(ticket).await.map_err(StoreError::certainly_not_executed)?;
+        Ok((asked != token.reign).then(|| Code::TokenStale.into()))
     }
 }
 

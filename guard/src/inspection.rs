@@ -57,7 +57,7 @@ impl Guard {
             names_subject: imprint.names_subject(),
             expires_at: imprint.expires_at,
             is_ours: self.presented(intent).await?.is_ok(),
-            late: self.in_time(&imprint).err(),
+            late: self.late(&imprint, &ticket).await?,
             seen: self.look_up(&ticket).await?,
         }))
     }

@@ -62,6 +62,8 @@
 //!
 //! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
 //! - `redis`: [`store::Redis`], for more than one process
+//! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; [`transaction`], for records that are committed with the business rows; and
+//!   [`patterns`], changes to rows of your own that may be asked for twice
 //! - `laws`: [`store::laws`], the tests that every store has to pass
 #![warn(missing_docs)]
 
@@ -84,6 +86,8 @@ mod meter;
 mod mint;
 mod mode;
 mod pass;
+#[cfg(feature = "sql")]
+pub mod patterns;
 mod policy;
 mod random;
 mod record;
@@ -100,6 +104,8 @@ pub mod store;
 pub mod testing;
 mod ticket;
 mod token;
+#[cfg(feature = "sql")]
+pub mod transaction;
 mod upkeep;
 mod waiting;
 mod written;
@@ -131,6 +137,6 @@ pub use crate::token::Token;
 pub use crate::written::WrittenPass;
 
 /// The examples of the README, run as tests.
-#[cfg(all(doctest, feature = "actix", feature = "redis"))]
+#[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -8,8 +8,8 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::intent::{Binding, Subject};
-use crate::random;
 use crate::secret::Secret;
+use crate::store::Reign;
 use crate::token::{FLAG_ACTION, FLAG_SUBJECT, Imprint, TAG, Token};
 
 /// Signs with one secret, and accepts what a few others have signed.
@@ -29,16 +29,16 @@ impl Mint {
         self.keys.iter().map(|(secret, _)| secret)
     }
 
-    /// Makes a token with a new id.
-    pub(crate) fn sign(&self, expires_at: u64, reign: [u8; 8], bound: &Binding<'_>) -> (Uuid, Token) {
+    /// Makes the token with this id.
+    pub(crate) fn sign(&self, id: Uuid, expires_at: u64, reign: Reign, bound: &Binding<'_>) -> Token {
         let mut flags = 0;
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
         flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
-        let imprint = Imprint { flags, id: random::id(), expires_at, reign };
+        let imprint = Imprint { flags, id, expires_at, reign };
         let mac = cover(self.keys[0].1.clone(), &imprint, bound.action, bound.subject.as_ref());
         let mut tag = [0; TAG];
         tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
-        (imprint.id, imprint.seal(tag))
+        imprint.seal(tag)
     }
 
     /// A digest of what is done, by whom and with what, that nobody can make who does not know the secret.
@@ -124,13 +124,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::random;
 
     fn mint(secret: &str) -> Mint {
         Mint::new([Secret::new(secret.repeat(16)).unwrap()])
     }
 
     fn sign(mint: &Mint, bound: &Binding<'_>) -> String {
-        mint.sign(1_800_000_000_000, [1; 8], bound).1.as_str().to_owned()
+        mint.sign(random::id(), 1_800_000_000_000, [1; 8], bound).as_str().to_owned()
     }
 
     #[test]

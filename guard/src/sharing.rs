@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn issue(mint: &Mint) -> String {
-        mint.sign(1, [0; 8], &Binding::none()).1.as_str().to_owned()
+        mint.sign(uuid::Uuid::new_v4(), 1, [0; 8], &Binding::none()).as_str().to_owned()
     }
 
     fn accepts(sharing: &Sharing, token: &str) -> bool {

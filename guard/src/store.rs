@@ -4,6 +4,8 @@ mod memory;
 mod metered;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "sql")]
+pub(crate) mod sql;
 
 #[cfg(feature = "laws")]
 pub mod laws;
@@ -18,6 +20,8 @@ pub use self::memory::Memory;
 pub(crate) use self::metered::Metered;
 #[cfg(feature = "redis")]
 pub use self::redis::{BadAddress, Redis};
+#[cfg(feature = "sql")]
+pub use self::sql::{Migrated, Sql, SqlError};
 use crate::ticket::Ticket;
 
 /// A place that keeps records for a while.
@@ -119,10 +123,37 @@ pub trait Store: Send + Sync + 'static {
         self.insert(ticket, value, ttl).await
     }
 
-    /// Which uninterrupted life of the store this is. A store that forgets everything when it ends has another one
-    /// each time it begins; zero means that it cannot tell.
-    fn reign(&self) -> [u8; 8] {
-        [0; 8]
+    /// In which uninterrupted life of the store this ticket is kept, as far as is known without asking. A store that
+    /// forgets everything when it ends has another one each time it begins. Zero means that it cannot tell.
+    fn reign(&self, _ticket: &Ticket) -> Option<Reign> {
+        Some(Reign::default())
+    }
+
+    /// Asks for the same, because it is not known, or may be over.
+    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
+        Ok(self.reign(ticket).unwrap_or_default())
+    }
+
+    /// `take`, and whether this reign still lasted when it was done. Where it did not, what was taken may have been taken
+    /// before, by somebody whom the store has forgotten.
+    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+        let found = self.take(ticket).await?;
+        Ok(Taken { found, is_of_reign: self.reign(ticket) == Some(reign) })
+    }
+
+    /// `swap`, if this reign lasts; `None` if it is over, and then nothing was changed.
+    async fn swap_under(
+        &self,
+        ticket: &Ticket,
+        reign: Reign,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Option<Compared>, StoreError> {
+        if self.reign(ticket) != Some(reign) {
+            return Ok(None);
+        }
+        self.swap(ticket, held, value, ttl).await.map(Some)
     }
 
     /// Comes back when the store has been reached anew, since what is in it may have changed meanwhile.
@@ -160,8 +191,27 @@ impl<S: Store> Store for Arc<S> {
         (**self).put_back(ticket, value, ttl).await
     }
 
-    fn reign(&self) -> [u8; 8] {
-        (**self).reign()
+    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
+        (**self).reign(ticket)
+    }
+
+    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
+        (**self).ask_reign(ticket).await
+    }
+
+    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+        (**self).take_under(ticket, reign).await
+    }
+
+    async fn swap_under(
+        &self,
+        ticket: &Ticket,
+        reign: Reign,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Option<Compared>, StoreError> {
+        (**self).swap_under(ticket, reign, held, value, ttl).await
     }
 
     async fn reconnected(&self) {
@@ -171,6 +221,18 @@ impl<S: Store> Store for Arc<S> {
     fn report(&self) {
         (**self).report();
     }
+}
+
+/// One uninterrupted life of a store.
+pub type Reign = [u8; 8];
+
+/// What was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// What was there.
+    pub found: Option<Bytes>,
+    /// Whether the reign in question lasted at that time.
+    pub is_of_reign: bool,
 }
 
 /// What a verb that compares first has done.

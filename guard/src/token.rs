@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use crate::clock::Clock;
+use crate::store::Reign;
 
 const PREFIX: &str = "ow1_";
 const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
@@ -57,7 +58,7 @@ pub(crate) struct Imprint {
     pub(crate) flags: u8,
     pub(crate) id: Uuid,
     pub(crate) expires_at: u64,
-    pub(crate) reign: [u8; 8],
+    pub(crate) reign: Reign,
 }
 
 impl Imprint {

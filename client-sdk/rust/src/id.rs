@@ -39,7 +39,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_fits_no_key_is_refused() {
+    fn a_name_stands_before_the_key_and_one_that_fits_none_is_refused() {
+        assert!(generate_key(Some("billing")).unwrap().as_str().starts_with("billing"));
         assert!(generate_key(Some("")).is_err() && generate_key(Some("my app")).is_err());
         assert!(generate_key(Some(&"x".repeat(201))).is_err() && generate_key(Some(&"x".repeat(200))).is_ok());
     }

@@ -10,7 +10,7 @@ use actix_web::http::{StatusCode, Uri};
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onceward_api::{Outcome, Problem, Retry, header};
+use onceward_api::{Code, Outcome, Problem, Retry, header};
 use sha2::{Digest as _, Sha256};
 
 use crate::guard::Guard;
@@ -61,7 +61,12 @@ pub(super) fn replay(reply: &Reply) -> HttpResponse {
     answer
 }
 
-/// Answers a refusal: a problem for programs, a short page for people.
+/// Why nothing was run, on an answer that says so.
+#[derive(Clone, Copy)]
+pub(super) struct Refused(pub(super) Code);
+
+/// Answers a refusal: a problem for programs, a short page for people. From a handler it says that nothing has happened, so that
+/// nothing of it is kept.
 pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpResponse {
     refuse_at(request, request.uri().path(), guard, refusal)
 }
@@ -106,6 +111,12 @@ fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Re
         answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
     };
     mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
+    // Of these two nobody knows whether it has happened.
+    if !matches!(refusal.code(), Code::Internal | Code::OutcomeUnknown) {
+        let mut said = answer.extensions_mut();
+        said.insert(Effect::DidNotHappen);
+        said.insert(Refused(refusal.code()));
+    }
     answer
 }
 
@@ -192,7 +203,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_page_is_taken_for_markup() {
-        let problem = Problem::new(onceward_api::Code::BadRequest).detail("<script>alert(\"&\")</script>");
+        let problem = Problem::new(Code::BadRequest).detail("<script>alert(\"&\")</script>");
         let page = page(&problem);
         assert!(page.contains("&lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt;") && !page.contains("<script"));
     }

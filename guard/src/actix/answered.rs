@@ -13,7 +13,9 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use actix_web::web::Bytes;
 use actix_web::{Error, HttpResponse, ResponseError};
 use futures_util::stream;
+use onceward_api::Code;
 
+use super::answer::Refused;
 use super::not_entered::NotEntered;
 use crate::policy::Effect;
 use crate::reply::Reply;
@@ -84,6 +86,14 @@ impl<B: MessageBody + 'static> Answered<B> {
         match self {
             Self::Answer(answer, _) => answer.response().extensions().get::<Effect>().copied(),
             Self::Failed(_, said, _) => said.extensions().get::<Effect>().copied(),
+        }
+    }
+
+    /// Why the handler itself has refused, if it has.
+    pub(super) fn refused(&self) -> Option<Code> {
+        match self {
+            Self::Answer(answer, _) => answer.response().extensions().get::<Refused>().map(|refused| refused.0),
+            Self::Failed(_, said, _) => said.extensions().get::<Refused>().map(|refused| refused.0),
         }
     }
 

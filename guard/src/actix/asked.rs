@@ -13,6 +13,8 @@ use onceward_api::Code;
 
 use super::carrier::Carried;
 use super::form::{Form, Scan, broken};
+#[cfg(feature = "sql")]
+use super::request_intent::RequestIntent;
 use crate::fingerprint::Fingerprint;
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
@@ -69,6 +71,12 @@ impl Asked {
     /// Whether nothing is to run.
     pub(super) fn only_looks(&self) -> bool {
         self.only_looks
+    }
+
+    /// The same for the handler.
+    #[cfg(feature = "sql")]
+    pub(super) fn for_the_handler(&self) -> RequestIntent {
+        RequestIntent::new(&self.action, &self.subject, self.key.as_ref(), self.fingerprint)
     }
 
     pub(super) fn intent(&self) -> Intent<'_> {

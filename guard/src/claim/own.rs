@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::record::{Claimed, Record};
 use crate::run_id::RunId;
-use crate::store::{Compared, Store, StoreError};
+use crate::store::{Compared, Reign, Store, StoreError};
 use crate::ticket::Ticket;
 
 /// How often a write is repeated at once because the own record has other bytes than it was known to have.
@@ -99,14 +99,22 @@ impl Own {
         Ok(None)
     }
 
-    /// Takes the place of a record that is nobody's. What is written is known from the beginning, for whoever takes it back.
-    pub(super) async fn take_over(&mut self, free: &[u8], record: Vec<u8>, life: Duration) -> Result<Met, StoreError> {
+    /// Takes the place of a record that is nobody's, if this reign lasts; `None` if it is over. What is written is known from
+    /// the beginning, for whoever takes it back.
+    pub(super) async fn take_over(
+        &mut self,
+        reign: Reign,
+        free: &[u8],
+        record: Vec<u8>,
+        life: Duration,
+    ) -> Result<Option<Met>, StoreError> {
         self.held = record;
-        match self.store.swap(&self.ticket, free, &self.held, life).await? {
-            Compared::Done => Ok(Met::Own),
-            Compared::Gone => Ok(Met::Nothing),
-            Compared::Found(found) => Ok(self.recognise(Some(&found))?.map_or(Met::Own, Met::Other)),
-        }
+        Ok(match self.store.swap_under(&self.ticket, reign, free, &self.held, life).await? {
+            None => None,
+            Some(Compared::Done) => Some(Met::Own),
+            Some(Compared::Gone) => Some(Met::Nothing),
+            Some(Compared::Found(found)) => Some(self.recognise(Some(&found))?.map_or(Met::Own, Met::Other)),
+        })
     }
 
     /// Leaves its place to a record that is nobody's, whatever it has become. If that is there already, nothing of ours is.

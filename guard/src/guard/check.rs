@@ -17,7 +17,7 @@ use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
-use crate::store::StoreError;
+use crate::store::{StoreError, Taken};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint};
 
@@ -39,17 +39,23 @@ impl Guard {
         if let (Some(remember), None) = (&rules.remember, intent.attempt) {
             return Box::pin(self.check_remembered(remember, intent, token, running)).await;
         }
-        match (self.in_time(&token), intent.attempt) {
-            (Ok(()), None) => self.redeem(token, running).await,
-            (Ok(()), Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
+        let ticket = Ticket::of_token(token.id);
+        // Asked for only where it is to be doubted, and apart, since every request pays for the room of what few need.
+        let late = match self.is_expired(&token) || self.0.store.reign(&ticket) != Some(token.reign) {
+            true => Box::pin(self.late(&token, &ticket)).await?,
+            false => None,
+        };
+        match (late, intent.attempt) {
+            (None, None) => self.redeem(token, ticket, running).await,
+            (None, Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
                 None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
                 Some(refusal) => Ok(Verdict::Refuse(refusal)),
             },
             // A late question of a try that was accepted in time is still that try.
-            (Err(_), Some(attempt)) if Box::pin(self.is_marked(&token, attempt)).await? => {
+            (Some(_), Some(attempt)) if Box::pin(self.is_marked(&token, attempt)).await? => {
                 Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
             }
-            (Err(refusal), _) => Ok(Verdict::Refuse(refusal)),
+            (Some(refusal), _) => Ok(Verdict::Refuse(refusal)),
         }
     }
 
@@ -68,9 +74,9 @@ impl Guard {
         running: Running,
     ) -> Result<Verdict, StoreError> {
         let claim = self.claim_of_token(rules, intent, token);
-        match self.in_time(&token) {
-            Ok(()) => self.enter(claim, running).await,
-            Err(refusal) => match self.0.store.look(claim.ticket()).await? {
+        match self.late(&token, claim.ticket()).await? {
+            None => self.enter(claim, running).await,
+            Some(refusal) => match self.0.store.look(claim.ticket()).await? {
                 Some(found) => claim.late(&found).map(|verdict| verdict.unwrap_or(Verdict::Refuse(refusal))),
                 None => Ok(Verdict::Refuse(refusal)),
             },
@@ -164,17 +170,20 @@ impl Guard {
         }
     }
 
-    /// The one step that decides: of any number of callers, one gets the record.
-    async fn redeem(&self, token: Imprint, running: Running) -> Result<Verdict, StoreError> {
-        let ticket = Ticket::of_token(token.id);
-        let Some(taken) = self.0.store.take(&ticket).await? else {
-            return Ok(Verdict::Refuse(Code::TokenUsed.into()));
-        };
-        if let Ok(Record::Issued) = Record::decode(&taken) {
-            return Ok(Verdict::Run(Pass::of_token(self.clone(), token, running)));
+    /// The one step that decides: of any number of callers, one gets the record. A store that has begun anew may have it
+    /// again, or have lost it, so that neither says anything then.
+    async fn redeem(&self, token: Imprint, ticket: Ticket, running: Running) -> Result<Verdict, StoreError> {
+        let Taken { found, is_of_reign } = self.0.store.take_under(&ticket, token.reign).await?;
+        match found {
+            None if is_of_reign => Ok(Verdict::Refuse(Code::TokenUsed.into())),
+            None => Ok(Verdict::Refuse(Code::TokenStale.into())),
+            Some(taken) => match Record::decode(&taken) {
+                Ok(Record::Issued) if is_of_reign => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
+                Ok(Record::Issued) => Ok(Verdict::Refuse(Code::TokenStale.into())),
+                // Apart, since every request pays for the room of what few need.
+                _ => Box::pin(self.put_back_used(&ticket, &taken, token)).await,
+            },
         }
-        // Apart, since every request pays for the room of what few need.
-        Box::pin(self.put_back_used(&ticket, &taken, token)).await
     }
 
     /// Somebody has used it: what is known of that goes back for the life that is written in it.

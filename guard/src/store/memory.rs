@@ -10,7 +10,7 @@ use std::time::Duration;
 use metrics::gauge;
 use onceward_api::metric;
 
-use super::{Bytes, Compared, Store, StoreError, async_trait};
+use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
 use crate::ticket::{Kind, Ticket};
@@ -31,7 +31,7 @@ pub struct Memory {
     limit: usize,
     used: [AtomicUsize; Kind::ALL.len()],
     clock: Clock,
-    reign: [u8; 8],
+    reign: Reign,
     last_full_sweep: AtomicU64,
 }
 
@@ -85,6 +85,13 @@ impl Memory {
     /// Whether no record is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Takes out what is there.
+    fn pick(&self, ticket: &Ticket) -> Option<Bytes> {
+        let mut shard = self.shard(ticket);
+        let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
+        self.evacuate(place).map(|record| record.value.into())
     }
 
     fn shard(&self, ticket: &Ticket) -> MutexGuard<'_, Shard> {
@@ -194,9 +201,7 @@ impl Store for Memory {
     }
 
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let mut shard = self.shard(ticket);
-        let Entry::Occupied(place) = shard.records.entry(*ticket) else { return Ok(None) };
-        Ok(self.evacuate(place).map(|record| record.value.into()))
+        Ok(self.pick(ticket))
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
@@ -232,8 +237,12 @@ impl Store for Memory {
         self.write(ticket, value, ttl, false)
     }
 
-    fn reign(&self) -> [u8; 8] {
-        self.reign
+    fn reign(&self, _ticket: &Ticket) -> Option<Reign> {
+        Some(self.reign)
+    }
+
+    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+        Ok(Taken { found: self.pick(ticket), is_of_reign: reign == self.reign })
     }
 
     fn report(&self) {
@@ -375,6 +384,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_instance_is_a_reign_of_its_own() {
-        assert_ne!(Memory::new().reign(), Memory::new().reign());
+        let ticket = Ticket::of(Kind::Token, b"any");
+        assert_ne!(Memory::new().reign(&ticket), Memory::new().reign(&ticket));
     }
 }

@@ -8,7 +8,7 @@ use metrics::{Counter, Histogram, counter, histogram};
 use onceward_api::metric;
 use tokio::time::Instant;
 
-use super::{Bytes, Compared, Store, StoreError, async_trait};
+use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
 use crate::ticket::Ticket;
 
 /// A store that is timed.
@@ -20,6 +20,7 @@ pub(crate) struct Metered {
     remove: Verb,
     look: Verb,
     put_back: Verb,
+    reign: Verb,
 }
 
 /// What is known of one verb.
@@ -40,6 +41,7 @@ impl Metered {
             remove: Verb::new("remove"),
             look: Verb::new("look"),
             put_back: Verb::new("put_back"),
+            reign: Verb::new("reign"),
         }
     }
 }
@@ -93,8 +95,27 @@ impl Store for Metered {
         self.put_back.time(self.store.put_back(ticket, value, ttl)).await
     }
 
-    fn reign(&self) -> [u8; 8] {
-        self.store.reign()
+    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
+        self.store.reign(ticket)
+    }
+
+    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
+        self.reign.time(self.store.ask_reign(ticket)).await
+    }
+
+    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+        self.take.time(self.store.take_under(ticket, reign)).await
+    }
+
+    async fn swap_under(
+        &self,
+        ticket: &Ticket,
+        reign: Reign,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Option<Compared>, StoreError> {
+        self.swap.time(self.store.swap_under(ticket, reign, held, value, ttl)).await
     }
 
     async fn reconnected(&self) {

@@ -1,54 +1,42 @@
-//! The store on Redis 7.0 or later: each verb is one command, or one script on one key.
+//! The store on Redis 7.0 or later: each verb is one command, or one script on one key, so that the same serves one server,
+//! one that sentinels watch over, and a cluster.
 
+mod address;
+mod cluster;
+mod handed_cluster;
+mod life;
 mod link;
 mod near;
+mod own;
+mod redirect;
+mod sentinel;
+mod slot;
+mod step;
+mod topology;
 mod turn;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
-use ::redis::{Cmd, FromRedisValue as _, IntoConnectionInfo as _, Script, ServerErrorKind, Value};
-
+use ::redis::cluster_async::ClusterConnection;
+use ::redis::{Client, Cmd, ErrorKind, FromRedisValue as _, RedisResult, ServerErrorKind, Value};
+use rustls::crypto::CryptoProvider;
 use tokio::time::Instant;
 
-use self::link::{Failure, Handed, Link, Own};
-use super::{Bytes, Compared, Store, StoreError, async_trait};
-use crate::ticket::Ticket;
-
-/// Writes or renews if what is there is what is held. Done is 1; otherwise what is there, or nil.
-static SWAP: Step = Step::new(
-    "local there = redis.call('GET', KEYS[1])
-    if there ~= ARGV[1] then return there end
-    if ARGV[1] == ARGV[2] then redis.call('PEXPIRE', KEYS[1], ARGV[3])
-    else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
-    return 1",
-);
-
-/// Deletes if what is there is what is held. Done is 1; otherwise what is there, or nil.
-static REMOVE: Step = Step::new(
-    "local there = redis.call('GET', KEYS[1])
-    if there ~= ARGV[1] then return there end
-    redis.call('DEL', KEYS[1])
-    return 1",
-);
-
-/// A script on one key, known to the server by its digest once it has been run.
-struct Step {
-    text: &'static str,
-    digest: OnceLock<String>,
-}
-
-impl Step {
-    const fn new(text: &'static str) -> Self {
-        Self { text, digest: OnceLock::new() }
-    }
-
-    fn digest(&self) -> &str {
-        self.digest.get_or_init(|| Script::new(self.text).get_hash().to_owned())
-    }
-}
+use self::address::Address;
+pub use self::address::BadAddress;
+use self::cluster::Cluster;
+use self::handed_cluster::HandedCluster;
+use self::life::Life;
+use self::link::{Failure, Handed, Key, Link, Question, Said};
+use self::own::{Own, Source, client};
+use self::sentinel::Sentinels;
+use self::step::{REMOVE, SWAP, SWAP_UNDER, Step};
+use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
+use crate::ticket::{Kind, Ticket};
 
 /// A store that many processes share.
 ///
@@ -60,26 +48,48 @@ impl Step {
 /// ```
 ///
 /// Nothing is ever sent twice: a command whose answer was lost is reported as [`StoreError::Unknown`].
+///
+/// A Redis that restarts from an old snapshot, or is replaced by a replica that has not seen everything, has tokens again that
+/// were used. So each token is bound to the life of the server that issued it, which that server's `master_replid` names, and is
+/// stale in the next.
 #[derive(Clone)]
 pub struct Redis {
     link: Arc<dyn Link>,
     prefix: String,
     timeout: Duration,
+    is_pinned: bool,
+    /// How many commands wait for an answer.
+    asked: Arc<AtomicUsize>,
 }
+
+/// How many commands may wait for an answer at once. A Redis that does not answer is not to fill the memory.
+const MOST_ASKED: usize = 32_768;
 
 impl Redis {
     /// How long a verb may take, unless [`timeout`](Self::timeout) says otherwise.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
-    /// A store at this address. The connection is made, driven and made again on a thread that runs nothing else, so
+    /// A store at this address: one server (`redis://host:port`, with TLS `rediss://`), the master that sentinels know
+    /// (`redis+sentinel://host,host/name`), or a cluster (`redis+cluster://host,host`, or the list `host:port;host:port`).
+    ///
+    /// The connection is made, driven and made again on a thread that runs nothing else, so
     /// that a handler that blocks its own thread does not stop it. This returns at once, also if nothing is there yet.
     /// A worker of actix, or whatever else drives a runtime alone, soon has a second one to itself, which is the shorter way.
+    ///
+    /// With TLS, whom the system trusts is trusted, or whoever is in the file that `SSL_CERT_FILE` names.
     ///
     /// # Errors
     /// If the address cannot be read.
     pub fn open(address: &str) -> Result<Self, BadAddress> {
-        let info = address.into_connection_info().map_err(|error| BadAddress(error.to_string()))?;
-        Ok(Self::on(Own::open(info).map_err(|error| BadAddress(error.to_string()))?))
+        let unusable = |error: ::redis::RedisError| BadAddress(error.to_string());
+        install_crypto();
+        Ok(match address::parse(address)? {
+            Address::One(info) => Self::on(Own::open(Source::At(client(*info).map_err(unusable)?))),
+            Address::Sentinel { sentinels, name, node } => {
+                Self::on(Own::open(Source::Named(Sentinels::new(sentinels, name, *node))))
+            }
+            Address::Cluster(nodes) => Self::on(Cluster::open(nodes).map_err(unusable)?),
+        })
     }
 
     /// Whether this is an address, without going there.
@@ -87,7 +97,29 @@ impl Redis {
     /// # Errors
     /// If it is none.
     pub fn check_address(address: &str) -> Result<(), BadAddress> {
-        address.into_connection_info().map(drop).map_err(|error| BadAddress(error.to_string()))
+        address::parse(address).map(drop)
+    }
+
+    /// The servers that have the records at the moment, each with its address: one, or every master of a cluster. For looking at
+    /// them; the store finds them by itself.
+    ///
+    /// # Errors
+    /// If the address cannot be read, or nobody says where they are.
+    pub async fn masters(address: &str) -> RedisResult<Vec<(String, Client)>> {
+        install_crypto();
+        let unreadable = |error: BadAddress| (ErrorKind::InvalidClientConfig, "bad address", error.to_string());
+        let unfound = |failure| match failure {
+            Failure::Redis(error) => error,
+            other => (ErrorKind::Io, "nobody says where it is", other.to_string()).into(),
+        };
+        let masters = match address::parse(address).map_err(unreadable)? {
+            Address::One(info) => vec![client(*info)?],
+            Address::Sentinel { sentinels, name, node } => {
+                vec![Sentinels::new(sentinels, name, *node).master().await.map_err(unfound)?]
+            }
+            Address::Cluster(nodes) => topology::masters(nodes).await.map_err(unfound)?,
+        };
+        Ok(masters.into_iter().map(|client| (client.get_connection_info().addr().to_string(), client)).collect())
     }
 
     /// A store over a connection that the application already has: a `ConnectionManager`, or anything that is cloned
@@ -100,8 +132,28 @@ impl Redis {
         Self::on(Handed::new(connection))
     }
 
+    /// The same over a connection to a cluster. It has to be one that repeats nothing: `ClusterClientBuilder::retries(0)`. What
+    /// it would repeat otherwise is also what was done and whose answer was lost.
+    pub fn over_cluster(connection: ClusterConnection) -> Self {
+        Self::on(HandedCluster::new(connection))
+    }
+
     fn on(link: impl Link) -> Self {
-        Self { link: Arc::new(link), prefix: "onceward".to_owned(), timeout: Self::DEFAULT_TIMEOUT }
+        Self {
+            link: Arc::new(link),
+            prefix: "onceward".to_owned(),
+            timeout: Self::DEFAULT_TIMEOUT,
+            is_pinned: true,
+            asked: Arc::default(),
+        }
+    }
+
+    /// Binds no token to the life of the server: one that was used may be good again after a Redis has lost its memory, in a
+    /// restart or a failover. For measuring what that costs, and for showing what it is good for.
+    #[must_use]
+    pub fn unpinned(mut self) -> Self {
+        self.is_pinned = false;
+        self
     }
 
     /// What every key begins with: `onceward`.
@@ -132,43 +184,101 @@ impl Redis {
     }
 
     async fn ask(&self, command: Cmd) -> Result<Option<Bytes>, StoreError> {
-        bytes(self.send(command, self.deadline()).await?)
+        let question = Question { command, key_at: 1, wants_life: false };
+        bytes(self.send(question, self.deadline()).await?.value)
     }
 
-    async fn send(&self, command: Cmd, deadline: Instant) -> Result<Value, Failure> {
-        match self.link.ask(command, deadline) {
+    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
+        let _asked = Asked::one_more(&self.asked).ok_or(Failure::TooMany)?;
+        match self.link.ask(question, deadline) {
             Ok(answer) => answer.await,
-            Err(command) => self.link.send(&command, deadline).await,
+            Err(question) => self.link.send(question, deadline).await,
         }
     }
 
     /// Runs a step by its digest, and by its text where the server has not seen it: that one was not executed.
-    async fn compare(&self, step: &Step, ticket: &Ticket, arguments: &[&[u8]]) -> Result<Compared, StoreError> {
+    async fn step(&self, step: &Step, ticket: &Ticket, arguments: &[&[u8]]) -> Result<Value, StoreError> {
         let call = |verb: &str, body: &str| {
             let name = ticket.name(&self.prefix);
             let length = arguments.iter().map(|argument| argument.len()).sum::<usize>();
             let mut command =
                 Cmd::with_capacity(4 + arguments.len(), verb.len() + body.len() + name.len() + length + 1);
             command.arg(verb).arg(body).arg(1).arg(name).arg(arguments);
-            command
+            Question { command, key_at: 3, wants_life: false }
         };
         let deadline = self.deadline();
-        let answer = match self.send(call("EVALSHA", step.digest()), deadline).await {
+        match self.send(call("EVALSHA", step.digest()), deadline).await {
             Err(failure) if failure.is(ServerErrorKind::NoScript) => {
-                self.send(call("EVAL", step.text), deadline).await?
+                Ok(self.send(call("EVAL", step.text), deadline).await?.value)
             }
-            other => other?,
-        };
-        match answer {
-            Value::Int(1) => Ok(Compared::Done),
-            other => Ok(bytes(other)?.map_or(Compared::Gone, Compared::Found)),
+            other => Ok(other?.value),
         }
+    }
+
+    /// The life of the server that has this ticket; asked for, if it is not the expected one.
+    async fn life(&self, ticket: &Ticket, expected: Option<Reign>) -> Result<(Life, Reign), StoreError> {
+        let name = || ticket.name(&self.prefix);
+        match self.link.known(&Key(&name)) {
+            Some((life, reign)) if expected == Some(reign) => Ok((life, reign)),
+            _ => Ok(self.link.learn(&Key(&name), self.deadline()).await?),
+        }
+    }
+
+    async fn refuses_scripts(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+        match self.link.refuses_scripts() {
+            Some(refuses) => Ok(refuses),
+            None => {
+                let name = || ticket.name(&self.prefix);
+                let asked = self.link.learn_scripts(&Key(&name), self.deadline()).await;
+                asked.map_err(|failure| StoreError::from(failure).certainly_not_executed())
+            }
+        }
+    }
+
+    fn forget_life(&self, ticket: &Ticket) {
+        self.link.forget(&Key(&|| ticket.name(&self.prefix)));
+    }
+}
+
+/// What TLS is made of, unless the application has chosen something else.
+fn install_crypto() {
+    if CryptoProvider::get_default().is_none() {
+        // Somebody else may do so at the same moment, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// One of those who wait.
+struct Asked<'a>(&'a AtomicUsize);
+
+impl<'a> Asked<'a> {
+    fn one_more(count: &'a AtomicUsize) -> Option<Self> {
+        let asked = Self(count);
+        (count.fetch_add(1, Ordering::Relaxed) < MOST_ASKED).then_some(asked)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a step that compares has done.
+fn compared(answer: Value) -> Result<Compared, StoreError> {
+    match answer {
+        Value::Int(1) => Ok(Compared::Done),
+        other => Ok(bytes(other)?.map_or(Compared::Gone, Compared::Found)),
     }
 }
 
 #[async_trait]
 impl Store for Redis {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        // What is claimed and can never be settled is better not begun.
+        if ticket.kind() == Kind::Key && self.refuses_scripts(ticket).await? {
+            return Err(StoreError::not_executed("this Redis lets its user run no scripts, which keys need"));
+        }
         let mut command = self.command("SET", ticket);
         command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
         self.ask(command).await
@@ -179,15 +289,77 @@ impl Store for Redis {
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        self.compare(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()]).await
+        compared(self.step(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()]).await?)
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.compare(&REMOVE, ticket, &[held]).await
+        compared(self.step(&REMOVE, ticket, &[held]).await?)
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         self.ask(self.command("GET", ticket)).await
+    }
+
+    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
+        if !self.is_pinned {
+            return Some(Reign::default());
+        }
+        self.link.known(&Key(&|| ticket.name(&self.prefix))).map(|(_, reign)| reign)
+    }
+
+    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
+        if !self.is_pinned {
+            return Ok(Reign::default());
+        }
+        self.life(ticket, None).await.map(|(_, reign)| reign)
+    }
+
+    /// The life is looked at behind the command and over the same connection: had it been another one when the command was
+    /// done, it could not be this one now.
+    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+        if !self.is_pinned {
+            return Ok(Taken { found: self.take(ticket).await?, is_of_reign: true });
+        }
+        let question = Question { command: self.command("GETDEL", ticket), key_at: 1, wants_life: true };
+        let Said { value, life } = self.send(question, self.deadline()).await?;
+        let name = || ticket.name(&self.prefix);
+        // As a rule it is the known one, and need not be made into a reign again.
+        let is_of_reign = match self.link.known(&Key(&name)) {
+            Some((known, of)) if life == Some(known) => of == reign,
+            _ => life.and_then(|life| life.reign()) == Some(reign),
+        };
+        if !is_of_reign {
+            self.forget_life(ticket);
+        }
+        Ok(Taken { found: bytes(value)?, is_of_reign })
+    }
+
+    async fn swap_under(
+        &self,
+        ticket: &Ticket,
+        reign: Reign,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Option<Compared>, StoreError> {
+        if !self.is_pinned {
+            return self.swap(ticket, held, value, ttl).await.map(Some);
+        }
+        let (life, known) = self.life(ticket, Some(reign)).await.map_err(StoreError::certainly_not_executed)?;
+        match life {
+            _ if known != reign => Ok(None),
+            Life::Of(id) => {
+                let life = millis(ttl).to_string();
+                match self.step(&SWAP_UNDER, ticket, &[held, value, life.as_bytes(), &id]).await? {
+                    Value::Int(2) => {
+                        self.forget_life(ticket);
+                        Ok(None)
+                    }
+                    answer => compared(answer).map(Some),
+                }
+            }
+            Life::Hidden | Life::Replica => self.swap(ticket, held, value, ttl).await.map(Some),
+        }
     }
 
     async fn reconnected(&self) {
@@ -200,11 +372,6 @@ impl fmt::Debug for Redis {
         f.debug_struct("Redis").field("prefix", &self.prefix).field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
-
-/// An address that is not one of a Redis.
-#[derive(Debug, thiserror::Error)]
-#[error("this is not the address of a Redis, as in redis://127.0.0.1:6379: {0}")]
-pub struct BadAddress(String);
 
 /// `PX 0` is an error to Redis, and so is more than it can count.
 fn millis(ttl: Duration) -> u64 {

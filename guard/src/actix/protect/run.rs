@@ -150,6 +150,8 @@ where
 {
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
+    #[cfg(feature = "sql")]
+    request.extensions_mut().insert(asked.for_the_handler());
     let span = tracing::info_span!(target: "onceward", "run", run = %run, action = asked.action());
     Box::pin(service.call(request).instrument(span)).await
 }
@@ -168,7 +170,10 @@ async fn settle<B: MessageBody + 'static>(
     if let Err(error) = &settled {
         tracing::warn!(%error, ?effect, "how a run ended could not be written down");
     }
-    let outcome = Settled::outcome(&settled, &rules.policy, effect);
+    let outcome = match answer.refused() {
+        Some(code) => Outcome::Refused(code),
+        None => Settled::outcome(&settled, &rules.policy, effect),
+    };
     let next = match settled {
         Ok(Settled::Final) if rules.next_token => {
             let issued = Box::pin(rules.guard.issue(rules.guard.token_ttl(), successor)).await;

@@ -9,13 +9,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Client;
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Cmd};
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::link::{connect, report};
+use super::link::Question;
+use super::own::{connect, report};
 use super::turn::{Answer, Turn};
 
 /// How long nothing is tried after a connection could not be made: the server may take no more of them.
@@ -46,7 +47,7 @@ struct Of {
 
 /// What is needed to make one.
 pub(super) struct Way {
-    pub(super) client: Client,
+    /// Is told the number of the newest connection that somebody has found broken.
     pub(super) broken: watch::Sender<u64>,
     /// Ends with whoever needs the connection.
     pub(super) wanted: watch::Sender<()>,
@@ -54,30 +55,36 @@ pub(super) struct Way {
 
 impl Way {
     /// Asks over the connection of this thread that stands in for this shared one, if there is one already; otherwise gives the
-    /// command back. If there is none and may be one, it is begun.
-    pub(super) fn ask(&self, number: u64, command: Cmd, deadline: Instant) -> Result<Answer, Cmd> {
-        let Ok(runtime) = Handle::try_current() else { return Err(command) };
+    /// question back. If there is none and may be one, it is begun.
+    pub(super) fn ask(
+        &self,
+        number: u64,
+        client: &Client,
+        question: Question,
+        deadline: Instant,
+    ) -> Result<Answer, Question> {
+        let Ok(runtime) = Handle::try_current() else { return Err(question) };
         // Several threads that drive one runtime would wake each other just the same.
         if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
-            return Err(command);
+            return Err(question);
         }
         let of = Of { number, runtime: runtime.id() };
         HERE.with_borrow_mut(|here| match here.iter_mut().find(|near| near.of == of) {
             Some(near) => match &near.connection {
-                Some(connection) => near.turn.ask(command, deadline).or_else(|command| {
+                Some(connection) => near.turn.ask(question, deadline).or_else(|question| {
                     near.turn = Turn::new();
-                    let answer = near.turn.ask(command, deadline)?;
+                    let answer = near.turn.ask(question, deadline)?;
                     let broken = self.broken.clone();
                     let carried = near.turn.carried().carry(connection.clone(), move || report(&broken, number));
                     runtime.spawn(carried);
                     Ok(answer)
                 }),
-                None => Err(command),
+                None => Err(question),
             },
             None => {
                 here.push(Near { of, connection: None, turn: Turn::over() });
-                runtime.spawn(keep(of, self.client.clone(), self.broken.clone(), self.wanted.subscribe()));
-                Err(command)
+                runtime.spawn(keep(of, client.clone(), self.broken.clone(), self.wanted.subscribe()));
+                Err(question)
             }
         })
     }

@@ -3,7 +3,8 @@
 //! A worker that has read thirty requests asks thirty things before it looks at its sockets again. Each of them by itself
 //! would need a place in the connection's queue, a channel for its answer and a timer, which together cost more than the
 //! command. So they are gathered, and one task carries them all. Nothing else changes by it: each command is sent at most
-//! once, has its own deadline, and gets its own answer, be that an error of the server's.
+//! once, has its own deadline, and gets its own answer, be that an error of the server's. Those who want to know in which
+//! life of the server it was done ask for that together, once, behind all of them.
 
 use std::future::Future;
 use std::io;
@@ -12,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::link::{Failure, beyond};
+use super::life::Life;
+use super::link::{Failure, Question, Said, beyond};
 
 /// How many are sent together at most: the first of them has its answer only when the last has.
 const MOST: usize = 64;
@@ -33,14 +35,15 @@ struct Gathered {
 /// One question.
 struct Asked {
     stage: Stage,
+    wants_life: bool,
     deadline: Instant,
     waker: Option<Waker>,
 }
 
 enum Stage {
-    Written(Cmd),
+    Written(Question),
     Sent,
-    Answered(Result<Value, Failure>),
+    Answered(Result<Said, Failure>),
     /// Nobody waits for it, or its answer has been fetched.
     Over,
 }
@@ -62,30 +65,37 @@ impl Turn {
     }
 
     /// Adds a command, or gives it back if it is too late for that, or there are enough.
-    pub(super) fn ask(self: &Arc<Self>, command: Cmd, deadline: Instant) -> Result<Answer, Cmd> {
+    pub(super) fn ask(self: &Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Question> {
         let mut gathered = self.gathered();
         if gathered.is_under_way || gathered.asked.len() >= MOST {
-            return Err(command);
+            return Err(question);
         }
-        gathered.asked.push(Asked { stage: Stage::Written(command), deadline, waker: None });
+        let wants_life = question.wants_life;
+        gathered.asked.push(Asked { stage: Stage::Written(question), wants_life, deadline, waker: None });
         Ok(Answer { turn: Arc::clone(self), place: gathered.asked.len() - 1 })
     }
 
-    /// The commands that somebody waits for, and where they stand.
-    fn begin(&self) -> (Pipeline, Vec<usize>) {
+    /// The commands that somebody waits for, where they stand, and how many answers there will be.
+    fn begin(&self) -> (Pipeline, Vec<usize>, usize) {
         let mut gathered = self.gathered();
         gathered.is_under_way = true;
-        let mut commands = Pipeline::with_capacity(gathered.asked.len());
+        let mut commands = Pipeline::with_capacity(gathered.asked.len() + 1);
         let mut places = Vec::with_capacity(gathered.asked.len());
+        let mut wants_life = false;
         for (place, asked) in gathered.asked.iter_mut().enumerate() {
             if matches!(asked.stage, Stage::Written(_))
-                && let Stage::Written(command) = std::mem::replace(&mut asked.stage, Stage::Sent)
+                && let Stage::Written(question) = std::mem::replace(&mut asked.stage, Stage::Sent)
             {
-                commands.add_command(command);
+                commands.add_command(question.command);
                 places.push(place);
+                wants_life |= asked.wants_life;
             }
         }
-        (commands, places)
+        if wants_life {
+            commands.add_command(Life::command());
+        }
+        let answers = places.len() + usize::from(wants_life);
+        (commands, places, answers)
     }
 
     /// When the first of those who still wait will have waited long enough; `None` if nobody does.
@@ -107,16 +117,18 @@ impl Turn {
     /// Hands out the answers, and says whether they speak against the connection.
     fn answer(&self, places: &[usize], answered: RedisResult<Vec<Value>>) -> bool {
         let mut is_suspect = false;
+        let life = answered.as_ref().ok().and_then(|values| values.get(places.len())).map(Life::read);
         self.settle(|asked| {
             let mut answer = |place: usize, answer: RedisResult<Value>| {
                 let answer = answer.map_err(Failure::from);
                 is_suspect |= answer.as_ref().is_err_and(|failure| failure.is_suspect(false));
                 if let Some(asked) = asked.get_mut(place) {
-                    asked.answer(answer);
+                    let life = life.filter(|_| asked.wants_life);
+                    asked.answer(answer.map(|value| Said { value, life }));
                 }
             };
             match answered {
-                Ok(values) if values.len() == places.len() => {
+                Ok(values) if values.len() >= places.len() => {
                     places.iter().zip(values).for_each(|(place, value)| answer(*place, value.extract_error()));
                 }
                 Ok(_) => places.iter().for_each(|place| answer(*place, Err(lost()))),
@@ -142,7 +154,7 @@ impl Turn {
 }
 
 impl Asked {
-    fn answer(&mut self, answer: Result<Value, Failure>) {
+    fn answer(&mut self, answer: Result<Said, Failure>) {
         if matches!(self.stage, Stage::Written(_) | Stage::Sent) {
             self.stage = Stage::Answered(answer);
         }
@@ -157,8 +169,8 @@ impl Carried {
     /// connection is not to be trusted any longer.
     pub(super) async fn carry(self, mut connection: MultiplexedConnection, report: impl Fn()) {
         let turn = &self.0;
-        let (commands, places) = turn.begin();
-        let mut answers = pin!(connection.send_packed_commands(&commands, 0, places.len()));
+        let (commands, places, count) = turn.begin();
+        let mut answers = pin!(connection.send_packed_commands(&commands, 0, count));
         while let Some(deadline) = turn.next_deadline() {
             let answered = match timeout_at(deadline, &mut answers).await {
                 Ok(answered) => answered,
@@ -199,7 +211,7 @@ pub(super) struct Answer {
 }
 
 impl Future for Answer {
-    type Output = Result<Value, Failure>;
+    type Output = Result<Said, Failure>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut gathered = self.turn.gathered();

@@ -1,0 +1,89 @@
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Ready, ready};
+
+use actix_web::dev::Payload;
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
+
+use super::asked::action_of;
+use crate::fingerprint::Fingerprint;
+use crate::intent::{Intent, Subject};
+use crate::key::Key;
+
+/// What a request under a key asks, as [`Protect`](super::Protect) has read it: for a handler that does it in a transaction, with
+/// [`Guard::transact`](crate::Guard::transact).
+///
+/// Then the guard's store is the quick way to an answer, and the table beside the business rows is the truth. If the store is flushed, or was
+/// behind when it took over, the handler runs again, and finds in the table that it was done, and what came of it:
+///
+/// ```
+/// use actix_web::{HttpRequest, HttpResponse, web};
+/// use onceward::actix::{RequestIntent, refuse};
+/// use onceward::transaction::Lent;
+/// use onceward::{Guard, KeyRules, RunError};
+/// use sqlx::{Postgres, PgPool};
+///
+/// async fn pay(
+///     request: HttpRequest,
+///     asked: RequestIntent,
+///     guard: web::Data<Guard>,
+///     pool: web::Data<PgPool>,
+/// ) -> HttpResponse {
+///     let work = |mut transaction: Lent<Postgres>| async move {
+///         sqlx::query("INSERT INTO payments VALUES (10)").execute(&mut *transaction).await?;
+///         Ok::<_, sqlx::Error>("paid".to_owned())
+///     };
+///     match guard.transact(&pool, &KeyRules::new(), &asked.intent(), work).await {
+///         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
+///         Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
+///         Err(_) => HttpResponse::ServiceUnavailable().finish(),
+///     }
+/// }
+/// ```
+///
+/// On a route without a key there is none in it, and `transact` says so; with a guard that is switched off it runs all the same.
+#[derive(Clone)]
+pub struct RequestIntent {
+    action: String,
+    subject: Subject<'static>,
+    key: Option<Key>,
+    fingerprint: Option<Fingerprint>,
+}
+
+impl RequestIntent {
+    pub(super) fn new(
+        action: &str,
+        subject: &Subject<'static>,
+        key: Option<&Key>,
+        fingerprint: Option<Fingerprint>,
+    ) -> Self {
+        Self { action: action.to_owned(), subject: subject.clone(), key: key.cloned(), fingerprint }
+    }
+
+    /// What is asked.
+    pub fn intent(&self) -> Intent<'_> {
+        let mut intent = Intent::new(&self.action, self.subject.borrowed());
+        intent.key = self.key.as_ref();
+        intent.fingerprint = self.fingerprint;
+        intent
+    }
+}
+
+impl FromRequest for RequestIntent {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let read = request.extensions().get::<Self>().cloned();
+        let none = || {
+            Self::new(&action_of(request.method().as_str(), request.uri().path()), &Subject::anonymous(), None, None)
+        };
+        ready(Ok(read.unwrap_or_else(none)))
+    }
+}
+
+impl fmt::Debug for RequestIntent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.intent(), f)
+    }
+}

@@ -1,0 +1,51 @@
+//! Deleting, so that a repetition is told from a second wish.
+
+use super::change::Change;
+use super::connection::{RowOf, SqlConnection};
+use super::statement::{Step, Write};
+use super::{Answer, PatternError};
+
+impl<C: SqlConnection> Change<C> {
+    /// Marks the row as deleted, if it still has the version that the caller has seen, and counts it up.
+    ///
+    /// A row that is really gone cannot tell a repetition from a mistake; and if it was made again meanwhile, the
+    /// repetition would delete the new one (ABA). A mark and a version tell: *Applied*: deleted. *Already applied*: this
+    /// very deletion was made before. *Refused*: the row was changed or brought back since (unmet), or never was (missing).
+    ///
+    /// `mark` is a boolean column. To bring a row back, set it to false with [`at_version`](Self::at_version); to make room
+    /// for a new row under the same business key, let the unique index be over rows that are not marked.
+    ///
+    /// ```
+    /// # use sqlx::{Connection as _, SqliteConnection};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
+    /// # let table = "CREATE TABLE carts (id BIGINT PRIMARY KEY, deleted BOOLEAN, version BIGINT); INSERT INTO carts VALUES (7, FALSE, 1)";
+    /// # sqlx::raw_sql(table).execute(&mut connection).await?;
+    /// use onceward::patterns::{Answer, Change};
+    ///
+    /// let cart = || Change::to("carts").key("id", 7_i64);
+    /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Applied(_)));
+    /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::AlreadyApplied(_)));
+    /// // Somebody brings it back. The repetition of the old deletion leaves it alone.
+    /// let _ = cart().with("deleted", false).at_version("version", 2, &mut connection).await?;
+    /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Refused(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn delete(
+        mut self,
+        mark: &str,
+        version: &str,
+        seen: i64,
+        on: &mut C,
+    ) -> Result<Answer<RowOf<C>>, PatternError> {
+        let (mark, name) = (self.column(mark)?, self.column(version)?);
+        let seen = self.number(version, seen)?;
+        let open = format!("(this.{name} = {seen} AND this.{mark} IS NOT TRUE)");
+        let reached = format!("(this.{name} = {seen} + 1 AND this.{mark} IS TRUE)");
+        let mut sets = self.given();
+        sets.extend([(mark, "TRUE".to_owned()), (name.clone(), format!("this.{name} + 1"))]);
+        self.apply(Step { write: Write::Update, sets, open, reached }, on).await
+    }
+}

@@ -1,0 +1,131 @@
+//! Statuses: where a row stands on its way, and which steps are allowed.
+
+use sqlx::encode::Encode;
+use sqlx::types::Type;
+
+use super::change::Change;
+use super::connection::{DatabaseOf, RowOf, SqlConnection};
+use super::statement::{Step, Write};
+use super::{Answer, PatternError};
+
+impl<C: SqlConnection> Change<C> {
+    /// Moves the row from one status to another, with the data that belongs to it.
+    ///
+    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Refused*: it is there with other data, so
+    /// that somebody else has moved it (different); it is elsewhere, before or beyond (unmet); or there is no row (missing).
+    ///
+    /// ```
+    /// # use sqlx::{Connection as _, SqliteConnection};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
+    /// # let table = "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, receipt TEXT); INSERT INTO orders VALUES (7, 'open', '')";
+    /// # sqlx::raw_sql(table).execute(&mut connection).await?;
+    /// use onceward::patterns::{Answer, Change, Why};
+    ///
+    /// let pay = |receipt: &str| Change::to("orders").key("id", 7_i64).with("receipt", receipt.to_owned());
+    /// assert!(matches!(pay("r1").change_status("status", "open", "paid", &mut connection).await?, Answer::Applied(_)));
+    /// assert!(matches!(pay("r1").change_status("status", "open", "paid", &mut connection).await?, Answer::AlreadyApplied(_)));
+    /// let other = pay("r2").change_status("status", "open", "paid", &mut connection).await?;
+    /// assert!(matches!(other, Answer::Refused(Why::Different(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn change_status<'v, S>(
+        mut self,
+        column: &str,
+        from: S,
+        to: S,
+        on: &mut C,
+    ) -> Result<Answer<RowOf<C>>, PatternError>
+    where
+        S: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>> + PartialEq,
+    {
+        if from == to {
+            return Err(PatternError::Status(column.to_owned()));
+        }
+        let name = self.column(column)?;
+        let (from, to) = (self.parameter(column, from)?, self.parameter(column, to)?);
+        let (open, reached) = (format!("this.{name} = {from}"), format!("this.{name} = {to}"));
+        let mut sets = self.given();
+        sets.push((name, to));
+        self.apply(Step { write: Write::Update, sets, open, reached }, on).await
+    }
+
+    /// Moves the row forward to this status, from any that comes before it in `order`: a late *created* after *paid* leaves
+    /// *paid* as it is. For statuses that are numbers, [`newer`](Self::newer) does the same.
+    ///
+    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Refused*: it is there with other data
+    /// (different), is beyond, or in a status that is not in the order (unmet), or there is no row (missing).
+    ///
+    /// ```
+    /// # use sqlx::{Connection as _, Row as _, SqliteConnection};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
+    /// # sqlx::raw_sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT)").execute(&mut connection).await?;
+    /// use onceward::patterns::{Answer, Change, Why};
+    ///
+    /// const WAY: [&str; 3] = ["created", "paid", "shipped"];
+    /// let order = || Change::to("orders").key("id", 7_i64);
+    /// assert!(matches!(order().upsert_forward("status", &WAY, "paid", &mut connection).await?, Answer::Applied(_)));
+    /// let late = order().upsert_forward("status", &WAY, "created", &mut connection).await?;
+    /// assert!(matches!(late, Answer::Refused(Why::Unmet(row)) if row.get::<String, _>("status") == "paid"));
+    /// assert!(matches!(order().forward("status", &WAY, "shipped", &mut connection).await?, Answer::Applied(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn forward<'v, S>(
+        self,
+        column: &str,
+        order: &[S],
+        to: S,
+        on: &mut C,
+    ) -> Result<Answer<RowOf<C>>, PatternError>
+    where
+        S: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>> + PartialEq + Clone,
+    {
+        self.move_forward(Write::Update, column, order, to, on).await
+    }
+
+    /// The same as [`forward`](Self::forward), for messages that may be the first to tell of the row: where there is none, it
+    /// is inserted. The key needs a unique index, and the message has to bring all that the table requires. It is in the example
+    /// of `forward`.
+    pub async fn upsert_forward<'v, S>(
+        self,
+        column: &str,
+        order: &[S],
+        to: S,
+        on: &mut C,
+    ) -> Result<Answer<RowOf<C>>, PatternError>
+    where
+        S: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>> + PartialEq + Clone,
+    {
+        self.move_forward(Write::Upsert, column, order, to, on).await
+    }
+
+    async fn move_forward<'v, S>(
+        mut self,
+        write: Write,
+        column: &str,
+        order: &[S],
+        to: S,
+        on: &mut C,
+    ) -> Result<Answer<RowOf<C>>, PatternError>
+    where
+        S: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>> + PartialEq + Clone,
+    {
+        let name = self.column(column)?;
+        let place = order.iter().position(|status| *status == to);
+        let place = place.ok_or_else(|| PatternError::Status(column.to_owned()))?;
+        let before = order[..place].iter().map(|status| self.parameter(column, status.clone()));
+        let before = before.collect::<Result<Vec<_>, _>>()?.join(", ");
+        let to = self.parameter(column, to)?;
+        // An empty list is no SQL everywhere.
+        let open = if before.is_empty() { "FALSE".to_owned() } else { format!("this.{name} IN ({before})") };
+        let reached = format!("this.{name} = {to}");
+        let mut sets = self.given();
+        sets.push((name, to));
+        self.apply(Step { write, sets, open, reached }, on).await
+    }
+}

@@ -1,0 +1,325 @@
+//! A cluster: each key has its master, and a node that is asked for another's key says whose it is.
+//!
+//! A node that sends us elsewhere has not done what it was asked, so that is asked again there. Nothing else is ever sent twice.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Client, ConnectionInfo, Pipeline, RedisResult, ServerErrorKind, Value};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::address::at;
+use super::life::Life;
+use super::link::{Failure, Key, Link, Question, Said, in_time, read};
+use super::own::{Own, Source, client};
+use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
+use super::slot::{SLOTS, slot_of};
+use super::topology::{ask_seeds, ranges, slots};
+use crate::background;
+use crate::store::{Reign, async_trait};
+
+/// How often it is looked up who has which slots, at least and at most.
+const LOOKED_UP: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(50));
+/// The owner of a slot that nobody has.
+const NOBODY: u16 = u16::MAX;
+
+/// A connection to each master of a cluster.
+pub(super) struct Cluster {
+    inner: Arc<Inner>,
+    map: watch::Receiver<Arc<Map>>,
+    _wanted: watch::Sender<()>,
+}
+
+struct Inner {
+    seeds: Vec<ConnectionInfo>,
+    nodes: Mutex<HashMap<Node, Arc<Own>>>,
+    /// Somebody was sent elsewhere, or nowhere.
+    doubted: Notify,
+}
+
+/// Who has which slots.
+struct Map {
+    masters: Vec<(Node, Arc<Own>)>,
+    /// Which of them has each slot.
+    owners: Vec<u16>,
+}
+
+impl Map {
+    fn owner(&self, slot: usize) -> Option<&(Node, Arc<Own>)> {
+        self.owners.get(slot).and_then(|owner| self.masters.get(usize::from(*owner)))
+    }
+}
+
+impl Cluster {
+    /// Begins to look for the cluster.
+    pub(super) fn open(seeds: Vec<ConnectionInfo>) -> RedisResult<Self> {
+        // What is wrong with an address is said at once.
+        seeds.iter().try_for_each(|seed| client(seed.clone()).map(drop))?;
+        let inner = Arc::new(Inner { seeds, nodes: Mutex::default(), doubted: Notify::new() });
+        let nothing = Map { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
+        let (publish, map) = watch::channel(Arc::new(nothing));
+        let wanted = watch::Sender::new(());
+        background::spawn(keep_looking(Arc::clone(&inner), publish, wanted.subscribe()));
+        Ok(Self { inner, map, _wanted: wanted })
+    }
+
+    /// Who has this slot, when somebody has it.
+    async fn owner(&self, slot: usize, deadline: Instant) -> Result<(Node, Arc<Own>), Failure> {
+        if let Some(owner) = self.map.borrow().owner(slot) {
+            return Ok(owner.clone());
+        }
+        self.inner.doubted.notify_one();
+        let mut map = self.map.clone();
+        let found = timeout_at(deadline, map.wait_for(|map| map.owner(slot).is_some())).await;
+        match found {
+            Ok(Ok(map)) => map.owner(slot).cloned(),
+            _ => None,
+        }
+        .ok_or_else(|| Failure::NoConnection(format!("no node of the cluster has slot {slot}").into()))
+    }
+
+    /// Whoever has it, once that is somebody else.
+    async fn other_owner(&self, slot: usize, than: &Node, deadline: Instant) -> Option<(Node, Arc<Own>)> {
+        self.inner.doubted.notify_one();
+        let mut map = self.map.clone();
+        let is_other = |map: &Arc<Map>| map.owner(slot).is_some_and(|(node, _)| node != than);
+        timeout_at(deadline, map.wait_for(is_other)).await.ok()?.ok()?.owner(slot).cloned()
+    }
+
+    fn known_owner(&self, key: &Key<'_>) -> Option<Arc<Own>> {
+        let slot = slot_of(key.0().as_bytes());
+        self.map.borrow().owner(slot).map(|(_, own)| Arc::clone(own))
+    }
+}
+
+#[async_trait]
+impl Link for Cluster {
+    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
+        let slot = slot_of(&key_of(&question));
+        let (mut node, mut own) = self.owner(slot, deadline).await?;
+        let mut is_asking = false;
+        let mut failure = Failure::TimedOut;
+        for hop in 0..REDIRECTS {
+            // Nodes that send us from one to the other will agree in a moment.
+            if hop > 2 && Instant::now() + SETTLE < deadline {
+                sleep(SETTLE).await;
+            }
+            failure = match send_to(&own, &question, is_asking, deadline).await {
+                Ok(said) => return Ok(said),
+                Err(failure) => failure,
+            };
+            is_asking = false;
+            self.inner.doubts(&failure);
+            match next_step(&failure, &node) {
+                Next::GoTo(other, asking) => {
+                    own = self.inner.node(&other)?;
+                    (node, is_asking) = (other, asking);
+                }
+                Next::Wait if Instant::now() + SETTLE < deadline => {
+                    sleep(SETTLE).await;
+                    (node, own) = self.owner(slot, deadline).await?;
+                }
+                Next::AskWho => match self.other_owner(slot, &node, deadline).await {
+                    Some(other) => (node, own) = other,
+                    None => break,
+                },
+                Next::Wait | Next::GiveUp => break,
+            }
+        }
+        Err(failure)
+    }
+
+    fn known(&self, key: &Key<'_>) -> Option<(Life, Reign)> {
+        self.known_owner(key)?.known()
+    }
+
+    async fn learn(&self, key: &Key<'_>, deadline: Instant) -> Result<(Life, Reign), Failure> {
+        let slot = slot_of(key.0().as_bytes());
+        let (node, own) = self.owner(slot, deadline).await?;
+        match own.learn(deadline).await {
+            // It is not the one to ask any more.
+            Err(Failure::NoConnection(_) | Failure::Replica) => match self.other_owner(slot, &node, deadline).await {
+                Some((_, other)) => other.learn(deadline).await,
+                None => Err(Failure::NoConnection(format!("the node that has slot {slot} is out of reach").into())),
+            },
+            other => other,
+        }
+    }
+
+    fn forget(&self, key: &Key<'_>) {
+        if let Some(own) = self.known_owner(key) {
+            own.forget();
+        }
+    }
+
+    fn refuses_scripts(&self) -> Option<bool> {
+        let map = self.map.borrow();
+        let known = map.masters.iter().filter_map(|(_, own)| own.refuses_scripts());
+        // One that is away does not keep the others from working.
+        known.reduce(|one, other| one || other)
+    }
+
+    async fn learn_scripts(&self, key: &Key<'_>, deadline: Instant) -> Result<bool, Failure> {
+        let (_, own) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
+        own.learn_scripts(key, deadline).await
+    }
+
+    /// Comes back when any of them has been reached anew, or there are others.
+    async fn reconnected(&self) {
+        let mut map = self.map.clone();
+        let masters = map.borrow_and_update().masters.clone();
+        let mut anew: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
+            masters.iter().map(|(_, own)| own.reconnected()).collect();
+        let any = std::future::poll_fn(|context| {
+            let is_any = anew.iter_mut().any(|anew| anew.as_mut().poll(context).is_ready());
+            if is_any { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::select! {
+            () = any => {}
+            changed = map.changed() => if changed.is_err() { std::future::pending().await },
+        }
+    }
+}
+
+/// Asks one node, over the asking thread's own connection if there is one.
+async fn send_to(own: &Own, question: &Question, is_asking: bool, deadline: Instant) -> Result<Said, Failure> {
+    if is_asking {
+        return own.over(deadline, async |connection| send_asking(connection, question, deadline).await).await;
+    }
+    match own.ask(question.clone(), deadline) {
+        Ok(answer) => answer.await,
+        Err(question) => own.send(question, deadline).await,
+    }
+}
+
+/// Asks a node for a key that is on its way to it.
+async fn send_asking(
+    connection: &mut MultiplexedConnection,
+    question: &Question,
+    deadline: Instant,
+) -> Result<Said, Failure> {
+    let mut commands = Pipeline::with_capacity(3);
+    commands.add_command(asking()).add_command(question.command.clone()).add_command(Life::command());
+    let answers = in_time(deadline, connection.send_packed_commands(&commands, 1, 2)).await?;
+    read(answers)
+}
+
+impl Inner {
+    /// Whether a failure may mean that others have the slots by now.
+    fn doubts(&self, failure: &Failure) {
+        let is_doubtful = match failure {
+            Failure::TooMany => false,
+            Failure::NoConnection(_) | Failure::Replica | Failure::TimedOut => true,
+            Failure::Redis(error) => {
+                let is_moved = error.redirect_node().is_some() && !failure.is(ServerErrorKind::Ask);
+                let is_in_motion = !matches!(next_step(failure, &Node::default()), Next::GiveUp | Next::GoTo(..));
+                is_moved || is_in_motion || error.is_unrecoverable_error()
+            }
+        };
+        if is_doubtful {
+            self.doubted.notify_one();
+        }
+    }
+
+    /// The connection to a node, which is begun if there is none.
+    fn node(&self, node: &Node) -> Result<Arc<Own>, Failure> {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = nodes.get(node) {
+            return Ok(Arc::clone(own));
+        }
+        let own = Arc::new(Own::open(Source::At(self.client(node)?)));
+        nodes.insert(node.clone(), Arc::clone(&own));
+        Ok(own)
+    }
+
+    fn client(&self, node: &Node) -> RedisResult<Client> {
+        let like = &self.seeds[0];
+        client(like.clone().set_addr(at(like.addr(), node.0.clone(), node.1)))
+    }
+
+    /// Asks one after the other who has which slots: those whom we know, in any order, then those we were told of.
+    async fn look_up(&self) -> Option<Map> {
+        let mut known: Vec<_> = self
+            .nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(node, own)| (node.clone(), Arc::clone(own)))
+            .collect();
+        fastrand::shuffle(&mut known);
+        for (node, own) in known {
+            let deadline = Instant::now() + LOOKED_UP.1 * 10;
+            let answer =
+                own.over(deadline, async |connection| in_time(deadline, slots().query_async(connection)).await);
+            if let Ok(map) = answer.await.map(|answer| self.read(&answer, &node.0))
+                && map.is_some()
+            {
+                return map;
+            }
+        }
+        match ask_seeds(&self.seeds).await {
+            Ok((answer, host)) => self.read(&answer, &host),
+            Err(error) => {
+                tracing::warn!(%error, "no node of the cluster says who has which slots");
+                None
+            }
+        }
+    }
+
+    /// Reads the answer of a node, which leaves its own host out.
+    fn read(&self, answer: &Value, asked: &str) -> Option<Map> {
+        let mut map = Map { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
+        for (first, last, node) in ranges(answer, asked)? {
+            let place = match map.masters.iter().position(|(known, _)| *known == node) {
+                Some(place) => place,
+                None => {
+                    let own = self.node(&node).ok()?;
+                    map.masters.push((node, own));
+                    map.masters.len() - 1
+                }
+            };
+            map.owners.get_mut(first..=last)?.fill(u16::try_from(place).ok()?);
+        }
+        (!map.masters.is_empty()).then_some(map)
+    }
+
+    /// Drops the connections to those who have nothing any more.
+    fn keep_only(&self, map: &Map) {
+        let wanted: HashSet<_> = map.masters.iter().map(|(node, _)| node).collect();
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).retain(|node, _| wanted.contains(node));
+    }
+}
+
+/// Looks up who has which slots whenever that is doubted and every so often, until nobody wants to know.
+async fn keep_looking(inner: Arc<Inner>, publish: watch::Sender<Arc<Map>>, mut wanted: watch::Receiver<()>) {
+    loop {
+        let found = tokio::select! {
+            found = inner.look_up() => found,
+            _ = wanted.changed() => return,
+        };
+        let pause = match found {
+            Some(map) => {
+                inner.keep_only(&map);
+                publish.send_if_modified(|before| {
+                    let names = |map: &Map| map.masters.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>();
+                    let is_new = before.owners != map.owners || names(before) != names(&map);
+                    *before = Arc::new(map);
+                    is_new
+                });
+                LOOKED_UP.0
+            }
+            None => LOOKED_UP.1,
+        };
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = inner.doubted.notified() => sleep(LOOKED_UP.1).await,
+            _ = wanted.changed() => return,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! An application's own connection to a cluster.
+
+use std::collections::HashMap;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
+use redis::{Pipeline, ServerErrorKind};
+use tokio::time::{Instant, sleep};
+
+use super::life::{FRESH, Known, Life};
+use super::link::{Failure, Key, Link, Question, Said, are_refused, in_time, nothing, read};
+use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
+use super::slot::slot_of;
+use crate::store::{Reign, async_trait};
+
+/// A connection that knows who has which slots, and sends nothing a second time by itself.
+pub(super) struct HandedCluster {
+    connection: ClusterConnection,
+    /// The life of whoever has each slot: which of them are the same, nobody tells us.
+    known: RwLock<HashMap<usize, Known>>,
+    refuses_scripts: OnceLock<bool>,
+}
+
+/// Who is asked.
+enum To {
+    /// Whoever has this slot, as far as the connection knows.
+    Owner(usize),
+    /// This node; the key is on its way there, if that is true.
+    Node(Node, bool),
+}
+
+impl HandedCluster {
+    pub(super) fn new(connection: ClusterConnection) -> Self {
+        Self { connection, known: RwLock::default(), refuses_scripts: OnceLock::new() }
+    }
+
+    async fn ask(&self, question: &Question, to: &To, deadline: Instant) -> Result<Said, Failure> {
+        let mut commands = Pipeline::with_capacity(3);
+        let (route, skipped) = match to {
+            To::Owner(slot) => (owner(*slot), 0),
+            To::Node((host, port), is_asking) => {
+                if *is_asking {
+                    commands.add_command(asking());
+                }
+                (SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port }, usize::from(*is_asking))
+            }
+        };
+        commands.add_command(question.command.clone());
+        if question.wants_life {
+            commands.add_command(Life::command());
+        }
+        let count = 1 + usize::from(question.wants_life);
+        let mut connection = self.connection.clone();
+        read(in_time(deadline, connection.route_pipeline(commands, skipped, count, route)).await?)
+    }
+}
+
+fn owner(slot: usize) -> SingleNodeRoutingInfo {
+    SingleNodeRoutingInfo::SpecificNode(Route::new(slot as u16, SlotAddr::Master))
+}
+
+#[async_trait]
+impl Link for HandedCluster {
+    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
+        let slot = slot_of(&key_of(&question));
+        let mut to = To::Owner(slot);
+        let mut failure = Failure::TimedOut;
+        for _ in 0..REDIRECTS {
+            failure = match self.ask(&question, &to, deadline).await {
+                Ok(said) => return Ok(said),
+                Err(failure) => failure,
+            };
+            // A node that leaves its own host out is one that we have gone to by its host.
+            let asked = match &to {
+                To::Node(node, _) => node.clone(),
+                To::Owner(_) => Node::default(),
+            };
+            to = match next_step(&failure, &asked) {
+                Next::GoTo(node, is_asking) if !node.0.is_empty() => To::Node(node, is_asking),
+                Next::GoTo(..) | Next::Wait | Next::AskWho if Instant::now() + SETTLE < deadline => {
+                    sleep(SETTLE).await;
+                    To::Owner(slot)
+                }
+                _ => break,
+            };
+        }
+        Err(failure)
+    }
+
+    /// Nobody tells us when it is connected anew.
+    fn known(&self, key: &Key<'_>) -> Option<(Life, Reign)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&slot_of(key.0().as_bytes()))?.fresh(FRESH)
+    }
+
+    async fn learn(&self, key: &Key<'_>, deadline: Instant) -> Result<(Life, Reign), Failure> {
+        let slot = slot_of(key.0().as_bytes());
+        let question = Question { command: Life::command(), key_at: 0, wants_life: false };
+        let life = match self.ask(&question, &To::Owner(slot), deadline).await {
+            Ok(Said { value, .. }) => Life::read(&value),
+            Err(failure) if failure.is(ServerErrorKind::NoPerm) => Life::Hidden,
+            Err(failure) => return Err(failure),
+        };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.entry(slot).or_default().note(life).map(|reign| (life, reign)).ok_or(Failure::Replica)
+    }
+
+    fn forget(&self, key: &Key<'_>) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&slot_of(key.0().as_bytes()));
+    }
+
+    fn refuses_scripts(&self) -> Option<bool> {
+        self.refuses_scripts.get().copied()
+    }
+
+    async fn learn_scripts(&self, key: &Key<'_>, deadline: Instant) -> Result<bool, Failure> {
+        let question = Question { command: nothing(), key_at: 0, wants_life: false };
+        let refuses = are_refused(self.ask(&question, &To::Owner(slot_of(key.0().as_bytes())), deadline).await)?;
+        Ok(*self.refuses_scripts.get_or_init(|| refuses))
+    }
+
+    async fn reconnected(&self) {
+        std::future::pending().await
+    }
+}

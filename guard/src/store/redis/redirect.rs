@@ -1,0 +1,90 @@
+//! What to do when a node of a cluster has not done what it was asked.
+
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, ServerErrorKind};
+
+use super::link::{Failure, Question};
+
+/// How often a question is sent on at most.
+pub(super) const REDIRECTS: usize = 8;
+/// How long to wait before a question is asked again that a cluster in motion could not take.
+pub(super) const SETTLE: Duration = Duration::from_millis(20);
+/// A node by its host and port.
+pub(super) type Node = (String, u16);
+
+/// The key of a question.
+pub(super) fn key_of(question: &Question) -> Vec<u8> {
+    match question.command.args_iter().nth(question.key_at) {
+        Some(redis::Arg::Simple(key)) => key.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Says that the key of the next command is on its way to whoever is asked.
+pub(super) fn asking() -> Cmd {
+    let mut asking = Cmd::new();
+    asking.arg("ASKING");
+    asking
+}
+
+/// What to do about a failure.
+pub(super) enum Next {
+    /// Another node has it; the key is on its way there, if that is true.
+    GoTo(Node, bool),
+    /// It was not done, and can be in a moment.
+    Wait,
+    /// It was not done. Somebody else may have it by now.
+    AskWho,
+    /// It may have been done, or will not be.
+    GiveUp,
+}
+
+/// Nothing is asked again unless it is certain that it was not done.
+pub(super) fn next_step(failure: &Failure, asked: &Node) -> Next {
+    let Failure::Redis(error) = failure else {
+        return match failure {
+            Failure::NoConnection(_) | Failure::Replica => Next::AskWho,
+            _ => Next::GiveUp,
+        };
+    };
+    if let Some((place, _)) = error.redirect_node() {
+        return redirected(place, asked)
+            .map_or(Next::GiveUp, |node| Next::GoTo(node, failure.is(ServerErrorKind::Ask)));
+    }
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Next::AskWho,
+        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown)
+        | ErrorKind::ClusterConnectionNotFound => Next::Wait,
+        _ => Next::GiveUp,
+    }
+}
+
+/// Where a node sends us; without a host, it is its own.
+fn redirected(place: &str, asked: &Node) -> Option<Node> {
+    let (host, port) = place.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = if host.is_empty() { &asked.0 } else { host };
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_node_sends_us_is_read_also_without_a_host() {
+        let asked = ("h0".to_owned(), 6379);
+        for (place, wanted) in [
+            ("h1:1", Some(("h1", 1))),
+            (":7", Some(("h0", 7))),
+            ("::1:2", Some(("::1", 2))),
+            ("[::1]:2", Some(("::1", 2))),
+            ("h1", None),
+            ("h1:x", None),
+        ] {
+            let read = redirected(place, &asked);
+            assert_eq!(read.as_ref().map(|(host, port)| (host.as_str(), *port)), wanted, "{place}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Which part of a cluster a key belongs to.
+
+use crc16::{State, XMODEM};
+
+/// How many slots a cluster has.
+pub(super) const SLOTS: usize = 16_384;
+
+/// The slot of a key: of what is in its first braces, if there is anything in them.
+pub(super) fn slot_of(key: &[u8]) -> usize {
+    let hashed = key
+        .iter()
+        .position(|byte| *byte == b'{')
+        .and_then(|open| {
+            let rest = &key[open + 1..];
+            rest.iter().position(|byte| *byte == b'}').map(|close| &rest[..close])
+        })
+        .filter(|tag| !tag.is_empty())
+        .unwrap_or(key);
+    usize::from(State::<XMODEM>::calculate(hashed)) % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `CLUSTER KEYSLOT` of a server says.
+    #[test]
+    fn a_key_has_the_slot_that_the_server_gives_it() {
+        for (key, slot) in [
+            ("", 0),
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("{foo}bar", 12_182),
+            ("a{foo}b{bar}", 12_182),
+            ("foo{}{bar}", 8_363),
+            ("{", 4_092),
+        ] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The scripts: each compares what it finds on one key, and changes that or nothing.
+
+use std::sync::OnceLock;
+
+use redis::Script;
+
+/// Writes or renews if what is there is what is held. Done is 1; otherwise what is there, or nil.
+pub(super) static SWAP: Step = Step::new(
+    "local there = redis.call('GET', KEYS[1])
+    if there ~= ARGV[1] then return there end
+    if ARGV[1] == ARGV[2] then redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+    return 1",
+);
+
+/// Deletes if what is there is what is held. Done is 1; otherwise what is there, or nil.
+pub(super) static REMOVE: Step = Step::new(
+    "local there = redis.call('GET', KEYS[1])
+    if there ~= ARGV[1] then return there end
+    redis.call('DEL', KEYS[1])
+    return 1",
+);
+
+/// Writes if what is there is what is held, and the server still lives the life that is asked for. Done is 1, another life 2;
+/// otherwise what is there, or nil.
+pub(super) static SWAP_UNDER: Step = Step::new(
+    "local there = redis.call('GET', KEYS[1])
+    if there and there ~= ARGV[1] then return there end
+    local told = redis.call('INFO', 'replication')
+    if string.match(told, 'role:(%a+)') ~= 'master' then return 2 end
+    if string.match(told, 'master_replid:(%x+)') ~= ARGV[4] then return 2 end
+    if not there then return there end
+    redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+    return 1",
+);
+
+/// A script on one key, known to the server by its digest once it has been run.
+pub(super) struct Step {
+    pub(super) text: &'static str,
+    digest: OnceLock<String>,
+}
+
+impl Step {
+    const fn new(text: &'static str) -> Self {
+        Self { text, digest: OnceLock::new() }
+    }
+
+    /// Its digest.
+    pub(super) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| Script::new(self.text).get_hash().to_owned())
+    }
+}

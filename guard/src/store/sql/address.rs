@@ -1,0 +1,91 @@
+//! Where a database is.
+
+use std::str::FromStr as _;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::SqlError;
+
+/// What an address of PostgreSQL may say behind its question mark, and `options[name]`.
+const OF_POSTGRES: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+/// And one of SQLite.
+const OF_SQLITE: [&str; 4] = ["mode", "cache", "immutable", "vfs"];
+
+/// Where a database is, and which one it is.
+pub(super) enum Address {
+    Postgres(PgConnectOptions),
+    Sqlite(SqliteConnectOptions),
+}
+
+impl Address {
+    /// What it says may hold a password, so no error quotes it. A parameter that the driver does not know is refused here, because
+    /// the driver would write it to the log with its value.
+    pub(super) fn parse(text: &str) -> Result<Self, SqlError> {
+        let bad = |error: sqlx::Error| SqlError::Address(error.to_string());
+        match text.split_once(':') {
+            Some(("postgres" | "postgresql", _)) => {
+                let is_setting = |name: &str| name.starts_with("options[") || name.starts_with("options%5B");
+                let is_known = |name: &str| OF_POSTGRES.contains(&name) || is_setting(name);
+                check(text, is_known, &OF_POSTGRES)?;
+                PgConnectOptions::from_str(text).map(Self::Postgres).map_err(bad)
+            }
+            Some(("sqlite", rest)) => {
+                check(text, |name| OF_SQLITE.contains(&name), &OF_SQLITE)?;
+                let options = SqliteConnectOptions::from_str(text).map_err(bad)?;
+                if is_in_memory(rest, &options) {
+                    let why = "SQLite needs a file, since the records are to outlive the process";
+                    return Err(SqlError::Address(why.to_owned()));
+                }
+                Ok(Self::Sqlite(options))
+            }
+            Some((other @ ("mysql" | "mariadb" | "mssql" | "oracle"), _)) => {
+                Err(SqlError::Address(format!("`{other}` is a database that this does not speak to")))
+            }
+            _ => Err(SqlError::Address("it begins with neither".to_owned())),
+        }
+    }
+}
+
+/// The names and values behind the question mark, as they are written.
+fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let query = text.split_once('?').map_or("", |(_, query)| query);
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
+}
+
+fn check(text: &str, is_known: impl Fn(&str) -> bool, known: &[&str]) -> Result<(), SqlError> {
+    if parameters(text).all(|(name, _)| is_known(name)) {
+        return Ok(());
+    }
+    Err(SqlError::Address(format!("it has a parameter that is none of {}", known.join(", "))))
+}
+
+/// Whether nothing of it would be on a disk, in whichever way that is written.
+fn is_in_memory(rest: &str, options: &SqliteConnectOptions) -> bool {
+    let place = rest.split('?').next().unwrap_or_default();
+    let file = options.get_filename();
+    let is_a_file = |mode| matches!(mode, "ro" | "rw" | "rwc");
+    matches!(place, "" | "//" | ":memory:" | "//:memory:")
+        || matches!(file.to_str(), Some("" | ":memory:"))
+        || parameters(rest).any(|(name, value)| name == "mode" && !is_a_file(value))
+}

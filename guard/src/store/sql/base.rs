@@ -1,0 +1,146 @@
+//! The way to a database: connections that are made and driven on the background thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sqlx::pool::PoolOptions;
+use sqlx::{ConnectOptions, Connection, Pool};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::cleaner;
+use super::dialect::{Answer, Batch, Dialect, Question, Statements};
+use super::failure::{Failure, SqlError, leaves_the_connection};
+use super::migration::VERSION;
+use crate::background;
+use crate::store::async_trait;
+
+/// How long a new connection may take until it can be used.
+pub(super) const CONNECT: Duration = Duration::from_secs(2);
+/// What an answer gets beyond its time, since the database gives up a statement by itself a moment before.
+const BEYOND: Duration = Duration::from_millis(10);
+
+/// A database of either kind.
+#[async_trait]
+pub(super) trait Asked: Send + Sync + 'static {
+    async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure>;
+
+    fn reign(&self) -> [u8; 8];
+}
+
+/// A database.
+pub(super) struct Base<DB: Dialect> {
+    pool: Pool<DB>,
+    reign: AtomicU64,
+}
+
+impl<DB: Dialect> Base<DB> {
+    /// Goes there, and looks whether its tables are as they should be.
+    pub(super) async fn open(
+        pool: PoolOptions<DB>,
+        options: <DB::Connection as Connection>::Options,
+    ) -> Result<Arc<Self>, SqlError> {
+        let (tell, told) = oneshot::channel();
+        background::spawn(async move {
+            // Whoever asked may have gone.
+            let _ = tell.send(Self::opened(pool, options).await);
+        });
+        told.await.unwrap_or_else(|_| Err(SqlError::Unreachable("the background thread has ended".to_owned())))
+    }
+
+    async fn opened(
+        pool: PoolOptions<DB>,
+        options: <DB::Connection as Connection>::Options,
+    ) -> Result<Arc<Self>, SqlError> {
+        let options = options.disable_statement_logging();
+        // Not through the pool, which would keep the reason to itself.
+        let connect = timeout(CONNECT, options.connect()).await;
+        let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
+        let mut connection = connect.map_err(SqlError::from)?;
+        let asked = timeout(CONNECT, reign::<DB>(&mut connection)).await;
+        let reign = asked.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
+        let _ = connection.close().await;
+        let base = Arc::new(Self { pool: pool.connect_lazy_with(options), reign: AtomicU64::new(reign) });
+        background::spawn(look_after(Arc::downgrade(&base)));
+        Ok(base)
+    }
+
+    /// Notes the reign that is stored now, if that is told in time.
+    async fn look_at_reign(&self) {
+        let Ok(Ok(mut connection)) = timeout(cleaner::PATIENCE, self.pool.acquire()).await else { return };
+        match timeout(cleaner::PATIENCE, reign::<DB>(&mut connection)).await {
+            Ok(Ok(reign)) => self.reign.store(reign, Ordering::Relaxed),
+            Ok(Err(error)) => tracing::debug!(%error, "the reign could not be looked at"),
+            Err(_) => connection.close_on_drop(),
+        }
+    }
+
+    async fn answer(&self, question: &Question, deadline: Instant) -> Result<Answer, Failure> {
+        // In a task of its own, so that a connection that takes its time is there for the next one.
+        let acquired = timeout_at(deadline, tokio::spawn(self.pool.acquire())).await;
+        let mut connection = match acquired {
+            Ok(Ok(Ok(connection))) => connection,
+            Ok(Ok(Err(error))) => return Err(Failure::NoConnection(error.to_string())),
+            Ok(Err(ended)) => return Err(Failure::NoConnection(ended.to_string())),
+            Err(_) => return Err(Failure::NoConnection("none was free or could be made in time".to_owned())),
+        };
+        match timeout_at(deadline + BEYOND, <DB as Statements>::ask(&mut connection, question)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                if !leaves_the_connection(&error) {
+                    connection.close_on_drop();
+                }
+                Err(error.into())
+            }
+            Err(_) => {
+                connection.close_on_drop();
+                Err(Failure::TimedOut)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<DB: Dialect> Asked for Base<DB> {
+    async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure> {
+        let (tell, told) = oneshot::channel();
+        background::spawn(async move {
+            // Whoever asked may have gone.
+            let _ = tell.send(self.answer(&question, deadline).await);
+        });
+        told.await.unwrap_or(Err(Failure::TimedOut))
+    }
+
+    fn reign(&self) -> [u8; 8] {
+        self.reign.load(Ordering::Relaxed).to_be_bytes()
+    }
+}
+
+/// The reign that is stored, if the tables are of this version.
+async fn reign<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlError> {
+    let (version, reign) = DB::version(connection).await.map_err(SqlError::from)?;
+    if version != VERSION {
+        return Err(SqlError::OtherShape(format!("they are of version {version}, and this is {VERSION}")));
+    }
+    let reign: [u8; 8] = reign.try_into().map_err(|_| SqlError::OtherShape("a reign has eight bytes".to_owned()))?;
+    Ok(u64::from_be_bytes(reign))
+}
+
+/// Removes what has expired, and looks whether the reign is another one, until the store is dropped, which ends it between any two
+/// statements.
+async fn look_after<DB: Dialect>(base: Weak<Base<DB>>) {
+    let mut batch = Batch::FIRST;
+    loop {
+        let Some(base) = base.upgrade() else { return };
+        let cleaned = cleaner::clean_some(&base.pool, &mut batch).await;
+        let cleaned = cleaned.inspect_err(|error| tracing::debug!(%error, "what has expired could not be removed yet"));
+        let pause = cleaned.ok().flatten();
+        if pause.is_none() {
+            batch = Batch::FIRST;
+            base.look_at_reign().await;
+        }
+        drop(base);
+        tokio::time::sleep(pause.unwrap_or(cleaner::EVERY)).await;
+    }
+}

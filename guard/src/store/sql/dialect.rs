@@ -1,0 +1,104 @@
+//! What is asked of a database, and what each kind of database understands.
+
+use std::future::Future;
+
+use sqlx::{Database, Pool, Transaction};
+
+/// A database that Onceward speaks to: `sqlx::Postgres` or `sqlx::Sqlite`. There are no others, and nobody can add one: what it
+/// does is private.
+#[expect(private_bounds, reason = "it is sealed by this")]
+pub trait Dialect: Database + Statements {}
+
+/// The statements of one kind of database.
+pub(crate) trait Statements: Database {
+    /// A verb of the store.
+    fn ask(
+        connection: &mut Self::Connection,
+        question: &Question,
+    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send;
+
+    /// Which version the tables are of, and the reign of the store.
+    fn version(connection: &mut Self::Connection) -> impl Future<Output = Result<(i32, Vec<u8>), sqlx::Error>> + Send;
+
+    /// Removes some rows that have expired, and says how many. Rows that somebody works with are left for later.
+    fn clean(
+        connection: &mut Self::Connection,
+        batch: &Batch,
+    ) -> impl Future<Output = Result<Removed, sqlx::Error>> + Send;
+
+    /// Begins a transaction that may write.
+    fn begin(pool: &Pool<Self>) -> impl Future<Output = Result<Transaction<'static, Self>, sqlx::Error>> + Send;
+
+    /// Inserts a row in a transaction, having waited for any other transaction that has done so; if one is there, that is given.
+    /// Neither done nor there: it came meanwhile, and is seen when asked once more.
+    fn claim(
+        connection: &mut Self::Connection,
+        row: &Row<'_>,
+    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send;
+
+    /// Writes another value into a row that this transaction has inserted with what is held, valid from now on; says whether it is there.
+    fn complete(
+        connection: &mut Self::Connection,
+        held: &[u8],
+        row: &Row<'_>,
+    ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
+
+    /// Asks for nothing: a transaction that has failed before says so.
+    fn goes_on(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+}
+
+/// What the store is asked.
+#[derive(Clone)]
+pub(crate) struct Question {
+    pub(super) verb: Verb,
+    pub(super) name: String,
+    pub(super) held: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) millis: i64,
+}
+
+/// The five verbs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Verb {
+    Insert,
+    Take,
+    Swap,
+    Remove,
+    Look,
+}
+
+/// What a statement has come to.
+pub(crate) struct Answer {
+    /// The change was made.
+    pub(crate) is_done: bool,
+    /// What was there, if it was not; of a take, what was taken.
+    pub(crate) there: Option<Vec<u8>>,
+}
+
+/// Which rows are removed.
+pub(crate) struct Batch {
+    /// Those that expired at this time or later, in milliseconds since 1970: what lies before has just been removed, and a database that
+    /// has not forgotten it yet would step over all of it again.
+    pub(super) from: i64,
+    /// So many of them at most.
+    pub(super) most: i64,
+}
+
+impl Batch {
+    /// What has been over for the longest time, a few rows of it.
+    pub(super) const FIRST: Self = Self { from: 0, most: 500 };
+}
+
+/// What was removed.
+pub(crate) struct Removed {
+    pub(super) count: i64,
+    /// When the last of them had expired.
+    pub(super) until: i64,
+}
+
+/// A row in a transaction.
+pub(crate) struct Row<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: &'a [u8],
+    pub(crate) millis: i64,
+}

@@ -1,0 +1,177 @@
+//! Why a statement has no answer, and whether it is certain that it changed nothing.
+
+use std::error::Error;
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+use sqlx::sqlite::SqliteError;
+
+use crate::store::StoreError;
+
+/// What makes the tables.
+const FIX: &str = "make them with `onceward migrate --store ADDRESS`, or with `Sql::migrate`";
+
+/// Why a database cannot be used as a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SqlError {
+    /// The address is not one of a database.
+    #[error(
+        "this is not the address of a database, as in postgres://user@host/database or sqlite:/var/lib/onceward.db: {0}"
+    )]
+    Address(String),
+    /// The database could not be reached.
+    #[error("the database is out of reach: {0}")]
+    Unreachable(String),
+    /// The tables are missing.
+    #[error("the tables of Onceward are not in this database; {FIX}")]
+    NotMigrated,
+    /// A table of that name is there, and is not ours, or is of a later version.
+    #[error(
+        "the tables in this database are not as this version of Onceward makes them ({0}); if they are somebody else's, \
+         give Onceward a database or a schema of its own, and otherwise run a version that knows them"
+    )]
+    OtherShape(String),
+}
+
+impl SqlError {
+    /// What an error says about the tables, or else that the database is out of reach.
+    pub(super) fn from(error: sqlx::Error) -> Self {
+        match shape(&error) {
+            Some(found) => found,
+            None => Self::Unreachable(error.to_string()),
+        }
+    }
+}
+
+/// Why a statement has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// There was no connection to send it over.
+    #[error("no connection to the database: {0}")]
+    NoConnection(String),
+    /// Others were quicker every time.
+    #[error("others changed the same row all the time")]
+    Contended,
+    /// The tables are not there, or not as they should be.
+    #[error(transparent)]
+    Tables(SqlError),
+    /// It was sent, and no answer came in time.
+    #[error("the database did not answer in time")]
+    TimedOut,
+    /// The database said no, or the connection broke.
+    #[error(transparent)]
+    Sql(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        match shape(&error) {
+            Some(found) => Self::Tables(found),
+            None => Self::Sql(error),
+        }
+    }
+}
+
+impl Failure {
+    /// A database that says no has done nothing. One that says that it ends may have done it before.
+    pub(crate) fn is_certain(&self) -> bool {
+        match self {
+            Self::NoConnection(_) | Self::Contended | Self::Tables(_) => true,
+            Self::TimedOut => false,
+            Self::Sql(sqlx::Error::Database(error)) => is_a_plain_no(&**error),
+            Self::Sql(error) => matches!(
+                error,
+                sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Encode(_) | sqlx::Error::BeginFailed
+            ),
+        }
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        if failure.is_certain() { Self::not_executed(failure) } else { Self::unknown(failure) }
+    }
+}
+
+/// Whether the connection that this came over is still good.
+pub(super) fn leaves_the_connection(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if is_a_plain_no(&**error))
+}
+
+fn is_a_plain_no(error: &dyn DatabaseError) -> bool {
+    if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
+        // `statement_completion_unknown` says so itself; whoever ends a connection may have finished the statement.
+        return error.severity() == PgSeverity::Error && error.code() != "40003";
+    }
+    // An input or output error of SQLite may have come after everything was written.
+    primary(error) != Some(10)
+}
+
+/// Whether the database wants the whole transaction again: it could not be put in order with others, or was in a circle with them, or
+/// the file was in use.
+pub(crate) fn asks_for_a_repetition(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(is_out_of_order)
+}
+
+/// The same of any error, one of the database itself included.
+pub(crate) fn wants_a_repetition(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref().is_some_and(asks_for_a_repetition)
+        || error.downcast_ref::<Box<dyn DatabaseError>>().is_some_and(|error| is_out_of_order(&**error))
+        || error.downcast_ref::<PgDatabaseError>().is_some_and(|error| is_out_of_order(error))
+        || error.downcast_ref::<SqliteError>().is_some_and(|error| is_out_of_order(error))
+}
+
+fn is_out_of_order(error: &dyn DatabaseError) -> bool {
+    match error.try_downcast_ref::<PgDatabaseError>() {
+        Some(error) => matches!(error.code(), "40001" | "40P01"),
+        None => matches!(primary(error), Some(5 | 6)),
+    }
+}
+
+/// Whether the transaction has failed before this statement, and takes no more.
+pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "25P02")
+}
+
+/// SQLite's result code without what is said in more detail.
+fn primary(error: &dyn DatabaseError) -> Option<i32> {
+    error.try_downcast_ref::<SqliteError>()?;
+    error.code()?.parse::<i32>().ok().map(|code| code & 0xff)
+}
+
+/// What an error says about our tables.
+fn shape(error: &sqlx::Error) -> Option<SqlError> {
+    let sqlx::Error::Database(error) = error else { return shape_of_row(error) };
+    let says = error.message();
+    if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
+        return match error.code() {
+            "42P01" if says.contains("onceward_") => Some(SqlError::NotMigrated),
+            // A column or its type, and a name that is not unique.
+            "42703" | "42804" | "42883" | "42P10" | "23502" => Some(SqlError::OtherShape(says.to_owned())),
+            _ => None,
+        };
+    }
+    match primary(&**error)? {
+        1 if says.contains("no such table: onceward_") => Some(SqlError::NotMigrated),
+        1 if says.contains("column") || says.contains("ON CONFLICT clause does not match") => {
+            Some(SqlError::OtherShape(says.to_owned()))
+        }
+        // A file that is not there, and one that is no database.
+        14 => Some(SqlError::NotMigrated),
+        26 => Some(SqlError::OtherShape(says.to_owned())),
+        _ => None,
+    }
+}
+
+fn shape_of_row(error: &sqlx::Error) -> Option<SqlError> {
+    use sqlx::Error::{ColumnDecode, ColumnIndexOutOfBounds, ColumnNotFound, RowNotFound};
+    match error {
+        ColumnDecode { .. } | ColumnIndexOutOfBounds { .. } | ColumnNotFound(_) => {
+            Some(SqlError::OtherShape(error.to_string()))
+        }
+        RowNotFound => Some(SqlError::NotMigrated),
+        _ => None,
+    }
+}

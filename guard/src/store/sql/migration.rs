@@ -1,0 +1,113 @@
+//! The tables, and how they are made.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{ConnectOptions as _, Connection, Postgres, Sqlite};
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::base::CONNECT;
+use super::dialect::{Dialect, Statements};
+use super::failure::SqlError;
+
+/// Of which version the tables are.
+pub(super) const VERSION: i32 = 1;
+
+const POSTGRES: &str = r#"BEGIN;
+SELECT pg_advisory_xact_lock(8027137150431421036);
+CREATE TABLE IF NOT EXISTS onceward_records (
+    name text COLLATE "C" PRIMARY KEY,
+    value bytea NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS onceward_records_expires_at ON onceward_records (expires_at);
+CREATE TABLE IF NOT EXISTS onceward_schema (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    version integer NOT NULL,
+    reign bytea NOT NULL CHECK (length(reign) = 8)
+);
+INSERT INTO onceward_schema (version, reign)
+    VALUES (1, substring(uuid_send(gen_random_uuid()) FROM 1 FOR 8)) ON CONFLICT DO NOTHING;
+COMMIT;
+"#;
+
+const SQLITE: &str = "BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS onceward_records (
+    name TEXT NOT NULL PRIMARY KEY,
+    value BLOB NOT NULL,
+    expires_at INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS onceward_records_expires_at ON onceward_records (expires_at);
+CREATE TABLE IF NOT EXISTS onceward_schema (
+    only_row INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+    version INTEGER NOT NULL,
+    reign BLOB NOT NULL CHECK (length(reign) = 8)
+);
+INSERT INTO onceward_schema (version, reign) VALUES (1, randomblob(8)) ON CONFLICT DO NOTHING;
+COMMIT;
+";
+
+/// What a migration has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migrated {
+    /// The tables were missing, and were made.
+    Made,
+    /// They were there, and nothing was changed.
+    Current,
+}
+
+pub(super) fn script(address: &Address) -> &'static str {
+    match address {
+        Address::Postgres(_) => POSTGRES,
+        Address::Sqlite(_) => SQLITE,
+    }
+}
+
+/// How long a migration may take, waiting for another one included.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) async fn migrate(address: Address) -> Result<Migrated, SqlError> {
+    let migrated = timeout(PATIENCE, migrated(address)).await;
+    migrated.unwrap_or_else(|_| Err(SqlError::Unreachable(format!("the migration had no answer within {PATIENCE:?}"))))
+}
+
+async fn migrated(address: Address) -> Result<Migrated, SqlError> {
+    match address {
+        Address::Postgres(options) => {
+            let connect = timeout(CONNECT, options.disable_statement_logging().connect()).await;
+            let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
+            let connection: PgConnection = connect.map_err(SqlError::from)?;
+            run::<Postgres>(connection, POSTGRES).await
+        }
+        Address::Sqlite(options) => {
+            let options = super::sqlite::options(options, Duration::from_secs(5)).create_if_missing(true);
+            let connect = options.disable_statement_logging().connect().await;
+            // Here this is no missing table, but a folder that is not there or may not be written.
+            let connection: SqliteConnection = connect.map_err(|error| SqlError::Unreachable(error.to_string()))?;
+            run::<Sqlite>(connection, SQLITE).await
+        }
+    }
+}
+
+async fn run<DB: Dialect>(mut connection: DB::Connection, script: &'static str) -> Result<Migrated, SqlError>
+where
+    for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
+{
+    let migrated = match DB::version(&mut connection).await.map_err(SqlError::from) {
+        Ok(_) => Migrated::Current,
+        Err(SqlError::NotMigrated) => {
+            sqlx::raw_sql(script).execute(&mut connection).await.map_err(SqlError::from)?;
+            Migrated::Made
+        }
+        Err(error) => return Err(error),
+    };
+    // Also of what was there before: a table of our name may be somebody else's.
+    let (version, _) = <DB as Statements>::version(&mut connection).await.map_err(SqlError::from)?;
+    let _ = connection.close().await;
+    match version {
+        VERSION => Ok(migrated),
+        other => Err(SqlError::OtherShape(format!("they are of version {other}, and this is {VERSION}"))),
+    }
+}

@@ -1,0 +1,128 @@
+//! The statements of PostgreSQL.
+//!
+//! A verb that compares is one statement that changes the row if it is as expected, and tells what was there when it began. If it had
+//! to wait for another one, that is old, and it is asked once more where it matters. `clock_timestamp()` is the time of
+//! this moment, where `now()` would be that at which the transaction began.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{Connection as _, Pool, Postgres, Transaction};
+
+use super::base::CONNECT;
+use super::dialect::{Answer, Batch, Dialect, Question, Removed, Row, Statements, Verb};
+
+/// How many connections a store has at most.
+const CONNECTIONS: u32 = 10;
+/// A connection that has lain idle for longer is asked whether it is still there before it is used.
+const IDLE: Duration = Duration::from_millis(500);
+
+const INSERT: &str = "WITH written AS (
+    INSERT INTO onceward_records AS old (name, value, expires_at)
+    VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond')
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
+    WHERE old.expires_at <= clock_timestamp() RETURNING 1)
+SELECT EXISTS (SELECT FROM written),
+    (SELECT value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp())";
+
+const TAKE: &str =
+    "DELETE FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp() RETURNING true, value";
+
+const SWAP: &str = "WITH written AS (
+    UPDATE onceward_records SET value = $3, expires_at = clock_timestamp() + $4 * interval '1 millisecond'
+    WHERE name = $1 AND value = $2 AND expires_at > clock_timestamp() RETURNING 1)
+SELECT EXISTS (SELECT FROM written),
+    (SELECT value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp())";
+
+const REMOVE: &str = "WITH removed AS (
+    DELETE FROM onceward_records WHERE name = $1 AND value = $2 AND expires_at > clock_timestamp() RETURNING 1)
+SELECT EXISTS (SELECT FROM removed),
+    (SELECT value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp())";
+
+const LOOK: &str = "SELECT false, value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp()";
+
+/// Also names every column, so that a table of another shape is found out.
+const VERSION: &str = "SELECT version, reign FROM onceward_schema
+    LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
+
+/// The time is asked for once: as a subquery it bounds what is read of the index, and in its own place every row that is still
+/// valid would be read and left.
+const CLEAN: &str = "WITH removed AS (DELETE FROM onceward_records WHERE ctid = ANY (ARRAY (
+    SELECT ctid FROM onceward_records
+    WHERE expires_at <= (SELECT clock_timestamp()) AND expires_at >= to_timestamp($1 / 1000.0)
+    ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING expires_at)
+SELECT count(*), coalesce(floor(extract(epoch FROM max(expires_at)) * 1000), 0)::bigint FROM removed";
+
+const COMPLETE: &str = "UPDATE onceward_records
+    SET value = $3, expires_at = clock_timestamp() + $4 * interval '1 millisecond' WHERE name = $1 AND value = $2";
+
+impl Dialect for Postgres {}
+
+impl Statements for Postgres {
+    async fn ask(connection: &mut PgConnection, question: &Question) -> Result<Answer, sqlx::Error> {
+        let Question { verb, name, held, value, millis } = question;
+        let query = match verb {
+            Verb::Insert => sqlx::query_as(INSERT).bind(name).bind(value).bind(*millis as f64),
+            Verb::Take => sqlx::query_as(TAKE).bind(name),
+            Verb::Swap => sqlx::query_as(SWAP).bind(name).bind(held).bind(value).bind(*millis as f64),
+            Verb::Remove => sqlx::query_as(REMOVE).bind(name).bind(held),
+            Verb::Look => sqlx::query_as(LOOK).bind(name),
+        };
+        Ok(answer(query.fetch_optional(connection).await?))
+    }
+
+    async fn version(connection: &mut PgConnection) -> Result<(i32, Vec<u8>), sqlx::Error> {
+        sqlx::query_as(VERSION).fetch_one(connection).await
+    }
+
+    async fn clean(connection: &mut PgConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {
+        let query = sqlx::query_as(CLEAN).bind(batch.from).bind(batch.most);
+        let (count, until) = query.fetch_one(connection).await?;
+        Ok(Removed { count, until })
+    }
+
+    async fn begin(pool: &Pool<Self>) -> Result<Transaction<'static, Self>, sqlx::Error> {
+        pool.begin().await
+    }
+
+    async fn claim(connection: &mut PgConnection, row: &Row<'_>) -> Result<Answer, sqlx::Error> {
+        let query = sqlx::query_as(INSERT).bind(row.name).bind(row.value).bind(row.millis as f64);
+        Ok(answer(query.fetch_optional(connection).await?))
+    }
+
+    async fn complete(connection: &mut PgConnection, held: &[u8], row: &Row<'_>) -> Result<bool, sqlx::Error> {
+        let query = sqlx::query(COMPLETE).bind(row.name).bind(held).bind(row.value).bind(row.millis as f64);
+        let done = query.execute(connection).await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    async fn goes_on(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        sqlx::query("SELECT 1").execute(connection).await.map(drop)
+    }
+}
+
+fn answer(row: Option<(bool, Option<Vec<u8>>)>) -> Answer {
+    let (is_done, there) = row.unwrap_or((false, None));
+    Answer { is_done, there }
+}
+
+/// How connections are kept: not asked before each use whether they are there, which would be a second way to the server and back.
+pub(super) fn pool(timeout: Duration) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(CONNECT.max(timeout))
+        .test_before_acquire(false)
+        .before_acquire(|connection, life| {
+            Box::pin(async move { Ok(life.idle_for < IDLE || connection.ping().await.is_ok()) })
+        })
+}
+
+/// How a connection is made. A statement that waits for too long is given up by the server, a moment before we do so: then it is
+/// certain that it changed nothing.
+pub(super) fn options(options: PgConnectOptions, timeout: Duration) -> PgConnectOptions {
+    let given_up = (timeout * 4 / 5).max(Duration::from_millis(1)).as_millis().to_string();
+    let settings = [("default_transaction_isolation", "read committed"), ("statement_timeout", &given_up)];
+    let named = options.get_application_name().is_some();
+    let options = if named { options } else { options.application_name("onceward") };
+    options.options(settings)
+}

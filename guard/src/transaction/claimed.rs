@@ -1,0 +1,155 @@
+use std::fmt;
+use std::time::Duration;
+
+use onceward_api::Code;
+use sqlx::{Pool, Transaction};
+use tokio::time::timeout;
+
+use super::{ClaimError, Dialect};
+use crate::clock::Clock;
+use crate::intent::Intent;
+use crate::policy::KeyRules;
+use crate::record::{Done, Record};
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+use crate::run_id::RunId;
+use crate::store::sql::{Answer, Row, millis};
+use crate::ticket::Ticket;
+
+/// How long a database is asked what became of a claim.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is to be done in a transaction. A duplicate is no error.
+#[derive(Debug)]
+pub enum Entered {
+    /// Go on, and commit.
+    Run(Claimed),
+    /// It was done before: this is what was answered, if that was kept.
+    Done(Option<Reply>),
+    /// Do not go on, for this reason.
+    Refuse(Refusal),
+}
+
+/// A claim in a transaction: it lasts if the transaction is committed, and is gone if not.
+#[must_use = "what was claimed is done by the same transaction"]
+pub struct Claimed {
+    name: String,
+    rules: KeyRules,
+    record: Done,
+}
+
+/// What was found under the name of a claim.
+pub(super) enum Found {
+    /// Nothing: the claim is there now.
+    Free,
+    /// What this claim itself has committed.
+    Own,
+    /// What somebody else has.
+    Others(Done),
+}
+
+impl Claimed {
+    pub(super) fn of(rules: &KeyRules, intent: &Intent<'_>) -> Result<Self, Refusal> {
+        let key = intent.key.ok_or(Code::KeyMissing)?;
+        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let record = Done {
+            run: RunId::new(),
+            fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket)),
+            deadline: deadline(rules),
+            reply: None,
+        };
+        // Not the name that a store has for the same key: a guard may have its own record in the same table.
+        Ok(Self { name: ticket.name("onceward:transaction"), rules: rules.clone(), record })
+    }
+
+    /// The name of the run, to write beside what it does.
+    pub fn run_id(&self) -> RunId {
+        self.record.run
+    }
+
+    /// Keeps an answer for whoever comes later, in the same transaction, once. One that is larger than the
+    /// [limit](KeyRules::reply_limit) is not kept, and a duplicate is told that there was one. From here on the record lives for
+    /// [`retain`](KeyRules::retain), however long the transaction took until now.
+    ///
+    /// # Errors
+    /// If the database does not take it. [`ClaimError::NotClaimed`] if the claim is not there as it was made, as after a rollback to
+    /// a savepoint before it: then nothing is written, whoever has the name now.
+    pub async fn complete_in<DB: Dialect>(
+        &self,
+        transaction: &mut Transaction<'_, DB>,
+        reply: Reply,
+    ) -> Result<(), ClaimError> {
+        self.complete(transaction, Some(reply)).await
+    }
+
+    /// Asks whether this claim was committed, where the answer to that was lost. Whoever still has the transaction in hand, such as a
+    /// backend that has not noticed yet that its caller is gone, is waited for; so what this says stays true.
+    ///
+    /// # Errors
+    /// If the database cannot be asked, or does not say for half a minute: then it is not known yet.
+    pub async fn was_committed<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<bool, ClaimError> {
+        let asked = timeout(PATIENCE, async {
+            let mut transaction = DB::begin(pool).await?;
+            let found = self.find(&mut transaction).await?;
+            transaction.rollback().await?;
+            Ok(matches!(found, Found::Own))
+        });
+        asked.await.unwrap_or(Err(ClaimError::Database(sqlx::Error::PoolTimedOut)))
+    }
+
+    pub(super) async fn enter<DB: Dialect>(self, transaction: &mut Transaction<'_, DB>) -> Result<Entered, ClaimError> {
+        Ok(match self.find(transaction).await? {
+            Found::Free | Found::Own => Entered::Run(self),
+            Found::Others(done) => self.duplicate_of(done).map_or_else(Entered::Refuse, Entered::Done),
+        })
+    }
+
+    /// Inserts, and finds what is there if that cannot be.
+    pub(super) async fn find<DB: Dialect>(&self, transaction: &mut Transaction<'_, DB>) -> Result<Found, ClaimError> {
+        let (value, millis) = (self.record.encode(), millis(self.rules.retain));
+        loop {
+            let row = Row { name: &self.name, value: &value, millis };
+            let there = match DB::claim(transaction, &row).await? {
+                Answer { is_done: true, .. } => return Ok(Found::Free),
+                Answer { there: Some(there), .. } => there,
+                // It was committed while this one waited for it: now it is seen.
+                Answer { there: None, .. } => continue,
+            };
+            return match Record::decode(&there) {
+                Ok(Record::Done(done)) if done.run == self.record.run => Ok(Found::Own),
+                Ok(Record::Done(done)) => Ok(Found::Others(done)),
+                _ => Err(ClaimError::UnknownRecord),
+            };
+        }
+    }
+
+    pub(super) async fn complete<DB: Dialect>(
+        &self,
+        transaction: &mut Transaction<'_, DB>,
+        reply: Option<Reply>,
+    ) -> Result<(), ClaimError> {
+        let held = self.record.encode();
+        let done = Done { reply: self.rules.kept(reply), deadline: deadline(&self.rules), ..self.record.clone() };
+        let row = Row { name: &self.name, value: &done.encode(), millis: millis(self.rules.retain) };
+        if DB::complete(transaction, &held, &row).await? { Ok(()) } else { Err(ClaimError::NotClaimed) }
+    }
+
+    /// What a duplicate gets. Other content is told before anything else.
+    pub(super) fn duplicate_of(&self, done: Done) -> Result<Option<Reply>, Refusal> {
+        match done.fingerprint.zip(self.record.fingerprint) {
+            Some((theirs, ours)) if theirs != ours => Err(Code::KeyReused.into()),
+            _ => Ok(done.reply),
+        }
+    }
+}
+
+/// Until when a record that is written now is valid.
+fn deadline(rules: &KeyRules) -> u64 {
+    Clock::system().wall().saturating_add(rules.retain.as_millis() as u64)
+}
+
+impl fmt::Debug for Claimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claimed").field("run", &self.record.run).finish_non_exhaustive()
+    }
+}

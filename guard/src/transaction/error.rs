@@ -1,0 +1,61 @@
+use crate::store::StoreError;
+use crate::store::sql::{Failure, SqlError, asks_for_a_repetition, has_failed_already};
+
+/// Why nothing was claimed in a transaction.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The database could not put this transaction in order with others. Roll it back, and do all of it again.
+    #[error("the database wants this transaction again, from its beginning: {0}")]
+    RetryTransaction(#[source] sqlx::Error),
+    /// An earlier statement of this transaction has failed.
+    #[error(
+        "this transaction has failed before, and takes no more statements: roll it back, and claim first in a new one"
+    )]
+    FailedAlready,
+    /// The tables are missing, or not ours.
+    #[error(transparent)]
+    Tables(SqlError),
+    /// What is on record was written by another version.
+    #[error("the database holds a record that this version does not know")]
+    UnknownRecord,
+    /// The claim is not in this transaction: it was made in another one, or this was rolled back to before it.
+    #[error("this transaction does not have the claim; complete it in the transaction in which it was made")]
+    NotClaimed,
+    /// The work has ended well, and still holds its transaction.
+    #[error("the work did not give its transaction back, so nothing could be committed; drop it before the work ends")]
+    NotGivenBack,
+    /// The database said no, or is out of reach. Nothing was claimed: without its commit, nothing of a transaction lasts.
+    #[error(transparent)]
+    Database(sqlx::Error),
+}
+
+impl ClaimError {
+    /// Whether the same transaction may succeed when it is begun again.
+    pub fn asks_for_a_repetition(&self) -> bool {
+        matches!(self, Self::RetryTransaction(_))
+    }
+}
+
+impl From<sqlx::Error> for ClaimError {
+    fn from(error: sqlx::Error) -> Self {
+        if asks_for_a_repetition(&error) {
+            return Self::RetryTransaction(error);
+        }
+        if has_failed_already(&error) {
+            return Self::FailedAlready;
+        }
+        match Failure::from(error) {
+            Failure::Tables(tables) => Self::Tables(tables),
+            Failure::Sql(error) => Self::Database(error),
+            other => Self::Database(sqlx::Error::Protocol(other.to_string())),
+        }
+    }
+}
+
+/// Nothing of a transaction lasts that was not committed.
+impl From<ClaimError> for StoreError {
+    fn from(error: ClaimError) -> Self {
+        Self::not_executed(error)
+    }
+}

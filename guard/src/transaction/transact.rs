@@ -1,0 +1,278 @@
+//! A whole transaction, begun again where the database wants it, and asked about where its end was lost.
+
+use std::error::Error;
+use std::future::Future;
+use std::time::Duration;
+
+use onceward_api::{Code, Outcome};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::{Pool, Transaction};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::claimed::{Claimed, Found};
+use super::lent::Lent;
+use super::{ClaimError, Dialect};
+use crate::guard::Guard;
+use crate::intent::Intent;
+use crate::mode::Mode;
+use crate::patterns::PatternError;
+use crate::policy::KeyRules;
+use crate::record::Done;
+use crate::reply::Reply;
+use crate::run::{Ran, RunError};
+use crate::store::StoreError;
+use crate::store::sql::{Failure, asks_for_a_repetition, wants_a_repetition};
+
+/// How often a transaction is begun at most that the database wants again.
+const TRIES: u32 = 20;
+/// The first and the longest pause before it is.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// How long a commit may take before its answer counts as lost.
+const COMMIT: Duration = Duration::from_secs(10);
+/// How long it is then asked what became of it.
+const RESOLVE: Duration = Duration::from_secs(30);
+
+/// What one try has come to.
+enum Tried<T, E> {
+    /// It is over, in this way.
+    Ended(Result<Ran<T>, RunError<E>>),
+    /// An earlier try of the same run had been committed.
+    WasCommitted,
+    /// Nothing was committed, and the next try may succeed. This is what to say if there is none.
+    Repeat(RunError<E>),
+    /// It came to this value under its claim, and nobody has heard whether that was committed.
+    Lost(T, Failure),
+}
+
+/// What a try came to that may have been committed, and until when that is asked.
+struct Lost<T> {
+    value: T,
+    until: Instant,
+}
+
+/// Nothing of this try was committed.
+impl<T, E> From<ClaimError> for Tried<T, E> {
+    fn from(error: ClaimError) -> Self {
+        let again = error.asks_for_a_repetition();
+        let error = RunError::Store(error.into());
+        if again { Self::Repeat(error) } else { Self::Ended(Err(error)) }
+    }
+}
+
+/// What all tries have in common.
+struct Trial<'a, DB: Dialect> {
+    guard: &'a Guard,
+    pool: &'a Pool<DB>,
+    intent: &'a Intent<'a>,
+    claimed: Option<Claimed>,
+}
+
+impl Guard {
+    /// Runs some work in a transaction of this pool, once: what it wrote is committed together with a record of it, and whoever comes
+    /// later with the same intent gets what came of it. Whoever comes meanwhile waits.
+    ///
+    /// Work that fails is rolled back, and the next one with the same intent runs it again. So is work that the database
+    /// wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
+    /// Should the answer to the commit be lost, it is asked for with the name of the run, and never guessed. The pool's own
+    /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
+    ///
+    /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
+    /// has forgotten, the handler runs, and this gives what came of it before.
+    ///
+    /// # Errors
+    /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the
+    /// database did not say for half a minute: the same intent again finds out.
+    pub async fn transact<DB, T, E, F, W>(
+        &self,
+        pool: &Pool<DB>,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        mut work: W,
+    ) -> Result<Ran<T>, RunError<E>>
+    where
+        DB: Dialect,
+        T: Serialize + DeserializeOwned,
+        E: Error + 'static,
+        F: Future<Output = Result<T, E>>,
+        W: FnMut(Lent<DB>) -> F,
+    {
+        // Whoever calls this from a handler is counted already, and goes on when nothing new may begin.
+        let _running = self.begin();
+        let claimed = match (self.mode(), Claimed::of(rules, intent)) {
+            (Mode::Enforce, Err(refusal)) => return Err(RunError::Refused(refusal)),
+            (Mode::Enforce | Mode::Observe, Ok(claimed)) => Some(claimed),
+            (Mode::Off, _) | (Mode::Observe, Err(_)) => None,
+        };
+        let trial = Trial { guard: self, pool, intent, claimed };
+        let (mut tries, mut pause) = (1, PAUSE.0);
+        // The second commit that is lost has no more time than the first.
+        let (mut lost, mut until): (Option<Lost<T>>, Option<Instant>) = (None, None);
+        loop {
+            match (trial.once(&mut lost, &mut work).await, &lost) {
+                (Tried::WasCommitted, _) => {
+                    let committed = lost.ok_or_else(|| RunError::Refused(Code::ReplyNotKept.into()));
+                    return committed.map(|lost| Ran::Executed(lost.value));
+                }
+                (Tried::Lost(value, failure), _) => {
+                    let until = *until.get_or_insert_with(|| Instant::now() + RESOLVE);
+                    if Instant::now() >= until {
+                        return Err(RunError::Store(failure.into()));
+                    }
+                    tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
+                    lost = Some(Lost { value, until });
+                }
+                // It cannot be asked at the moment, and what became of it is still not known.
+                (Tried::Repeat(error) | Tried::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
+                    if Instant::now() >= lost.until {
+                        return Err(RunError::Store(StoreError::unknown(error.to_string())));
+                    }
+                }
+                (Tried::Repeat(error), None) if tries >= TRIES => return Err(error),
+                (Tried::Repeat(_), None) => {}
+                (Tried::Ended(ended), _) => return ended,
+            }
+            tries += 1;
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+impl<DB: Dialect> Trial<'_, DB> {
+    /// Tries it once. What an earlier try has lost is asked for before that, and is forgotten once it is known that it was not committed.
+    async fn once<T, E, F, W>(&self, lost: &mut Option<Lost<T>>, work: &mut W) -> Tried<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Error + 'static,
+        F: Future<Output = Result<T, E>>,
+        W: FnMut(Lent<DB>) -> F,
+    {
+        let until = lost.as_ref().map(|lost| lost.until);
+        let observes = self.guard.mode() == Mode::Observe;
+        let mut transaction = match within(until, DB::begin(self.pool)).await {
+            Ok(transaction) => transaction,
+            Err(error) => return error.into(),
+        };
+        let mut claimed = self.claimed.as_ref();
+        if let Some(own) = claimed {
+            match within(until, own.find(&mut transaction)).await {
+                Ok(Found::Free) => {}
+                Ok(Found::Own) => return Tried::WasCommitted,
+                Ok(Found::Others(done)) if observes => {
+                    let refused = own.duplicate_of(done).err();
+                    let outcome = refused.map_or(Outcome::Replayed, |refusal| Outcome::Refused(refusal.code()));
+                    self.guard.observe(outcome, self.intent.action);
+                    claimed = None;
+                }
+                Ok(Found::Others(done)) => return Tried::Ended(replayed(own, done)),
+                // The business goes on, in a transaction that has not failed.
+                Err(error) if observes && until.is_none() => {
+                    tracing::warn!(%error, action = self.intent.action, "could not be observed");
+                    drop(transaction);
+                    transaction = match DB::begin(self.pool).await {
+                        Ok(transaction) => transaction,
+                        Err(error) => return ClaimError::from(error).into(),
+                    };
+                    claimed = None;
+                }
+                Err(error) => return error.into(),
+            }
+            *lost = None;
+        }
+        let (lent, lender) = Lent::of(transaction);
+        let worked = work(lent).await;
+        match (worked, lender.take_back()) {
+            (Ok(value), Some(transaction)) => conclude(transaction, claimed, value).await,
+            // What is not committed did not happen, whoever still has it in hand.
+            (Ok(_), None) => ClaimError::NotGivenBack.into(),
+            (Err(error), transaction) => {
+                if let Some(transaction) = transaction {
+                    // One that cannot be rolled back is not committed either.
+                    let _ = transaction.rollback().await;
+                }
+                let again = is_to_be_repeated(&error);
+                let error = RunError::Failed(error);
+                if again { Tried::Repeat(error) } else { Tried::Ended(Err(error)) }
+            }
+        }
+    }
+}
+
+/// Writes down what it came to, and commits.
+async fn conclude<DB: Dialect, T: Serialize, E>(
+    mut transaction: Transaction<'static, DB>,
+    claimed: Option<&Claimed>,
+    value: T,
+) -> Tried<T, E> {
+    let Some(claimed) = claimed else {
+        // A database answers a commit of what has failed with a rollback, and calls that well.
+        return match DB::goes_on(&mut transaction).await {
+            Ok(()) => committed(transaction, value, false).await,
+            Err(error) => ClaimError::from(error).into(),
+        };
+    };
+    // What cannot be written as text is done all the same.
+    let reply = serde_json::to_vec(&value).ok().map(|body| Reply::new(200, body));
+    match claimed.complete(&mut transaction, reply).await {
+        Ok(()) => committed(transaction, value, true).await,
+        Err(error) => error.into(),
+    }
+}
+
+/// Commits, and tells what is known of it.
+async fn committed<DB: Dialect, T, E>(
+    transaction: Transaction<'static, DB>,
+    value: T,
+    is_claimed: bool,
+) -> Tried<T, E> {
+    let failure = match timeout(COMMIT, transaction.commit()).await {
+        Ok(Ok(())) if is_claimed => return Tried::Ended(Ok(Ran::Executed(value))),
+        Ok(Ok(())) => return Tried::Ended(Ok(Ran::Unprotected(value))),
+        Ok(Err(error)) if asks_for_a_repetition(&error) => return ClaimError::from(error).into(),
+        Ok(Err(error)) => Failure::from(error),
+        Err(_) => Failure::TimedOut,
+    };
+    // Without a claim there is nothing to ask for, and to do it again might be to do it twice.
+    let is_over = failure.is_certain() || !is_claimed;
+    if is_over { Tried::Ended(Err(RunError::Store(failure.into()))) } else { Tried::Lost(value, failure) }
+}
+
+/// What somebody else's run came to.
+fn replayed<T: DeserializeOwned, E>(claimed: &Claimed, done: Done) -> Result<Ran<T>, RunError<E>> {
+    match claimed.duplicate_of(done) {
+        Ok(Some(reply)) => serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable),
+        Ok(None) => Err(RunError::Refused(Code::ReplyNotKept.into())),
+        Err(refusal) => Err(RunError::Refused(refusal)),
+    }
+}
+
+/// Whether an error of the work, or what caused it, is the database's wish to have all of it again. An error that is transparent hides the
+/// one that it holds and shows only what caused that, so the database's own errors are looked for as well.
+fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if wants_a_repetition(cause)
+            || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition)
+            || cause.downcast_ref().is_some_and(PatternError::is_temporary)
+        {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}
+
+/// No longer than until then, if there is a then.
+async fn within<T, E: Into<ClaimError>>(
+    deadline: Option<Instant>,
+    step: impl Future<Output = Result<T, E>>,
+) -> Result<T, ClaimError> {
+    match deadline {
+        None => step.await.map_err(Into::into),
+        Some(deadline) => match timeout_at(deadline, step).await {
+            Ok(done) => done.map_err(Into::into),
+            Err(_) => Err(ClaimError::Database(sqlx::Error::PoolTimedOut)),
+        },
+    }
+}
