@@ -10,7 +10,7 @@ use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
-use onceward::store::{BadAddress, Memory, Redis, StoreError};
+use onceward::store::{BadAddress, Memory, Redis, Sql, SqlError, StoreError};
 use onceward::{Guard, GuardBuilder};
 use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
@@ -54,9 +54,17 @@ pub enum BuildError {
     /// The address of the store is none.
     #[error("store: {0}")]
     Store(#[from] BadAddress),
+    /// The database cannot be used.
+    #[error("store: {store}: {error}")]
+    Database {
+        /// Where it was looked for.
+        store: String,
+        /// What is wrong with it.
+        error: SqlError,
+    },
     /// The store does not answer.
     #[error(
-        "store: {store} did not answer within {wait}: {error}. Is it running, and is this where it is? (--store, --wait-for)"
+        "store: {store} did not answer within {wait}: {error}. Is it running, is this where it is, and do both sides speak TLS, or neither? (--store, --wait-for)"
     )]
     Silent {
         /// Where it was looked for.
@@ -90,7 +98,7 @@ impl Application {
     pub async fn build(config: Config) -> Result<Self, BuildError> {
         // Before the guard is made, which counts with whatever is there then.
         let meters = Meters::install()?;
-        let guard = guard(&config)?;
+        let guard = guard(&config, config.wait_for).await?;
         wait_for(&guard, &config).await?;
         refuse_eviction(&config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
@@ -207,10 +215,12 @@ fn docs() -> utoipa_swagger_ui::Config<'static> {
     utoipa_swagger_ui::Config::default().validator_url("none")
 }
 
-pub(crate) fn guard(config: &Config) -> Result<Guard, BuildError> {
+/// A guard on the store of the settings, which may have this long to be there if that is needed.
+pub(crate) async fn guard(config: &Config, wait: Duration) -> Result<Guard, BuildError> {
     let builder = match &config.store {
         StoreAt::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
         StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
+        StoreAt::Sql(url) => Guard::builder(database(url, config, wait).await?),
     };
     let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
@@ -220,6 +230,19 @@ pub(crate) fn guard(config: &Config) -> Result<Guard, BuildError> {
     };
     let builder = with(builder, config.secret.clone(), GuardBuilder::secret);
     Ok(with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build())
+}
+
+/// The database of the settings. One that cannot be reached is waited for; one without its tables is not.
+async fn database(url: &str, config: &Config, wait: Duration) -> Result<Sql, BuildError> {
+    let deadline = tokio::time::Instant::now() + wait;
+    loop {
+        match Sql::open_within(url, config.store_timeout).await {
+            Ok(store) => return Ok(store.prefix(&config.prefix)),
+            Err(SqlError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {}
+            Err(error) => return Err(BuildError::Database { store: config.store.to_string(), error }),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 /// A record that is thrown away lets a key run twice, so a Redis that does so has to be allowed. Where that cannot be seen, it is
@@ -254,7 +277,7 @@ async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
 async fn unfit(config: &Config, error: StoreError) -> BuildError {
     let found = match &config.store {
         StoreAt::Redis(url) => check::refusal(url, &config.store.to_string()).await,
-        StoreAt::Memory => None,
+        StoreAt::Memory | StoreAt::Sql(_) => None,
     };
     let wait = onceward_api::duration::text(config.wait_for);
     match found {

@@ -25,7 +25,7 @@ fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> St
     let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
     let note = match store {
         StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
-        StoreAt::Redis(_) => "shared by all processes that use it",
+        StoreAt::Redis(_) | StoreAt::Sql(_) => "shared by all processes that use it",
     };
     let key = if config.api_key.is_some() {
         "needed to redeem, release, claim and ask"

@@ -11,6 +11,7 @@ mod config;
 mod healthcheck;
 mod http;
 mod key;
+mod migrate;
 mod said;
 mod stats;
 mod store;
@@ -86,6 +87,7 @@ async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> Done {
         ("token", Some(("revoke", below))) => token::revoke(below, &asking(root)?).await,
         ("key", Some(("look", below))) => key::look(below, &asking(root)?).await,
         ("key", Some(("settle", below))) => key::settle(below, &asking(root)?).await,
+        ("migrate", _) => migrate::migrate(matches, &asking(root)?).await,
         ("config", Some(("init", _))) => Ok(config::init()),
         ("config", Some(("schema", _))) => Ok(config::schema()),
         ("completions", _) => completions::completions(matches),

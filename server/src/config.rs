@@ -85,6 +85,8 @@ pub enum StoreAt {
     Memory,
     /// In a Redis at this address, which may hold a password.
     Redis(String),
+    /// In a database at this address, which may hold a password.
+    Sql(String),
 }
 
 impl fmt::Display for StoreAt {
@@ -92,11 +94,21 @@ impl fmt::Display for StoreAt {
         match self {
             Self::Memory => f.write_str("memory:"),
             // Without what stands before the host, a user name and a password, and without what stands behind it.
-            Self::Redis(url) => {
-                let authority = url.split_once("//").map_or("…", |(_, rest)| rest);
-                let authority = authority.split(['/', '?', '#']).next().unwrap_or("…");
-                write!(f, "redis://{}", authority.rsplit('@').next().unwrap_or("…"))
-            }
+            Self::Redis(address) => match address.split_once("://") {
+                Some((scheme, rest)) => {
+                    let authority = rest.split(['/', '?', '#']).next().unwrap_or("…");
+                    write!(f, "{scheme}://{}", authority.rsplit('@').next().unwrap_or("…"))
+                }
+                // A list of hosts has no password.
+                None => f.write_str(address),
+            },
+            Self::Sql(url) => match url.split_once("://").filter(|(scheme, _)| scheme.starts_with("postgres")) {
+                Some((_, rest)) => {
+                    let rest = rest.split(['?', '#']).next().unwrap_or("…");
+                    write!(f, "postgres://{}", rest.rsplit('@').next().unwrap_or("…"))
+                }
+                None => f.write_str(url.split('?').next().unwrap_or("…")),
+            },
         }
     }
 }
@@ -271,14 +283,16 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
 fn store(text: &str) -> Result<StoreAt, String> {
     match text.split_once(':') {
         Some(("memory", "")) => Ok(StoreAt::Memory),
-        Some(("redis", _)) => {
-            onceward::store::Redis::check_address(text).map_err(|error| error.to_string())?;
-            Ok(StoreAt::Redis(text.to_owned()))
+        Some(("postgres" | "postgresql" | "sqlite" | "mysql" | "mariadb", _)) => {
+            onceward::store::Sql::check_address(text).map_err(|error| error.to_string())?;
+            Ok(StoreAt::Sql(text.to_owned()))
         }
-        Some(("rediss", _)) => {
-            Err("TLS to Redis is not built in; go through a tunnel, and write `redis://` to its near end".to_owned())
-        }
-        _ => Err("it is neither `memory:` nor an address as in `redis://127.0.0.1:6379`".to_owned()),
+        _ => match onceward::store::Redis::check_address(text) {
+            Ok(()) => Ok(StoreAt::Redis(text.to_owned())),
+            Err(error) => Err(format!(
+                "it is neither `memory:`, nor `postgres://user@host/database`, nor `sqlite:/var/lib/onceward.db`, and {error}"
+            )),
+        },
     }
 }
 
@@ -419,8 +433,24 @@ mod tests {
         assert_eq!(portless.store.to_string(), "redis://10.0.0.7");
         assert!(!format!("{config:?}").contains("canary"), "{config:?}");
         assert!(!error(&["--store", "rediss//:canary-password@x"], &[]).contains("canary"));
-        let encrypted = error(&["--store", "rediss://:canary-password@x"], &[]);
-        assert!(encrypted.contains("TLS to Redis is not built in") && !encrypted.contains("canary"), "{encrypted}");
+        for (given, shown) in [
+            ("rediss://:canary-password@x", "rediss://x"),
+            ("redis+cluster://u:canary@h1,h2:7", "redis+cluster://h1,h2:7"),
+            ("redis+sentinel://:canary@h1,h2/name", "redis+sentinel://h1,h2"),
+            ("h1:1;h2:2", "h1:1;h2:2"),
+        ] {
+            assert_eq!(load(&["--store", given], &[]).unwrap().store.to_string(), shown);
+        }
+        assert!(!error(&["--store", "redis+cluster://u:can/ary@h1"], &[]).contains("can/"));
         assert!(!error(&["--store", "redis://:canary-password@x:port"], &[]).contains("canary"));
+        let shown = |store: &str| load(&["--store", store], &[]).unwrap().store.to_string();
+        let database = "postgres://user:canary%40p@10.0.0.7:5432/shop?sslmode=require&password=canary";
+        assert_eq!(shown(database), "postgres://10.0.0.7:5432/shop");
+        assert_eq!(shown("postgresql://10.0.0.7"), "postgres://10.0.0.7");
+        assert_eq!(shown("sqlite:/var/lib/onceward.db?mode=rw"), "sqlite:/var/lib/onceward.db");
+        for wrong in ["mysql://user:canary@x/y", "postgres://user:canary@x:port/y", "postgre://user:canary@x/y"] {
+            let said = error(&["--store", wrong], &[]);
+            assert!(said.contains("postgres://user@host/database") && !said.contains("canary"), "{said}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Asks a Redis how it is, over a connection of its own.
 
+use std::collections::HashMap;
+
 use onceward::{Clock, Kind, Ticket};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind};
@@ -8,6 +10,9 @@ use tokio::time::{Duration, Instant};
 use super::PATIENCE;
 use super::info::Info;
 use super::trouble::Trouble;
+
+/// How many keys are tried to find one that has its place on a node: even where a hundred share a cluster, one of them has.
+const PLACES: usize = 1_000;
 
 /// Everything that was found out. What this user may not see is `None`.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) fsync: Option<String>,
     /// `save`
     pub(crate) snapshots: Option<String>,
+    /// Whether it was found as a node of a cluster.
+    pub(crate) is_of_cluster: bool,
     /// As whom we are there.
     pub(crate) user: Option<String>,
     /// Commands that this user may not send.
@@ -34,8 +41,7 @@ pub(crate) struct Facts {
 pub(crate) struct Visit(MultiplexedConnection);
 
 impl Visit {
-    pub(crate) async fn begin(url: &str) -> Result<Self, Trouble> {
-        let client = Client::open(url).map_err(|error| Trouble::Strange(error.to_string()))?;
+    pub(crate) async fn begin(client: &Client) -> Result<Self, Trouble> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
@@ -72,7 +78,7 @@ impl Visit {
     /// Sends every command that the store sends, on a key that nobody else has and that is gone in a moment: so it is seen
     /// whether they work, whoever this user is and whatever it may ask about itself.
     async fn try_commands(&mut self, prefix: &str, facts: &mut Facts) {
-        let name = Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes()).name(prefix);
+        let name = self.name_of_its_own(prefix).await;
         let unknown_script = "0".repeat(40);
         let tries: [(&'static str, &[&str]); 7] = [
             ("GET", &[&name]),
@@ -97,10 +103,23 @@ impl Visit {
         }
     }
 
+    /// A key that nobody else has. On a node of a cluster it is one that has its place there.
+    async fn name_of_its_own(&mut self, prefix: &str) -> String {
+        let new = || Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes()).name(prefix);
+        let mut name = new();
+        for _ in 0..PLACES {
+            match self.ask::<redis::Value>("GET", &[&name]).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) => name = new(),
+                _ => break,
+            }
+        }
+        name
+    }
+
     /// One of its own settings, if they may be seen.
     async fn setting(&mut self, name: &str) -> Option<String> {
-        let pair: Vec<String> = self.ask("CONFIG", &["GET", name]).await.ok()?;
-        pair.into_iter().nth(1)
+        let mut settings: HashMap<String, String> = self.ask("CONFIG", &["GET", name]).await.ok()?;
+        settings.remove(name)
     }
 
     async fn ask<T: FromRedisValue>(&mut self, command: &str, arguments: &[&str]) -> RedisResult<T> {

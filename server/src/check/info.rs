@@ -37,6 +37,11 @@ impl Info {
         Some(self.text("maxmemory_policy")).filter(|policy| !matches!(*policy, "" | "noeviction"))
     }
 
+    /// Whether it is a master that does not say which life of it this is.
+    pub(crate) fn hides_reign(&self) -> bool {
+        self.text("role") == "master" && self.text("master_replid").is_empty()
+    }
+
     /// Its clock, in milliseconds since 1970.
     pub(crate) fn time(&self) -> Option<u64> {
         self.number("server_time_usec").map(|micros| micros / 1000)

@@ -10,7 +10,7 @@ const NEEDED: (u32, u32) = (7, 0);
 /// Clocks that differ by more are spoken of, in milliseconds.
 const OFF: u64 = 5_000;
 /// What a user needs to be allowed.
-const COMMANDS: &str = "+get +set +getdel +del +pexpire +eval +evalsha +ping +info +hello +client +select";
+const COMMANDS: &str = "+set +get +getdel +del +pexpire +eval +evalsha +ping +info +role +select";
 
 /// Everything there is to say of a Redis.
 pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Finding> {
@@ -19,11 +19,12 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
     match &facts.info {
         Some(info) => {
             found.push(version(info));
-            found.push(role(info));
+            found.push(role(info, facts.is_of_cluster));
             found.push(eviction(info, allow_eviction));
             found.push(memory(info, facts.refused.as_deref()));
             found.push(persistence(&Disk::of(info, facts)));
             found.extend(disk_failure(info));
+            found.extend(info.hides_reign().then(hidden_reign));
         }
         None => found.push(Finding::warning(
             "info",
@@ -35,6 +36,14 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
     found.extend(refused_write(facts, &found));
     found.extend(facts.ahead.map(clock));
     found
+}
+
+fn hidden_reign() -> Finding {
+    Finding::warning(
+        "reign",
+        format!("It does not tell its `master_replid` (INFO replication). {}", losses::WITHOUT_REIGNS),
+        "Ask whoever runs it to show that, or keep records that matter in a database.",
+    )
 }
 
 fn version(info: &Info) -> Finding {
@@ -56,14 +65,14 @@ fn version(info: &Info) -> Finding {
 }
 
 /// Whether it takes records at all, as which it is there.
-pub(crate) fn role(info: &Info) -> Finding {
+pub(crate) fn role(info: &Info, is_of_cluster: bool) -> Finding {
     if info.text("redis_mode") == "sentinel" {
         let fix = "Say where the Redis itself is: SENTINEL GET-MASTER-ADDR-BY-NAME <name> tells.";
         return Finding::problem("role", "This is a Sentinel: it watches over a Redis and keeps no records.", fix);
     }
-    if info.text("redis_mode") == "cluster" || info.text("cluster_enabled") == "1" {
+    if !is_of_cluster && (info.text("redis_mode") == "cluster" || info.text("cluster_enabled") == "1") {
         let says = "This is one node of a cluster: it refuses records whose place is another node.";
-        return Finding::problem("role", says, "Use a Redis that is not part of a cluster.");
+        return Finding::problem("role", says, "Name the cluster: --store redis+cluster://host:port.");
     }
     if info.text("role") == "slave" {
         let master = format!("{}:{}", info.text("master_host"), info.text("master_port"));

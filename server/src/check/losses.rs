@@ -8,8 +8,12 @@ pub(crate) const WHEN_EVICTED: &str = "Then a key that ran may run a second time
      and a token that nobody has used is refused as used.";
 
 /// What a takeover means.
-pub(crate) const AFTER_A_TAKEOVER: &str = "A replica that takes over may lack the last writes: a token used just before is \
-     accepted again, and a key that ran just before may run again.";
+pub(crate) const AFTER_A_TAKEOVER: &str = "A replica that takes over may lack the last writes: a key that ran just before may \
+     run again. Tokens from before are refused as stale, and callers fetch new ones; none is accepted twice.";
+
+/// What it means that lives of a server cannot be told apart.
+pub(crate) const WITHOUT_REIGNS: &str = "Then tokens are not bound to it, and one that was used may be accepted again after a \
+     crash, a restart or a takeover in which this Redis forgets that.";
 
 /// What Redis writes to disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,21 +63,24 @@ impl Disk {
     pub(crate) fn loses(&self) -> &'static str {
         match self {
             Self::Nothing => {
-                "A restart loses every record: a key that ran may run again, and a token that nobody has used is refused as used."
+                "A restart loses every record: a key that ran may run again. Tokens from before are refused as stale, and callers \
+                 fetch new ones; none is accepted twice."
             }
             Self::Snapshots(_) => {
-                "A crash goes back to the last snapshot: a token used since then is accepted again, a key that ran since then may \
-                 run again, and a token issued since then is refused as used."
+                "A crash goes back to the last snapshot: a key that ran since then may run again. Tokens from before the crash are \
+                 refused as stale, and callers fetch new ones; none is accepted twice."
             }
             Self::SomeTime => {
-                "A crash of the machine loses half a minute or so: a token used in it is accepted again, and a key that ran in it \
-                 may run again."
+                "A crash of the machine loses half a minute or so: a key that ran in it may run again. Tokens from before are \
+                 refused as stale; none is accepted twice."
             }
             Self::EverySecond | Self::Appended => {
-                "A crash of the machine loses a second or two: a token used in them is accepted again, and a key that ran in \
-                 them may run again."
+                "A crash of the machine loses a second or two: a key that ran in them may run again. Tokens from before are \
+                 refused as stale; none is accepted twice."
             }
-            Self::Always => "A crash loses nothing, unless the disk is lost.",
+            Self::Always => {
+                "A crash loses nothing, unless the disk is lost. Tokens from before are refused as stale all the same."
+            }
         }
     }
 }
@@ -89,6 +96,9 @@ pub(crate) fn of(facts: &Facts) -> Vec<(&'static str, &'static str)> {
     }
     if info.number("connected_slaves").is_some_and(|count| count > 0) {
         losses.push(("If a replica takes over", AFTER_A_TAKEOVER));
+    }
+    if info.hides_reign() {
+        losses.push(("If Redis forgets", WITHOUT_REIGNS));
     }
     losses
 }

@@ -42,6 +42,12 @@ impl Trouble {
 
     /// In a sentence, with what to do.
     pub(crate) fn finding(&self, store: &str) -> Finding {
+        // One side that speaks TLS and one that does not understand nothing of each other, and say nothing of it.
+        let tls = if store.starts_with("rediss") {
+            "Or does it speak no TLS there? Then write redis:// instead of rediss://."
+        } else {
+            "Or does it speak TLS there? Then write rediss:// instead of redis://."
+        };
         let (says, fix) = match self {
             Self::Refused => (
                 format!("Nothing listens at {store}."),
@@ -49,12 +55,13 @@ impl Trouble {
             ),
             Self::Unreachable(why) => (
                 format!("{store} cannot be reached: {why}."),
-                "Look at the host's name, its firewall, and --store.".to_owned(),
+                format!("Look at the host's name, its firewall, and --store. {tls}"),
             ),
             Self::Silent => (
                 format!("{store} takes connections and does not answer."),
-                "Is Redis stopped, or busy with a slow command? SLOWLOG GET on that machine shows the latter."
-                    .to_owned(),
+                format!(
+                    "Is Redis stopped, or busy with a slow command? SLOWLOG GET on that machine shows the latter. {tls}"
+                ),
             ),
             Self::WrongPassword => (
                 format!("{store} refuses the user name or the password in --store."),

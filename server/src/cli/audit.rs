@@ -27,7 +27,7 @@ const BEYOND: Duration = Duration::from_millis(300);
 type Judged = (Open, Fate);
 
 pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
-    let guard = guard(config, INSTEAD)?;
+    let guard = guard(config, INSTEAD).await?;
     let files: Vec<_> = texts(matches, "FILE").map(str::to_owned).collect();
     let journal = Journal::read(&files)?;
     let begun = Instant::now();

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::argument::is_set;
 use super::said::{Failure, Said};
 use super::table::table;
-use crate::check::facts::Visit;
+use crate::check::facts::{Facts, Visit};
 use crate::check::finding::{Finding, Level};
-use crate::check::{judgement, losses};
+use crate::check::{database, is_cluster, judgement, losses, servers};
 use crate::config::given::Given;
 use crate::config::{Config, StoreAt};
 
@@ -20,6 +20,7 @@ pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, F
     let (mut findings, losses) = match &config.store {
         StoreAt::Memory => (vec![memory()], losses::OF_MEMORY.to_vec()),
         StoreAt::Redis(url) => redis(url, &config).await,
+        StoreAt::Sql(url) => database::judge(url).await,
     };
     let odd = config
         .warnings
@@ -45,15 +46,30 @@ fn memory() -> Finding {
     Finding::note("store", "Records are kept in the service's own process: for one process, and gone when it ends.")
 }
 
-async fn redis(url: &str, config: &Config) -> (Vec<Finding>, Losses) {
-    let facts = match Visit::begin(url).await {
-        Ok(mut visit) => visit.facts(&config.prefix).await,
-        Err(trouble) => Err(trouble),
+async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
+    let servers = match servers(address).await {
+        Ok(servers) => servers,
+        Err(trouble) => return (vec![trouble.finding(&config.store.to_string())], Vec::new()),
     };
-    match facts {
-        Ok(facts) => (judgement::judge(&facts, &config.prefix, config.allow_eviction), losses::of(&facts)),
-        Err(trouble) => (vec![trouble.finding(&config.store.to_string())], Vec::new()),
+    let (are_several, is_of_cluster) = (servers.len() > 1, is_cluster(address));
+    let (mut findings, mut losses) = (Vec::new(), Losses::new());
+    for (place, client) in servers {
+        let facts = match Visit::begin(&client).await {
+            Ok(mut visit) => visit.facts(&config.prefix).await.map(|facts| Facts { is_of_cluster, ..facts }),
+            Err(trouble) => Err(trouble),
+        };
+        let mut found = match &facts {
+            Ok(facts) => judgement::judge(facts, &config.prefix, config.allow_eviction),
+            Err(trouble) => vec![trouble.finding(&config.store.to_string())],
+        };
+        if are_several {
+            found.iter_mut().for_each(|finding| finding.says = format!("{place}: {}", finding.says));
+        }
+        findings.append(&mut found);
+        let lost = facts.as_ref().map(losses::of).unwrap_or_default();
+        losses.extend(lost.into_iter().filter(|loss| !losses.contains(loss)).collect::<Losses>());
     }
+    (findings, losses)
 }
 
 /// A setting's name, its value and where that came from.

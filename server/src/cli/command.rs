@@ -8,7 +8,7 @@ use crate::config::flag::flags;
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Run it", &["serve", "healthcheck", "stats"]),
     ("Look after it", &["check", "audit", "key", "token"]),
-    ("Set it up", &["config", "completions"]),
+    ("Set it up", &["migrate", "config", "completions"]),
 ];
 
 /// Settings that a command shows in its own help, out of all that it takes.
@@ -22,7 +22,8 @@ const GIVING: &str = "Every setting can also be given in the environment, as ONC
 
 /// The whole command line.
 pub(super) fn command() -> Command {
-    let commands = [serve(), healthcheck(), stats(), check(), audit(), key(), token(), config(), completions()];
+    let commands =
+        [serve(), healthcheck(), stats(), check(), audit(), key(), token(), migrate(), config(), completions()];
     let listed = groups(&commands);
     Command::new("onceward")
         .version(env!("CARGO_PKG_VERSION"))
@@ -212,6 +213,20 @@ fn token() -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommands(commands)
+}
+
+fn migrate() -> Command {
+    let print = switch("print-sql", "Print the statements instead of running them");
+    let command = named(
+        "migrate",
+        "Make the tables of Onceward in a database",
+        "Makes what is missing in the database of `store`, and changes nothing where all is there; it can be run as often as you like, also \
+         while the service runs. The tables hold what the service keeps, and what applications claim in their own transactions. Redis and \
+         memory need none of it.",
+        "onceward migrate --store postgres://shop@127.0.0.1/shop\n  onceward migrate --store sqlite:/var/lib/onceward.db\n  \
+         onceward migrate --store postgres://shop@127.0.0.1/shop --print-sql > migrations/onceward.sql",
+    );
+    with_settings(command.arg(print), &FOR_THE_STORE)
 }
 
 fn config() -> Command {

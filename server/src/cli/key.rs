@@ -27,7 +27,7 @@ const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from
 /// Says what is on record, and changes nothing.
 pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
     let ticket = ticket(matches)?;
-    let examined = guard(config, INSTEAD)?.examine(&ticket).await?;
+    let examined = guard(config, INSTEAD).await?.examine(&ticket).await?;
     let (state, says) = told(&examined, ticket.kind());
     let run = examined.run.map(|run| run.to_string());
     let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
@@ -46,7 +46,7 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
     let effect = if is_set(matches, "happened") { Effect::Happened } else { Effect::DidNotHappen };
     let rules = retain(matches)?.into_iter().fold(KeyRules::new(), KeyRules::retain);
     let reply = reply(matches, &rules)?;
-    let guard = guard(config, INSTEAD)?;
+    let guard = guard(config, INSTEAD).await?;
     // Named once it is known, so that what is settled is what was seen.
     let seen = guard.examine(&ticket).await?;
     let run = run.or(seen.run);

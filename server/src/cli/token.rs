@@ -20,7 +20,7 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Said,
     if !Guard::TOKEN_TTL.contains(&ttl) {
         return Err(Failure::usage("--ttl: a token lives from 1s to 24h"));
     }
-    let guard = guard(config, "Ask the service itself: curl -X POST http://127.0.0.1:8080/token.")?;
+    let guard = guard(config, "Ask the service itself: curl -X POST http://127.0.0.1:8080/token.").await?;
     let mut tokens = Vec::new();
     for _ in 0..count {
         let mut bound = Binding::none();
@@ -38,7 +38,7 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Said,
 /// Says everything that can be said of a token, and uses nothing up.
 pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
     let token = given(matches)?;
-    let guard = guard(config, "Ask the service itself: POST /outcome with {\"token\": …}.")?;
+    let guard = guard(config, "Ask the service itself: POST /outcome with {\"token\": …}.").await?;
     let subject = text(matches, "subject").map_or(Subject::anonymous(), Subject::named);
     let intent = Intent::new(text(matches, "action").unwrap_or_default(), subject).credential(&token);
     match guard.inspect(&intent).await? {
@@ -53,7 +53,7 @@ pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Sai
 /// Takes a token out of use.
 pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
     let token = given(matches)?;
-    let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.")?;
+    let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
         Revoked::Now => (0, "revoked", "It is revoked: nobody can use it any more."),
         Revoked::Gone => {

@@ -28,7 +28,8 @@ pub const SETTINGS: [Setting; 27] = [
         "store",
         "URL",
         Some("memory:"),
-        "Where tokens are kept: `memory:` (this process alone) or `redis://host:port`",
+        "Where tokens are kept: `memory:` (this process alone), `redis://host:port` (`rediss://` with TLS), \
+         `redis+sentinel://host,host/name`, `redis+cluster://host,host`, `postgres://user@host/database` or `sqlite:path`",
     ),
     plain("prefix", "NAME", Some("onceward"), "What every key in the store begins with"),
     secret(

@@ -4,7 +4,7 @@ use super::*;
 
 const GOOD: &str = "redis_version:7.0.15\nredis_mode:standalone\nrole:master\nconnected_slaves:0\nused_memory:1000000\n\
                     maxmemory:0\nmaxmemory_policy:noeviction\naof_enabled:1\naof_last_write_status:ok\n\
-                    rdb_last_bgsave_status:ok\n";
+                    rdb_last_bgsave_status:ok\nmaster_replid:8c3a1d0b\n";
 
 /// What is found where INFO says this beside what is good, the later line of a name counting.
 fn found(more: &str) -> Vec<Finding> {
@@ -35,6 +35,14 @@ fn expect(found: &[Finding], topic: &str, level: Level, says: &[&str]) {
 }
 
 #[test]
+fn a_redis_that_hides_its_life_is_warned_of() {
+    let hidden = found("master_replid:\n");
+    expect(&hidden, "reign", Level::Warning, &["master_replid", "accepted again"]);
+    assert!(losses::of(&facts("master_replid:\n")).iter().any(|(_, what)| what.contains("accepted again")));
+    assert!(losses::of(&facts("")).iter().all(|(_, what)| !what.contains("accepted again")));
+}
+
+#[test]
 fn a_redis_as_it_should_be_has_nothing_to_complain_of() {
     let found = found("");
     assert!(found.iter().all(|finding| finding.level == Level::Fine), "{found:#?}");
@@ -61,7 +69,9 @@ fn a_replica_a_sentinel_and_a_cluster_are_told_apart_with_where_to_go() {
     let replica = found("role:slave\nmaster_host:10.0.0.7\nmaster_port:6380");
     expect(&replica, "role", Level::Problem, &["replica of 10.0.0.7:6380", "--store redis://10.0.0.7:6380"]);
     expect(&found("redis_mode:sentinel"), "role", Level::Problem, &["Sentinel"]);
-    expect(&found("redis_mode:cluster"), "role", Level::Problem, &["cluster"]);
+    expect(&found("redis_mode:cluster"), "role", Level::Problem, &["cluster", "--store redis+cluster://"]);
+    let node = Facts { is_of_cluster: true, ..facts("redis_mode:cluster") };
+    expect(&judge(&node, "onceward", false), "role", Level::Fine, &["master"]);
     expect(&found("connected_slaves:2"), "role", Level::Note, &["2 replica(s)", "takes over"]);
 }
 
@@ -98,7 +108,7 @@ fn each_kind_of_persistence_says_what_a_crash_loses() {
     };
     expect(&with("0", Some("everysec"), Some("")), "persistence", Level::Warning, &["nothing to disk", "every record"]);
     let snapshots = with("0", Some("everysec"), Some("3600 1"));
-    expect(&snapshots, "persistence", Level::Warning, &["save 3600 1", "last snapshot", "accepted again"]);
+    expect(&snapshots, "persistence", Level::Warning, &["save 3600 1", "last snapshot", "refused as stale"]);
     expect(&with("1", Some("everysec"), None), "persistence", Level::Note, &["a second or two"]);
     expect(&with("1", Some("always"), None), "persistence", Level::Fine, &["loses nothing"]);
     expect(&with("1", Some("no"), None), "persistence", Level::Warning, &["half a minute"]);

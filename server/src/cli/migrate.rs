@@ -1,0 +1,29 @@
+//! Makes the tables that a database needs.
+
+use clap::ArgMatches;
+use onceward::store::{Migrated, Sql};
+use serde_json::json;
+
+use super::argument::is_set;
+use super::said::{Failure, Said};
+use crate::config::{Config, StoreAt};
+
+pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+    let StoreAt::Sql(url) = &config.store else {
+        return Err(Failure::usage(format!(
+            "{} needs no tables. Name a database: --store postgres://user@host/database or --store sqlite:path (or ONCEWARD_STORE).",
+            config.store
+        )));
+    };
+    if is_set(matches, "print-sql") {
+        let script = Sql::migration(url).map_err(|error| Failure::usage(error.to_string()))?;
+        return Ok(Said::fine(script, json!({ "sql": script })));
+    }
+    let store = config.store.to_string();
+    let migrated = Sql::migrate(url).await.map_err(|error| Failure::problem(format!("{store}: {error}")))?;
+    let (text, done) = match migrated {
+        Migrated::Made => (format!("{store}: made the tables onceward_records and onceward_schema.\n"), true),
+        Migrated::Current => (format!("{store}: all is there, and nothing was changed.\n"), false),
+    };
+    Ok(Said::fine(text, json!({ "store": store, "made": done })))
+}
