@@ -115,7 +115,7 @@ fn a_value_that_cannot_be_read_is_named_with_its_setting_and_what_to_write() {
         (["--log-level", "loud"], ["log_level", "--log-level", "`loud`", "`debug`"]),
         (["--secret", "short"], ["secret", "--secret", "5 bytes", "16"]),
         (["--secret-previous", "short"], ["secret_previous", "--secret-previous", "5 bytes", "16"]),
-        (["--store", "mysql://127.0.0.1"], ["store", "--store", "`memory:`", "redis://127.0.0.1:6379"]),
+        (["--store", "mysql://127.0.0.1"], ["store", "--store", "`mysql`", "postgres://"]),
         (["--store", "memory"], ["store", "--store", "`memory:`", "redis://127.0.0.1:6379"]),
         (["--api-key", ""], ["api_key", "--api-key", "empty", "openssl rand"]),
         (["--api-key", "two words"], ["api_key", "--api-key", "blank", "openssl rand"]),

@@ -1,12 +1,18 @@
-//! A TCP proxy that can lose things: a request before it arrives, or an answer after its request was carried out.
+//! A TCP proxy that can lose things: a request before it arrives, an answer after its request was carried out, every
+//! connection at once, or the way between the servers while clients still get through.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::sleep;
+
+/// Where servers that talk among themselves call from, so that a proxy can tell them from clients.
+pub const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// What happens to the next request that contains some text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,10 +25,29 @@ pub enum Fate {
     SwallowAnswer,
 }
 
+/// Which requests meet which fate.
+#[derive(Debug, Clone)]
+struct Plan {
+    containing: String,
+    fate: Fate,
+    /// Of so many that contain the text, one is struck.
+    one_in: usize,
+    /// Whether it goes on after the first.
+    lasts: bool,
+}
+
+/// What holds for all connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Gate {
+    resets: usize,
+    is_cut: bool,
+}
+
 /// A proxy before one server.
 pub struct Proxy {
     port: u16,
-    plan: Arc<Mutex<Option<(String, Fate)>>>,
+    plan: Arc<Mutex<Option<Plan>>>,
+    gate: watch::Sender<Gate>,
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
 }
@@ -48,15 +73,25 @@ impl Proxy {
         let proxy = Self {
             port: listener.local_addr().expect("its own address").port(),
             plan: Arc::default(),
+            gate: watch::Sender::default(),
             struck: Arc::default(),
             accepted: Arc::default(),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
-        let accepted = Arc::clone(&proxy.accepted);
+        let (accepted, gate) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe());
         tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
+            while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck)));
+                let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
+                let begun = *gate.borrow_and_update();
+                let carried = carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck));
+                tokio::spawn(async move {
+                    let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
+                    tokio::select! {
+                        _ = gate.wait_for(ends) => {}
+                        _ = carried => {}
+                    }
+                });
             }
         });
         proxy
@@ -67,9 +102,38 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The next request that contains this text meets this fate.
     pub fn next(&self, containing: &str, fate: Fate) {
-        *self.plan.lock().expect("nobody panics with it") = Some((containing.to_owned(), fate));
+        self.plan(Plan { containing: containing.to_owned(), fate, one_in: 1, lasts: false });
+    }
+
+    /// From now on one request in `one_in` that contains this text meets this fate.
+    pub fn often(&self, containing: &str, fate: Fate, one_in: usize) {
+        self.plan(Plan { containing: containing.to_owned(), fate, one_in, lasts: true });
+    }
+
+    fn plan(&self, plan: Plan) {
+        *self.plan.lock().expect("nobody panics with it") = Some(plan);
+    }
+
+    /// Breaks every connection there is; new ones can be made.
+    pub fn reset(&self) {
+        self.gate.send_modify(|gate| gate.resets += 1);
+    }
+
+    /// Breaks and refuses the connections of other servers (from [`INNER`]). Clients notice nothing.
+    pub fn cut(&self) {
+        self.gate.send_modify(|gate| gate.is_cut = true);
+    }
+
+    /// Servers may connect again.
+    pub fn mend(&self) {
+        self.gate.send_modify(|gate| gate.is_cut = false);
     }
 
     /// Nothing is lost any more.
@@ -93,7 +157,7 @@ async fn carry(
     mut client: TcpStream,
     port: u16,
     delay: Delay,
-    plan: Arc<Mutex<Option<(String, Fate)>>>,
+    plan: Arc<Mutex<Option<Plan>>>,
     struck: Arc<AtomicUsize>,
 ) -> Option<()> {
     sleep(delay.connect).await;
@@ -130,13 +194,16 @@ async fn carry(
     }
 }
 
-/// The fate of a request, used up if there is one.
-fn meet(plan: &Mutex<Option<(String, Fate)>>, request: &[u8]) -> Option<Fate> {
+/// The fate of a request, used up if it does not last.
+fn meet(plan: &Mutex<Option<Plan>>, request: &[u8]) -> Option<Fate> {
     let mut plan = plan.lock().expect("nobody panics with it");
-    let (text, fate) = plan.clone()?;
-    let contains = request.windows(text.len()).any(|window| window == text.as_bytes());
-    contains.then(|| {
-        *plan = None;
+    let Plan { containing, fate, one_in, lasts } = plan.clone()?;
+    let contains = request.windows(containing.len()).any(|window| window == containing.as_bytes());
+    let is_struck = contains && fastrand::usize(0..one_in) == 0;
+    is_struck.then(|| {
+        if !lasts {
+            *plan = None;
+        }
         fate
     })
 }

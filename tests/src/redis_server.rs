@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,6 +41,18 @@ impl RedisServer {
         panic!("redis-server does not start");
     }
 
+    /// Starts one on this port, unless somebody else has it.
+    pub fn start_at(port: u16, arguments: &[String]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let child = spawn(port, &folder, arguments)?;
+        Some(Self { child, port, folder, arguments: arguments.to_vec() })
+    }
+
+    /// Where it keeps its files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
@@ -53,6 +66,11 @@ impl RedisServer {
     /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("the server can be killed");
+    }
+
+    /// Whether it runs no more.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("its own child").is_some()
     }
 
     /// Starts it again where it was.
@@ -153,9 +171,16 @@ impl Monitor {
 }
 
 /// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks, nor what is said
-/// when a connection is made.
+/// when a connection is made, nor the question in which life of the server this is.
 fn is_sent(line: &str) -> bool {
-    const OTHERS: [&str; 4] = [" lua] ", "\"ECHO\"", "] \"HELLO\"", "] \"CLIENT\""];
+    const OTHERS: [&str; 6] = [
+        " lua] ",
+        "\"ECHO\"",
+        "] \"HELLO\"",
+        "] \"CLIENT\"",
+        "] \"INFO\" \"replication\"",
+        "] \"EVAL\" \"return 1\" \"0\"",
+    ];
     !OTHERS.iter().any(|other| line.contains(other))
 }
 

@@ -12,6 +12,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::redis_server::free_port;
 use crate::wait::until_blocking;
 
+/// What cargo tells a test of its own package. A crate whose build goes by such variables would be built anew, with all that
+/// stands on it, each time that it is built from here and then from elsewhere.
+const OURS: [&str; 7] = [
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_LINKS",
+    "CARGO_PKG_NAME",
+    "CARGO_PKG_VERSION_MAJOR",
+    "CARGO_PKG_VERSION_MINOR",
+    "CARGO_PKG_VERSION_PATCH",
+    "CARGO_PKG_VERSION_PRE",
+];
+
 /// The path of the binary, which is built if it is not current.
 pub fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -23,6 +35,9 @@ pub fn program() -> &'static PathBuf {
         if folder.ends_with("release") {
             build.arg("--release");
         }
+        OURS.iter().for_each(|name| {
+            build.env_remove(name);
+        });
         assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs").success());
         folder.join("onceward")
     })

@@ -1,6 +1,7 @@
 //! `peer KIND STORE LEDGER [LOG]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
 //! `impatient` for one that waits a moment only before it ends, `undrained` for one that does not wait at all, `consumer`
-//! for one that takes messages from a queue instead, or the name of a flaw.
+//! for one that takes messages from a queue instead, `payer` for one that makes the one payment that is named in place of the ledger, or the
+//! name of a flaw.
 //! Its events go to `LOG`.
 
 use std::io::Write as _;
@@ -25,6 +26,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let [log] = log {
         // As an application would have it that logs JSON and thinks no more of it.
         tracing_subscriber::fmt().json().with_writer(std::fs::File::create(log)?).init();
+    }
+    if kind == "payer" && store.starts_with("sqlite:") {
+        let pool = sqlx::SqlitePool::connect(store).await?;
+        let ran = onceward_tests::piggy_bank::pay_step_by_step(&pool, ledger, || {
+            say("next")?;
+            std::io::stdin().read_line(&mut String::new()).map(drop)
+        });
+        ran.await?;
+        return Ok(say("paid")?);
+    }
+    if kind == "payer" {
+        let pool = sqlx::PgPool::connect(store).await?;
+        let ran = onceward_tests::bank::pay_once(&Guard::new(Memory::new()), &pool, ledger).await?;
+        return Ok(say(&ran.into_value())?);
     }
     let ledger = Ledger::at(Path::new(ledger));
     let listener = TcpListener::bind(("127.0.0.1", 0))?;

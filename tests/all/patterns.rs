@@ -1,0 +1,100 @@
+//! Changes to rows that are asked for twice, at once, late or in the wrong order, on real databases. Beside each stands what
+//! is usually written instead, which has to fail.
+
+mod cost;
+mod delete;
+mod input;
+mod insert;
+mod isolation;
+mod lock;
+mod status;
+mod stock;
+mod version;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use onceward::patterns::{Answer, Why};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+const RACERS: i64 = 32;
+
+/// Writes each test down for both databases: `Connection` is what they are asked over.
+macro_rules! on_both {
+    ($($(#[$doc:meta])* async fn $name:ident($tables:expr => $database:ident) $body:block)+) => {
+        crate::patterns::on_both!(@one postgres, Postgres, sqlx::PgConnection, $($(#[$doc])* $name $tables => $database $body)+);
+        crate::patterns::on_both!(@one sqlite, Sqlite, sqlx::SqliteConnection, $($(#[$doc])* $name $tables => $database $body)+);
+    };
+    (@one $module:ident, $kind:ident, $connection:ty, $($(#[$doc:meta])* $name:ident $tables:expr => $database:ident $body:block)+) => {
+        mod $module {
+            #[allow(unused_imports, reason = "not every test needs everything")]
+            use super::*;
+
+            #[allow(dead_code, reason = "the same")]
+            type Connection = $connection;
+            #[allow(dead_code, reason = "the same")]
+            const BEGIN: &str = onceward_tests::database::$kind::BEGIN;
+
+            $(
+                $(#[$doc])*
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    let $database = onceward_tests::database::$kind::with($tables).await;
+                    $body
+                }
+            )+
+        }
+    };
+}
+use on_both;
+
+/// Repeats a transaction as long as the database says that another was in the way.
+macro_rules! repeated {
+    ($transaction:expr) => {
+        loop {
+            let tried: Result<_, onceward::patterns::PatternError> = $transaction.await;
+            match tried {
+                Ok(value) => break value,
+                Err(error) if error.is_temporary() => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}: {error:?}"),
+            }
+        }
+    };
+}
+use repeated;
+
+/// What an answer is called, for tests that do not look into the row.
+fn said<R>(answer: &Answer<R>) -> &'static str {
+    match answer {
+        Answer::Applied(_) => "applied",
+        Answer::AlreadyApplied(_) => "already applied",
+        Answer::Refused(Why::Missing(_)) => "missing",
+        Answer::Refused(Why::Different(_)) => "different",
+        Answer::Refused(Why::Unmet(_)) => "unmet",
+    }
+}
+
+/// How many answers are called this.
+fn count<R>(answers: &[Answer<R>], name: &str) -> usize {
+    answers.iter().filter(|answer| said(answer) == name).count()
+}
+
+/// What comes of it when all of them do it at the same moment, each with what was made ready for it.
+async fn race<T, R, F>(ready: Vec<T>, act: impl Fn(T) -> F + Clone + Send + 'static) -> Vec<R>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+    F: Future<Output = R> + Send,
+{
+    let gate = Arc::new(Barrier::new(ready.len()));
+    let mut racers = JoinSet::new();
+    for each in ready {
+        let (gate, act) = (Arc::clone(&gate), act.clone());
+        racers.spawn(async move {
+            gate.wait().await;
+            act(each).await
+        });
+    }
+    racers.join_all().await
+}

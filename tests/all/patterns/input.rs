@@ -1,0 +1,159 @@
+//! What is asked wrongly is an error that says what to do, and changes nothing.
+
+use std::error::Error as _;
+
+use onceward::patterns::{Change, PatternError};
+use sqlx::{Connection as _, PgConnection, Row as _};
+
+use super::{on_both, said};
+
+const ORDERS: &str =
+    "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, \"group\" TEXT, total INTEGER, version INTEGER);
+    INSERT INTO orders VALUES (7, 'open', 'a', 1, 1), (8, 'open', 'a', 1, 1)";
+
+on_both! {
+    /// D16: text that a caller sent was put into the statement. Values are bound, whatever is in them, and a name that is
+    /// none is refused, wherever it stands.
+    async fn d16_no_text_that_anybody_sent_becomes_sql(ORDERS => database) {
+        let mut connection = database.connection().await;
+        let evil = ["'; DROP TABLE orders; --", "\" OR 1 = 1 --", "$1", "open' OR '1' = '1", "\\", "?1", "x\u{2019}y"];
+        for (number, text) in evil.into_iter().enumerate() {
+            let id = 100 + number as i64;
+            let row = Change::to("orders").key("id", id).with("status", text).with("group", text);
+            assert_eq!(said(&row.insert_once(&mut connection).await.unwrap()), "applied");
+            let moved = Change::to("orders").key("id", id).with("group", "b").change_status("status", text, "open", &mut connection).await.unwrap();
+            assert_eq!(said(&moved), "applied", "{text}");
+            let back = Change::to("orders").key("id", id).forward("status", &["open", text], text, &mut connection).await.unwrap();
+            assert_eq!(back.row().unwrap().get::<String, _>("status"), text);
+        }
+        assert_eq!(database.number("SELECT count(*) FROM orders").await, 2 + evil.len() as i64);
+
+        for text in evil {
+            let name = |refused: Result<(), PatternError>| matches!(refused, Err(PatternError::Name(name)) if name == text);
+            let at = |table: &str, key: &str, with: &str, note: &str| {
+                Change::<Connection>::to(table).key(key, 7_i64).with(with, "x").noting(note, "y")
+            };
+            assert!(name(at(text, "id", "status", "group").upsert(&mut connection).await.map(drop)));
+            assert!(name(at("orders", text, "status", "group").insert_once(&mut connection).await.map(drop)));
+            assert!(name(at("orders", "id", text, "group").query_first(&mut connection).await.map(drop)));
+            assert!(name(at("orders", "id", "status", text).upsert(&mut connection).await.map(drop)));
+            let row = || Change::<Connection>::to("orders").key("id", 7_i64);
+            assert!(name(row().newer(text, 1, &mut connection).await.map(drop)));
+            assert!(name(row().at_version(text, 1, &mut connection).await.map(drop)));
+            assert!(name(row().change_status(text, "open", "paid", &mut connection).await.map(drop)));
+            assert!(name(row().forward(text, &["open"], "open", &mut connection).await.map(drop)));
+            assert!(name(row().delete(text, "version", 1, &mut connection).await.map(drop)));
+            assert!(name(row().delete("status", text, 1, &mut connection).await.map(drop)));
+            assert!(name(row().take(text, 1, row(), &mut connection).await.map(drop)));
+            assert!(name(row().give_back("total", 1, row(), text, &mut connection).await.map(drop)));
+        }
+        assert_eq!(database.text("SELECT status FROM orders WHERE id = 7").await, "open");
+    }
+
+    async fn a_change_that_is_asked_wrongly_says_what_is_missing(ORDERS => database) {
+        let mut connection = database.connection().await;
+        let row = || Change::<Connection>::to("orders").key("id", 7_i64);
+        for (refused, expected) in [
+            (Change::to("orders").with("status", "x").upsert(&mut connection).await, "needs a key(column, value)"),
+            (row().upsert(&mut connection).await, "there is nothing to set"),
+            (row().with("status", "x").with("status", "y").upsert(&mut connection).await, "status is named twice"),
+            (row().with("version", 3_i64).newer("version", 3, &mut connection).await, "version is named twice"),
+            (row().key("status", None::<String>).insert_once(&mut connection).await, "the key status is NULL"),
+            (row().change_status("status", "open", "open", &mut connection).await, "no way leads to this status"),
+            (row().forward("status", &["open"], "paid", &mut connection).await, "no way leads to this status"),
+            (row().take("total", 0, row(), &mut connection).await, "0 is no amount"),
+            (Change::to("orders").key("status", "open").insert_once(&mut connection).await, "CREATE UNIQUE INDEX ON orders (status)"),
+            (
+                Change::to("orders").key("status", "open").with("group", "b").at_version("version", 1, &mut connection).await,
+                "orders has more than one row with this status",
+            ),
+        ] {
+            let told = refused.map(drop).unwrap_err().to_string();
+            assert!(told.contains(expected), "{told}");
+        }
+        assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 'open' AND \"group\" = 'a' AND version = 1").await, 2);
+    }
+
+    /// SQLite takes a quoted name that it does not know for a text: such a condition would be false and say nothing.
+    async fn a_name_that_the_database_does_not_know_is_an_error(ORDERS => database) {
+        let mut connection = database.connection().await;
+        let row = || Change::<Connection>::to("orders").key("id", 7_i64);
+        for refused in [
+            Change::to("order_s").key("id", 7_i64).insert_once(&mut connection).await,
+            Change::to("orders").key("idd", 7_i64).with("status", "x").at_version("version", 1, &mut connection).await,
+            row().with("statu", "x").insert_once(&mut connection).await,
+            row().change_status("statu", "open", "paid", &mut connection).await,
+            row().newer("versio", 3, &mut connection).await,
+            row().delete("delete", "version", 1, &mut connection).await,
+            row().take("tota", 1, Change::to("orders").key("id", 9_i64), &mut connection).await,
+        ] {
+            let refused = refused.map(drop).unwrap_err();
+            assert!(matches!(&refused, PatternError::Database(_)), "{refused:?}");
+            assert!(!refused.is_temporary());
+        }
+        assert_eq!(database.number("SELECT count(*) FROM orders").await, 2);
+    }
+
+    /// sqlx keeps a prepared statement by its text, and with it the types that it was first sent with.
+    async fn one_statement_with_values_of_other_types_is_another(ORDERS => database) {
+        let mut connection = database.connection().await;
+        let row = || Change::<Connection>::to("orders").key("id", 7_i64);
+        for _ in 0..2 {
+            assert_eq!(said(&row().with("total", 1_i64).insert_once(&mut connection).await.unwrap()), "already applied");
+            assert_eq!(said(&row().with("total", 1_i32).insert_once(&mut connection).await.unwrap()), "already applied");
+            assert_eq!(said(&row().with("total", Some(1_i16)).insert_once(&mut connection).await.unwrap()), "already applied");
+            assert_eq!(said(&row().with("total", None::<i64>).insert_once(&mut connection).await.unwrap()), "different");
+            let noting = row().with("total", 1_i64).noting("group", "z").insert_once(&mut connection).await.unwrap();
+            assert_eq!(said(&noting), "already applied", "a parameter that only the insert needs");
+        }
+    }
+
+    /// Columns narrower than what is bound, and names that are words of SQL.
+    async fn narrow_columns_and_reserved_words_are_columns_like_any_other(ORDERS => database) {
+        let mut connection = database.connection().await;
+        let row = |total: i64| Change::<Connection>::to("orders").key("id", 7_i64).with("total", total).with("group", "select");
+        assert_eq!(said(&row(5).newer("version", 2, &mut connection).await.unwrap()), "applied");
+        assert_eq!(said(&row(5).newer("version", 2, &mut connection).await.unwrap()), "already applied");
+        assert_eq!(said(&row(6).at_version("version", 2, &mut connection).await.unwrap()), "applied");
+        assert_eq!(said(&row(6).at_version("version", 2, &mut connection).await.unwrap()), "already applied");
+    }
+}
+
+/// After an error PostgreSQL does nothing more in a transaction, and what it says is handed on.
+#[tokio::test]
+async fn a_transaction_that_has_failed_already_is_told_as_the_database_tells_it() {
+    let database = onceward_tests::database::Postgres::with(ORDERS).await;
+    let mut connection = database.connection().await;
+    let mut transaction = connection.begin().await.unwrap();
+    sqlx::query("SELECT 1 / 0").execute(&mut *transaction).await.unwrap_err();
+    let row = Change::<PgConnection>::to("orders").key("id", 9_i64);
+    let refused = row.insert_once(&mut *transaction).await.map(drop).unwrap_err();
+    assert!(!refused.is_temporary());
+    let cause = refused.source().unwrap().to_string();
+    assert!(cause.contains("current transaction is aborted"), "{cause}");
+}
+
+/// A key that is too long for an index: PostgreSQL says so, and nothing is cut off.
+#[tokio::test]
+async fn a_key_of_ten_kilobytes_is_refused_by_an_index_that_cannot_hold_it() {
+    let database = onceward_tests::database::Postgres::with("CREATE TABLE long (name TEXT PRIMARY KEY)").await;
+    let mut connection = database.connection().await;
+    let name: String = std::iter::repeat_with(fastrand::alphanumeric).take(10_000).collect();
+    let row = Change::<PgConnection>::to("long").key("name", name);
+    let cause = row.insert_once(&mut connection).await.map(drop).unwrap_err().source().unwrap().to_string();
+    assert!(cause.contains("index row"), "{cause}");
+    assert_eq!(database.number("SELECT count(*) FROM long").await, 0);
+}
+
+/// A table in a schema of its own.
+#[tokio::test]
+async fn a_table_may_be_named_with_its_schema() {
+    let database = onceward_tests::database::Postgres::with(
+        "CREATE SCHEMA shop; CREATE TABLE shop.orders (id BIGINT PRIMARY KEY)",
+    )
+    .await;
+    let mut connection = database.connection().await;
+    let order = || Change::<PgConnection>::to("shop.orders").key("id", 7_i64);
+    assert_eq!(said(&order().insert_once(&mut connection).await.unwrap()), "applied");
+    assert_eq!(said(&order().insert_once(&mut connection).await.unwrap()), "already applied");
+}

@@ -1,0 +1,157 @@
+//! Inserting once, with a look first, and insert-or-update.
+
+use onceward::patterns::{Answer, Change, Why};
+use sqlx::{Connection as _, Row as _};
+
+use super::{RACERS, count, on_both, race, repeated, said};
+
+const PAYMENTS: &str =
+    "CREATE TABLE payments (order_no TEXT PRIMARY KEY, cents BIGINT NOT NULL, note TEXT, run BIGINT)";
+const INBOX: &str =
+    "CREATE TABLE inbox (source TEXT NOT NULL, seq BIGINT NOT NULL, body TEXT, result TEXT, PRIMARY KEY (source, seq));
+    CREATE TABLE effects (seq BIGINT NOT NULL)";
+const PLACES: &str =
+    "CREATE TABLE places (goods BIGINT, category TEXT, shelf BIGINT, at BIGINT, PRIMARY KEY (goods, category))";
+
+on_both! {
+    /// R3, R36, R77: a business key; the conflict gives the existing row. R71: but only to the same request.
+    async fn an_insert_is_made_once_and_a_repetition_gets_the_row(PAYMENTS => database) {
+        let mut connection = database.connection().await;
+        let payment = |order: &'static str, cents: i64| Change::to("payments").key("order_no", order).with("cents", cents);
+        let first = payment("1", 900).with("note", None::<String>).noting("run", 1_i64).insert_once(&mut connection).await.unwrap();
+        assert_eq!(first.map(|row| row.get::<i64, _>("run")), Answer::Applied(1));
+        let again = payment("1", 900).with("note", None::<String>).noting("run", 2_i64).insert_once(&mut connection).await.unwrap();
+        assert_eq!(again.map(|row| row.get::<i64, _>("run")), Answer::AlreadyApplied(1), "what differs by nature is not compared");
+        let other = payment("1", 100).insert_once(&mut connection).await.unwrap();
+        assert_eq!(other.map(|row| row.get::<i64, _>("cents")), Answer::Refused(Why::Different(900)));
+        let noted = payment("1", 900).with("note", "x").insert_once(&mut connection).await.unwrap();
+        assert_eq!(said(&noted), "different", "NULL is not the same as something");
+        assert_eq!(said(&payment("2", 900).insert_once(&mut connection).await.unwrap()), "applied");
+        assert_eq!(database.number("SELECT count(*) FROM payments").await, 2);
+    }
+
+    async fn of_32_that_insert_at_once_one_does_and_all_get_its_row(PAYMENTS => database) {
+        let mut ready = Vec::new();
+        for run in 0..RACERS {
+            ready.push((run, database.connection().await));
+        }
+        let answers = race(ready, |(run, mut connection)| async move {
+            let payment = Change::to("payments").key("order_no", "1").with("cents", 900_i64).noting("run", run);
+            let answer = payment.insert_once(&mut connection).await.unwrap();
+            answer.map(|row| row.get::<i64, _>("run"))
+        })
+        .await;
+        assert_eq!((count(&answers, "applied"), count(&answers, "already applied")), (1, 31));
+        let winner = database.number("SELECT run FROM payments").await;
+        assert!(answers.iter().all(|answer| answer.row() == Some(&winner)), "{answers:?}");
+    }
+
+    /// R85: what is usually written. It looks, and then it acts; both have looked before one acts.
+    async fn to_select_and_then_insert_lets_both_in("CREATE TABLE payments (order_no TEXT, cents BIGINT)" => database) {
+        let (mut one, mut other) = (database.connection().await, database.connection().await);
+        let look = "SELECT count(*) FROM payments WHERE order_no = '1'";
+        let seen: [i64; 2] = [
+            sqlx::query_scalar(look).fetch_one(&mut one).await.unwrap(),
+            sqlx::query_scalar(look).fetch_one(&mut other).await.unwrap(),
+        ];
+        for (seen, connection) in seen.into_iter().zip([&mut one, &mut other]) {
+            if seen == 0 {
+                sqlx::query("INSERT INTO payments VALUES ('1', 900)").execute(connection).await.unwrap();
+            }
+        }
+        assert_eq!(database.number(look).await, 2, "the naive way pays twice");
+    }
+
+    /// The first is rolled back, so that nothing of it is left, and then the second is the first.
+    async fn what_is_rolled_back_was_never_inserted(PAYMENTS => database) {
+        let mut connection = database.connection().await;
+        let payment = || Change::to("payments").key("order_no", "1").with("cents", 900_i64);
+        let mut transaction = connection.begin_with(BEGIN).await.unwrap();
+        assert_eq!(said(&payment().insert_once(&mut *transaction).await.unwrap()), "applied");
+        assert_eq!(said(&payment().insert_once(&mut *transaction).await.unwrap()), "already applied");
+        let mut other = database.connection().await;
+        let waiting = tokio::spawn(async move { payment().insert_once(&mut other).await.map(|answer| said(&answer)) });
+        transaction.rollback().await.unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap(), "applied");
+    }
+
+    /// R87: source and seq, asked for first. R39: the slow consumer, whose message goes to another machine meanwhile.
+    async fn the_same_source_and_seq_at_once_is_one_row_and_all_get_its_result(INBOX => database) {
+        let mut ready = Vec::new();
+        for run in 0..RACERS {
+            ready.push((run, database.connection().await));
+        }
+        let results = race(ready, |(run, mut connection)| async move {
+            repeated!(async {
+                let mut transaction = connection.begin_with(BEGIN).await.unwrap();
+                let message = Change::to("inbox").key("source", "billing").key("seq", 17_i64).with("body", "invoice");
+                let result = match message.query_first(&mut *transaction).await? {
+                    Answer::Applied(_) => {
+                        sqlx::query("INSERT INTO effects VALUES (17)").execute(&mut *transaction).await.unwrap();
+                        let done = "UPDATE inbox SET result = $1 WHERE source = 'billing' AND seq = 17";
+                        sqlx::query(done).bind(format!("by {run}")).execute(&mut *transaction).await.unwrap();
+                        format!("by {run}")
+                    }
+                    Answer::AlreadyApplied(row) => row.get("result"),
+                    refused => panic!("{}", said(&refused)),
+                };
+                transaction.commit().await.unwrap();
+                Ok(result)
+            })
+        })
+        .await;
+        assert_eq!(results.len(), 32);
+        assert!(results.iter().all(|result| *result == results[0]), "{results:?}");
+        assert_eq!(database.number("SELECT count(*) FROM inbox").await, 1);
+        assert_eq!(database.number("SELECT count(*) FROM effects").await, 1);
+    }
+
+    async fn a_message_is_the_same_by_source_and_seq_together_and_by_its_content(INBOX => database) {
+        let mut connection = database.connection().await;
+        let message = |source: &'static str, seq: i64, body: &'static str| {
+            Change::to("inbox").key("source", source).key("seq", seq).with("body", body)
+        };
+        for (source, seq, body, expected) in [
+            ("billing", 17, "a", "applied"),
+            ("billing", 17, "a", "already applied"),
+            ("billing", 17, "b", "different"),
+            ("billing", 18, "a", "applied"),
+            ("shipping", 17, "a", "applied"),
+        ] {
+            let answer = message(source, seq, body).query_first(&mut connection).await.unwrap();
+            assert_eq!(said(&answer), expected, "{source} {seq} {body}");
+        }
+    }
+
+    /// R44: a composite key of goods and category.
+    async fn an_upsert_inserts_or_changes_the_one_row_of_a_composite_key(PLACES => database) {
+        let mut connection = database.connection().await;
+        let place = |category: &'static str, shelf: i64| {
+            Change::to("places").key("goods", 7_i64).key("category", category).with("shelf", shelf)
+        };
+        for (category, shelf, at, expected) in [
+            ("tea", 1, 1, Answer::Applied((1, 1))),
+            ("tea", 1, 2, Answer::AlreadyApplied((1, 1))),
+            ("tea", 2, 3, Answer::Applied((2, 3))),
+            ("pots", 1, 4, Answer::Applied((1, 4))),
+        ] {
+            let answer = place(category, shelf).noting("at", at as i64).upsert(&mut connection).await.unwrap();
+            assert_eq!(answer.map(|row| (row.get::<i64, _>("shelf"), row.get::<i64, _>("at"))), expected, "{category} {shelf}");
+        }
+        assert_eq!(database.number("SELECT count(*) FROM places").await, 2);
+    }
+
+    async fn of_32_upserts_at_once_none_fails_and_one_row_is_left(PLACES => database) {
+        let mut ready = Vec::new();
+        for shelf in 0..RACERS {
+            ready.push((shelf % 4, database.connection().await));
+        }
+        let answers = race(ready, |(shelf, mut connection)| async move {
+            let place = Change::to("places").key("goods", 7_i64).key("category", "tea").with("shelf", shelf);
+            place.upsert(&mut connection).await.unwrap().map(|row| row.get::<i64, _>("shelf") == shelf)
+        })
+        .await;
+        assert!(answers.iter().all(|answer| answer.is_done() && answer.row() == Some(&true)), "{answers:?}");
+        assert_eq!(database.number("SELECT count(*) FROM places").await, 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! Every isolation level: one effect, and whoever was in the way of another is asked to repeat.
+
+use onceward::patterns::{Answer, Change, PatternError};
+use onceward_tests::database::Postgres;
+use sqlx::{Connection as _, Transaction};
+
+use super::{RACERS, race, repeated, said};
+
+const SHOP: &str =
+    "CREATE TABLE stock (sku TEXT PRIMARY KEY, left_over BIGINT); INSERT INTO stock VALUES ('tea', 1000), ('pots', 1000);
+    CREATE TABLE flow (request TEXT PRIMARY KEY)";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_every_isolation_level_of_32_requests_under_one_key_one_takes() {
+    let database = Postgres::with(SHOP).await;
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let mut ready = Vec::new();
+        for _ in 0..RACERS {
+            ready.push(database.connection().await);
+        }
+        let said = race(ready, move |mut connection| async move {
+            repeated!(async {
+                let mut transaction = connection.begin().await.unwrap();
+                let isolation = format!("SET TRANSACTION ISOLATION LEVEL {level}");
+                sqlx::raw_sql(sqlx::AssertSqlSafe(isolation)).execute(&mut *transaction).await.unwrap();
+                let flow = Change::to("flow").key("request", level);
+                let tea = Change::to("stock").key("sku", "tea");
+                let answer = tea.take("left_over", 1, flow, &mut *transaction).await?;
+                // What the commit says decides too.
+                transaction.commit().await.map_err(|error| PatternError::Again(Some(error)))?;
+                Ok(said(&answer))
+            })
+        })
+        .await;
+        assert_eq!(said.iter().filter(|said| **said == "applied").count(), 1, "{level}");
+        assert_eq!(said.iter().filter(|said| **said == "already applied").count(), 31, "{level}");
+    }
+    assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'tea'").await, 997);
+    assert_eq!(database.number("SELECT count(*) FROM flow").await, 3);
+}
+
+/// Above READ COMMITTED a transaction does not see what was committed since it began, and may not guess.
+#[tokio::test]
+async fn a_conflict_with_what_cannot_be_seen_asks_for_the_whole_transaction_again() {
+    let database = Postgres::with(SHOP).await;
+    let (mut one, mut other) = (database.connection().await, database.connection().await);
+    let flow = || Change::to("flow").key("request", "r");
+    let mut late = one.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    sqlx::query("SELECT count(*) FROM flow").execute(&mut *late).await.unwrap();
+    assert!(matches!(flow().insert_once(&mut other).await.unwrap(), Answer::Applied(_)));
+    let refused = flow().insert_once(&mut *late).await.map(drop).unwrap_err();
+    assert!(matches!(&refused, PatternError::Again(Some(_))) && refused.is_temporary(), "{refused:?}");
+    late.rollback().await.unwrap();
+    assert!(matches!(flow().insert_once(&mut one).await.unwrap(), Answer::AlreadyApplied(_)));
+}
+
+/// Takes one, and rolls everything back if that fails, as a caller does.
+async fn take(mut all: Transaction<'_, sqlx::Postgres>, sku: &str, request: &str) -> Result<(), PatternError> {
+    let flow = Change::to("flow").key("request", request);
+    let taken = Change::to("stock").key("sku", sku).take("left_over", 1, flow, &mut *all).await;
+    match &taken {
+        Ok(_) => all.commit().await.unwrap(),
+        Err(_) => all.rollback().await.unwrap(),
+    }
+    taken.map(|answer| assert_eq!(said(&answer), "applied"))
+}
+
+/// Two that wait for each other: the database ends one of them, and the other goes on.
+#[tokio::test]
+async fn of_two_that_take_in_opposite_orders_one_goes_on_and_one_is_asked_to_repeat() {
+    let database = Postgres::with(SHOP).await;
+    let (mut one, mut other) = (database.connection().await, database.connection().await);
+    let (mut one, mut other) = (one.begin().await.unwrap(), other.begin().await.unwrap());
+    for (all, sku) in [(&mut one, "tea"), (&mut other, "pots")] {
+        let lock = sqlx::query("UPDATE stock SET left_over = left_over - 1 WHERE sku = $1").bind(sku);
+        lock.execute(&mut **all).await.unwrap();
+    }
+    let ends = tokio::join!(take(one, "pots", "1"), take(other, "tea", "2"));
+    let (lucky, parted) = if ends.0.is_ok() { ends } else { (ends.1, ends.0) };
+    lucky.unwrap();
+    let parted = parted.unwrap_err();
+    assert!(parted.is_temporary(), "{parted:?}");
+    assert_eq!(database.number("SELECT count(*) FROM flow").await, 1);
+    assert_eq!(database.number("SELECT CAST(sum(left_over) AS BIGINT) FROM stock").await, 1_998);
+}
+
+/// SQLite: who has read cannot write over what came in between, and waiting would not help him.
+#[tokio::test]
+async fn on_sqlite_a_transaction_that_has_read_what_is_old_is_to_be_repeated() {
+    let database = onceward_tests::database::Sqlite::with(SHOP).await;
+    let (mut one, mut other) = (database.connection().await, database.connection().await);
+    let flow = || Change::to("flow").key("request", "r");
+    let mut late = one.begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM flow").execute(&mut *late).await.unwrap();
+    assert!(matches!(flow().insert_once(&mut other).await.unwrap(), Answer::Applied(_)));
+    let refused = flow().insert_once(&mut *late).await.map(drop).unwrap_err();
+    assert!(refused.is_temporary(), "{refused:?}");
+}

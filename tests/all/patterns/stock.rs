@@ -1,0 +1,195 @@
+//! Stock: the last item, asked for again, by many, and given back.
+
+use std::time::Duration;
+
+use onceward::patterns::{Answer, Change, PatternError, SqlConnection, Why};
+use onceward_tests::database::Postgres;
+use onceward_tests::wait::until;
+use sqlx::{Connection as _, PgConnection, Row as _};
+
+use super::{RACERS, count, on_both, race, repeated, said};
+
+/// R69: who, which operation, which id; so that two operations under one id do not meet.
+const SHOP: &str = "CREATE TABLE stock (sku TEXT PRIMARY KEY, left_over BIGINT NOT NULL, shelf BIGINT);
+    INSERT INTO stock VALUES ('tea', 10, 1), ('last', 1, 1), ('pots', 5, 1);
+    CREATE TABLE flow (buyer BIGINT NOT NULL, operation TEXT NOT NULL, request TEXT NOT NULL, sku TEXT, amount BIGINT,
+        returned BOOLEAN NOT NULL DEFAULT FALSE, PRIMARY KEY (buyer, operation, request))";
+
+fn stock<C: SqlConnection>(sku: &'static str) -> Change<C>
+where
+    &'static str: sqlx::Encode<'static, C::Database> + sqlx::Type<C::Database>,
+{
+    Change::to("stock").key("sku", sku)
+}
+
+fn flow<C: SqlConnection>(buyer: i64, request: &'static str, sku: &'static str, amount: i64) -> Change<C>
+where
+    &'static str: sqlx::Encode<'static, C::Database> + sqlx::Type<C::Database>,
+    i64: sqlx::Encode<'static, C::Database> + sqlx::Type<C::Database>,
+{
+    let who = Change::to("flow").key("buyer", buyer).key("operation", "buy").key("request", request);
+    who.with("sku", sku).with("amount", amount)
+}
+
+on_both! {
+    /// R70: the record before the update. R71: the same request with other facts is told so.
+    async fn who_bought_the_last_item_and_asks_again_has_bought_it(SHOP => database) {
+        let mut connection = database.connection().await;
+        for (buyer, sku, amount, expected) in [
+            (7, "last", 1, "applied"),
+            (7, "last", 1, "already applied"),
+            (8, "last", 1, "unmet"),
+            (7, "tea", 1, "different"),
+            (7, "last", 2, "different"),
+        ] {
+            let answer = stock(sku).take("left_over", amount, flow(buyer, "r", sku, amount), &mut connection).await.unwrap();
+            assert_eq!(said(&answer), expected, "{buyer} {sku} {amount}");
+        }
+        assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'last'").await, 0);
+        assert_eq!(database.number("SELECT count(*) FROM flow").await, 1, "a refusal leaves no record");
+    }
+
+    /// What is usually written: first the stock, then the record.
+    async fn to_write_the_record_last_tells_the_buyer_of_the_last_item_that_it_is_sold_out(SHOP => database) {
+        let mut connection = database.connection().await;
+        let mut told = Vec::new();
+        for _ in 0..2 {
+            let take = "UPDATE stock SET left_over = left_over - 1 WHERE sku = 'last' AND left_over >= 1";
+            if sqlx::query(take).execute(&mut connection).await.unwrap().rows_affected() == 0 {
+                told.push("sold out");
+                continue;
+            }
+            let record = "INSERT INTO flow (buyer, operation, request, sku, amount) VALUES (7, 'buy', 'r', 'last', 1)";
+            sqlx::query(record).execute(&mut connection).await.unwrap();
+            told.push("bought");
+        }
+        assert_eq!(told, ["bought", "sold out"], "the naive way tells the buyer what is not so");
+    }
+
+    /// R83: by a condition, at the row's own key. 32 buyers want 10 items, and each sends his request twice.
+    async fn no_more_is_sold_than_there_is_and_nobody_buys_twice(SHOP => database) {
+        let mut ready = Vec::new();
+        for racer in 0..RACERS {
+            ready.push((racer / 2, database.connection().await));
+        }
+        let answers = race(ready, |(buyer, mut connection)| async move {
+            repeated!(stock("tea").take("left_over", 1, flow(buyer, "r", "tea", 1), &mut connection))
+        })
+        .await;
+        let (sold, again) = (count(&answers, "applied"), count(&answers, "already applied"));
+        assert_eq!((sold, sold + again + count(&answers, "unmet")), (10, 32));
+        assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'tea'").await, 0);
+        assert_eq!(database.number("SELECT count(*) FROM flow").await, 10);
+        assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'pots'").await, 5);
+    }
+
+    /// What is usually written: read what is left, and write one less.
+    async fn to_read_what_is_left_and_write_less_sells_one_item_twice(SHOP => database) {
+        let (mut one, mut other) = (database.connection().await, database.connection().await);
+        let look = "SELECT left_over FROM stock WHERE sku = 'last'";
+        let seen: [i64; 2] = [
+            sqlx::query_scalar(look).fetch_one(&mut one).await.unwrap(),
+            sqlx::query_scalar(look).fetch_one(&mut other).await.unwrap(),
+        ];
+        let mut sold = 0;
+        for (seen, connection) in seen.into_iter().zip([&mut one, &mut other]) {
+            if seen >= 1 {
+                let write = sqlx::query("UPDATE stock SET left_over = $1 WHERE sku = 'last'").bind(seen - 1);
+                sold += write.execute(connection).await.unwrap().rows_affected();
+            }
+        }
+        assert_eq!(sold, 2, "the naive way sells the last item twice");
+    }
+
+    async fn what_is_given_back_is_given_back_once_and_can_be_sold_again(SHOP => database) {
+        let mut connection = database.connection().await;
+        let bought = stock("last").take("left_over", 1, flow(7, "r", "last", 1), &mut connection).await.unwrap();
+        assert_eq!(said(&bought), "applied");
+        let other = stock("last").give_back("left_over", 2, flow(7, "r", "last", 2), "returned", &mut connection).await.unwrap();
+        assert_eq!(said(&other), "different", "it took one");
+        let none = stock("last").give_back("left_over", 1, flow(8, "r", "last", 1), "returned", &mut connection).await.unwrap();
+        assert!(matches!(none, Answer::Refused(Why::Missing(table)) if table == "flow"), "it took nothing");
+
+        let mut ready = Vec::new();
+        for _ in 0..RACERS {
+            ready.push(database.connection().await);
+        }
+        let answers = race(ready, |mut connection| async move {
+            repeated!(stock("last").give_back("left_over", 1, flow(7, "r", "last", 1), "returned", &mut connection))
+        })
+        .await;
+        assert_eq!((count(&answers, "applied"), count(&answers, "already applied")), (1, 31));
+        assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'last'").await, 1);
+        let next = stock("last").take("left_over", 1, flow(8, "r", "last", 1), &mut connection).await.unwrap();
+        assert_eq!(said(&next), "applied");
+    }
+
+    async fn a_request_that_was_refused_may_succeed_once_there_is_more(SHOP => database) {
+        let mut connection = database.connection().await;
+        let refused = stock("last").take("left_over", 3, flow(7, "r", "last", 3), &mut connection).await.unwrap();
+        assert_eq!(refused.map(|row| row.get::<i64, _>("left_over")), Answer::Refused(Why::Unmet(1)));
+        database.execute("UPDATE stock SET left_over = 3 WHERE sku = 'last'").await;
+        let taken = stock("last").take("left_over", 3, flow(7, "r", "last", 3), &mut connection).await.unwrap();
+        assert_eq!(taken.map(|row| row.get::<String, _>("request")), Answer::Applied("r".to_owned()));
+    }
+
+    /// Both or neither: with the caller's transaction, or in one of its own.
+    async fn the_record_and_the_stock_change_together_or_not_at_all(SHOP => database) {
+        let mut connection = database.connection().await;
+        let mut transaction = connection.begin_with(BEGIN).await.unwrap();
+        let taken = stock("tea").take("left_over", 4, flow(7, "r", "tea", 4), &mut *transaction).await.unwrap();
+        let refused = stock("tea").take("left_over", 9, flow(7, "r2", "tea", 9), &mut *transaction).await.unwrap();
+        assert_eq!((said(&taken), said(&refused)), ("applied", "unmet"));
+        let inside: i64 = sqlx::query_scalar("SELECT count(*) FROM flow").fetch_one(&mut *transaction).await.unwrap();
+        assert_eq!(inside, 1, "the refusal has taken its own record back and nothing else");
+        transaction.rollback().await.unwrap();
+        assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'tea'").await, 10);
+        assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
+
+        let none = stock("cups").take("left_over", 1, flow(7, "r", "cups", 1), &mut connection).await.unwrap();
+        assert!(matches!(none, Answer::Refused(Why::Missing(table)) if table == "stock"));
+        assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
+    }
+
+    /// R83: a key that names several rows takes from none of them.
+    async fn stock_is_addressed_by_a_key_that_names_one_row(SHOP => database) {
+        let mut connection = database.connection().await;
+        let shelf = Change::to("stock").key("shelf", 1_i64);
+        let refused = shelf.take("left_over", 1, flow(7, "r", "tea", 1), &mut connection).await;
+        assert!(matches!(refused, Err(PatternError::NotUnique { table, key }) if table == "stock" && key == "shelf"));
+        assert_eq!(database.number("SELECT CAST(sum(left_over) AS BIGINT) FROM stock").await, 16);
+        assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
+        for amount in [0, -1, i64::MIN] {
+            let refused = stock("tea").take("left_over", amount, flow(7, "r", "tea", 1), &mut connection).await;
+            assert!(matches!(refused, Err(PatternError::Amount(told)) if told == amount));
+        }
+    }
+}
+
+/// The backend is ended when the record is written and the stock is not: whoever asks is told that it failed, and may ask again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_dies_between_the_record_and_the_stock_leaves_neither() {
+    let database = Postgres::with(SHOP).await;
+    let mut holder = database.connection().await;
+    let mut lock = holder.begin().await.unwrap();
+    sqlx::query("SELECT sku FROM stock WHERE sku = 'tea' FOR UPDATE").execute(&mut *lock).await.unwrap();
+
+    let mut dying: PgConnection = database.connection().await;
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut dying).await.unwrap();
+    let take = async move { stock("tea").take("left_over", 1, flow(7, "r", "tea", 1), &mut dying).await.map(drop) };
+    let take = tokio::spawn(take);
+    let waiting = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'");
+    until("it waits for the stock", Duration::from_secs(30), || async { database.number(&waiting).await == 1 }).await;
+    database.execute(&format!("SELECT pg_terminate_backend({pid})")).await;
+    let died = take.await.unwrap().unwrap_err();
+    assert!(matches!(died, PatternError::Database(_)), "{died:?}");
+    lock.rollback().await.unwrap();
+    assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
+    assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'tea'").await, 10);
+
+    for expected in ["applied", "already applied"] {
+        let mut connection = database.connection().await;
+        let answer = stock("tea").take("left_over", 1, flow(7, "r", "tea", 1), &mut connection).await.unwrap();
+        assert_eq!(said(&answer), expected);
+    }
+}

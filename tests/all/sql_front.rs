@@ -1,0 +1,91 @@
+//! Redis in front, the table behind: Redis is the quick way to an answer, and the table is the truth.
+
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use onceward::actix::{Protect, RequestIntent, SubjectFrom, refuse};
+use onceward::store::{Redis, Sql};
+use onceward::transaction::Lent;
+use onceward::{Guard, KeyRules, Mode, RunError};
+use onceward_tests::bank::{TABLES, figures, pay};
+use onceward_tests::client::{Answer, http, send};
+use onceward_tests::keyed::KEY;
+use onceward_tests::postgres::PostgresServer;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::Served;
+use sqlx::{PgPool, Postgres};
+
+async fn handle(
+    request: HttpRequest,
+    asked: RequestIntent,
+    guard: web::Data<Guard>,
+    pool: web::Data<PgPool>,
+    body: web::Bytes,
+) -> HttpResponse {
+    let amount = &String::from_utf8(body.to_vec()).unwrap();
+    let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, amount).await };
+    match guard.transact(&pool, &KeyRules::new(), &asked.intent(), work).await {
+        Ok(ran) => HttpResponse::Created().body(ran.into_value()),
+        Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
+        Err(error) => HttpResponse::ServiceUnavailable().body(error.to_string()),
+    }
+}
+
+struct Shop {
+    redis: RedisServer,
+    database: PostgresServer,
+    served: Served,
+}
+
+impl Shop {
+    async fn open(mode: Mode) -> Self {
+        let (redis, database) = (RedisServer::start(), PostgresServer::start());
+        database.execute(TABLES).await;
+        Sql::migrate(&database.url()).await.unwrap();
+        let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(mode).build();
+        let url = database.url();
+        let served = Served::run(move |listener| {
+            let server = HttpServer::new(move || {
+                let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+                App::new()
+                    .app_data(web::Data::new(guard.clone()))
+                    .app_data(web::Data::new(PgPool::connect_lazy(&url).unwrap()))
+                    .service(web::resource("/pay").wrap(protect).route(web::post().to(handle)))
+                    .route("/bare", web::post().to(handle))
+            });
+            Ok(server.workers(1).listen(listener)?.run())
+        });
+        Self { redis, database, served }
+    }
+
+    async fn pay(&self, key: &str, amount: &'static str) -> Answer {
+        send(http().post(format!("{}/pay", self.served.url)).header(KEY, key).body(amount)).await
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_was_flushed_costs_nobody_a_second_payment() {
+    let shop = Shop::open(Mode::Enforce).await;
+    let first = shop.pay("k", "10").await;
+    assert_eq!((first.said().as_str(), &first.body[..]), ("201 executed", &b"paid 10"[..]));
+    assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "Redis knows");
+    assert_eq!(shop.pay("k", "20").await.said(), "422 key_reused", "Redis knows");
+
+    shop.redis.ask::<()>("FLUSHALL");
+    assert_eq!(shop.pay("k", "20").await.said(), "422 key_reused", "the table knows");
+    let again = shop.pay("k", "10").await;
+    assert_eq!((again.status, &again.body), (first.status, &first.body), "the table knows");
+    assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "Redis knows again");
+    assert_eq!(figures(&shop.database).await, [1; 4]);
+}
+
+#[tokio::test]
+async fn a_route_without_a_key_is_told_so_unless_the_guard_is_off() {
+    let shop = Shop::open(Mode::Enforce).await;
+    let bare = |shop: &Shop| http().post(format!("{}/bare", shop.served.url)).body("10");
+    let refused = send(bare(&shop)).await;
+    assert_eq!(refused.said(), "400 key_missing");
+
+    let shop = Shop::open(Mode::Off).await;
+    assert_eq!(send(bare(&shop)).await.status, 201);
+    assert_eq!(shop.pay("k", "10").await.status, 201);
+    assert_eq!(figures(&shop.database).await, [2, 1, 0, 2]);
+}

@@ -1,0 +1,36 @@
+//! A business in a database: each payment is a row of a ledger, and moves a balance. Nothing of Onceward is in it.
+
+use onceward::transaction::Lent;
+use onceward::{Guard, Intent, Key, KeyRules, Ran, RunError, Subject};
+use sqlx::{PgConnection, PgPool, Postgres};
+
+use crate::postgres::PostgresServer;
+
+/// Its tables.
+pub const TABLES: &str = "CREATE TABLE ledger (payment text NOT NULL);
+    CREATE TABLE account (balance bigint NOT NULL); INSERT INTO account VALUES (0)";
+
+/// Pays, which must happen once.
+pub async fn pay(connection: &mut PgConnection, payment: &str) -> Result<String, sqlx::Error> {
+    sqlx::query("INSERT INTO ledger VALUES ($1)").bind(payment).execute(&mut *connection).await?;
+    sqlx::query("UPDATE account SET balance = balance + 1").execute(connection).await?;
+    Ok(format!("paid {payment}"))
+}
+
+/// Pays under a key that is the payment's name, in a transaction of its own.
+pub async fn pay_once(guard: &Guard, pool: &PgPool, payment: &str) -> Result<Ran<String>, RunError<sqlx::Error>> {
+    let key = Key::new(payment).expect("a key");
+    let intent = Intent::new("pay", Subject::named("alice")).key(&key);
+    let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, payment).await };
+    guard.transact(pool, &KeyRules::new(), &intent, work).await
+}
+
+/// How many payments the ledger has, how many of them differ, how many are on record, and the balance.
+pub async fn figures(server: &PostgresServer) -> [i64; 4] {
+    let figures = "SELECT count(*), count(DISTINCT payment), (SELECT count(*) FROM onceward_records
+        WHERE name LIKE 'onceward:transaction:%'), (SELECT balance FROM account) FROM ledger";
+    let mut connection = server.connection().await;
+    let figures: (i64, i64, i64, i64) =
+        sqlx::query_as(figures).fetch_one(&mut connection).await.expect("the tables are there");
+    figures.into()
+}

@@ -1,0 +1,115 @@
+//! A real `redis-server` that speaks TLS, with a certificate from an authority of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::redis_server::free_port;
+use crate::wait::until_blocking;
+
+/// A running server.
+pub struct TlsRedis {
+    child: Child,
+    port: u16,
+    authority: Authority,
+}
+
+impl TlsRedis {
+    /// Starts one, with arguments of its own.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let authority = Authority::new();
+        for _ in 0..10 {
+            let port = free_port();
+            let mut child = spawn(port, &authority, arguments);
+            let has_ended = |child: &mut Child| child.try_wait().expect("its own child").is_some();
+            let connects = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+            until_blocking(Duration::from_secs(10), || connects() || has_ended(&mut child));
+            if !has_ended(&mut child) {
+                return Self { child, port, authority };
+            }
+        }
+        panic!("redis-server with TLS does not start");
+    }
+
+    /// Its address, after `rediss://` and before the database.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate of the authority that vouches for it.
+    pub fn authority(&self) -> PathBuf {
+        self.authority.certificate()
+    }
+}
+
+impl Drop for TlsRedis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An authority, with a certificate it has given to a server on this machine.
+pub struct Authority {
+    folder: TempDir,
+}
+
+impl Authority {
+    /// A new one, unknown to everybody else.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").expect("a file");
+        let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+        openssl(folder.path(), &format!("req -x509 {new_key} -keyout ca.key -out ca.crt -days 2 -subj /CN=authority"));
+        openssl(folder.path(), &format!("req {new_key} -keyout server.key -out server.csr -subj /CN=localhost"));
+        let sign =
+            "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.crt";
+        openssl(folder.path(), sign);
+        Self { folder }
+    }
+
+    /// Its own certificate, for whoever trusts it.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.path().join("ca.crt")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let output = Command::new("openssl")
+        .args(arguments.split(' '))
+        .current_dir(folder)
+        .output()
+        .expect("openssl is missing; install it with: apt-get install openssl");
+    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn spawn(port: u16, authority: &Authority, arguments: &[&str]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", "0", "--tls-port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .args(["--tls-auth-clients", "no", "--tls-cert-file"])
+        .arg(authority.file("server.crt"))
+        .arg("--tls-key-file")
+        .arg(authority.file("server.key"))
+        .arg("--tls-ca-cert-file")
+        .arg(authority.certificate())
+        .arg("--dir")
+        .arg(authority.folder.path())
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is missing; install it with: apt-get install redis-server")
+}
