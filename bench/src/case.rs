@@ -22,6 +22,8 @@ pub(crate) enum Store {
     None,
     Memory,
     Redis,
+    /// Redis, with tokens that are bound to no reign.
+    Unpinned,
 }
 
 /// What the requests carry: a token, and a key that is the beginning of it. All carry both, and no two the same for a
@@ -40,7 +42,7 @@ pub(crate) enum Tokens {
 
 impl Case {
     /// Every case. The first is what the others are compared with.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self {
             name: "bare",
             path: "/orders",
@@ -67,6 +69,15 @@ impl Case {
             status: 201,
             commands: 1,
             target: Some(0.60),
+        },
+        Self {
+            name: "token, unpinned",
+            path: "/orders",
+            store: Store::Unpinned,
+            tokens: Tokens::Good,
+            status: 201,
+            commands: 1,
+            target: None,
         },
         Self {
             name: "issue, memory",
@@ -130,6 +141,15 @@ impl Case {
             status: 201,
             commands: 2,
             target: Some(0.45),
+        },
+        Self {
+            name: "remembered, unpinned",
+            path: "/remembered",
+            store: Store::Unpinned,
+            tokens: Tokens::Good,
+            status: 201,
+            commands: 2,
+            target: None,
         },
         Self {
             name: "interval, Redis",

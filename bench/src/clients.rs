@@ -25,7 +25,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<String
             // The case is one in memory: there is no Redis to be named.
             let server = Server::start(case, "", folder, tokens as usize)?;
             let sent = send(way, server.url(), folder, tokens, seconds)?;
-            println!("round {} of {rounds}: {:<17} {:>8.0} requests/s", round + 1, way.name(), sent.throughput());
+            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, way.name(), sent.throughput());
             loads.push(sent);
         }
     }
@@ -72,12 +72,12 @@ fn summary(plain: &[Sent], sdk: &[Sent]) -> Option<String> {
         let micros = Spread::of(loads.iter().map(|sent| sent.micros))?.median;
         let millis = |of: fn(&Load) -> f64| Spread::of(loads.iter().map(|sent| of(&sent.load))).map(|it| it.median);
         let (p50, p99) = (millis(|load| load.p50.as_secs_f64() * 1e3)?, millis(|load| load.p99.as_secs_f64() * 1e3)?);
-        Some(format!("{:<17} {rate:>11.0} {p50:>8.2} {p99:>8.2} {micros:>15.1}", way.name()))
+        Some(format!("{:<20} {rate:>11.0} {p50:>8.2} {p99:>8.2} {micros:>15.1}", way.name()))
     };
     let Spread { median, least, most } = ratio;
     let verdict = if median >= TARGET { "met" } else { "missed" };
     Some(format!(
-        "{:<17} {:>11} {:>8} {:>8} {:>15}\n{}\n{}\n\n{:<17} {median:.2} ({least:.2}–{most:.2}) of plain reqwest, target {TARGET:.2}: {verdict}",
+        "{:<20} {:>11} {:>8} {:>8} {:>15}\n{}\n{}\n\n{:<20} {median:.2} ({least:.2}–{most:.2}) of plain reqwest, target {TARGET:.2}: {verdict}",
         "client",
         "requests/s",
         "p50 ms",
@@ -107,8 +107,8 @@ mod tests {
             summary(&plain, &sdk.iter().copied().map(sent).collect::<Vec<_>>()).unwrap()
         };
         let met = told(&[950, 450, 1000]);
-        assert!(met.ends_with("SDK, warm pool    0.90 (0.50–0.95) of plain reqwest, target 0.90: met"), "{met}");
-        assert!(met.contains("plain reqwest            1000     1.00     2.00            40.0"), "{met}");
+        assert!(met.ends_with("SDK, warm pool       0.90 (0.50–0.95) of plain reqwest, target 0.90: met"), "{met}");
+        assert!(met.contains("plain reqwest               1000     1.00     2.00            40.0"), "{met}");
         assert!(told(&[890, 400, 2000]).ends_with("missed"));
     }
 }

@@ -1,5 +1,7 @@
 //! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it, and what the
-//! Rust SDK costs beside plain reqwest. `onceward-bench clients [ROUNDS [SECONDS]]` is the latter alone.
+//! Rust SDK costs beside plain reqwest. `onceward-bench clients [ROUNDS [SECONDS]]` is the latter alone, and
+//! `onceward-bench cluster [ROUNDS [SECONDS]]` compares a cluster of three masters with one Redis. `onceward-bench sql [EXPIRED]`
+//! is what a claim costs in a transaction of PostgreSQL, alone and while so many rows that have expired are removed.
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: what
 //! else the machine does changes slowly, and so weighs on both. The server, Redis and the generator are three processes.
@@ -7,13 +9,17 @@
 
 mod case;
 mod clients;
+mod cluster;
 mod cpu;
 mod figures;
 mod load;
+mod postgres_server;
 mod redis_server;
 mod run;
 mod server;
 mod shop;
+mod side_by_side;
+mod sql;
 mod stock;
 mod submitter;
 mod table;
@@ -37,6 +43,12 @@ const ROUNDS: u64 = 4;
 const SECONDS: u64 = 2;
 /// The word that asks for the pair of clients alone.
 const CLIENTS: &str = "clients";
+/// The word that asks for a cluster beside one Redis.
+const CLUSTER: &str = "cluster";
+/// The word that asks for transactions of a database.
+const SQL: &str = "sql";
+/// How many rows its cleaner finds.
+const EXPIRED: u64 = 10_000_000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -61,10 +73,17 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [CLIENTS] => measure_clients(ROUNDS, SECONDS),
         [CLIENTS, rounds] => measure_clients(at_least_one(rounds)?, SECONDS),
         [CLIENTS, rounds, seconds] => measure_clients(at_least_one(rounds)?, at_least_one(seconds)?),
+        [CLUSTER] => side_by_side::measure(ROUNDS, SECONDS),
+        [CLUSTER, rounds] => side_by_side::measure(at_least_one(rounds)?, SECONDS),
+        [CLUSTER, rounds, seconds] => side_by_side::measure(at_least_one(rounds)?, at_least_one(seconds)?),
+        [SQL] => sql::measure(EXPIRED),
+        [SQL, expired] => sql::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        _ => Err("usage: onceward-bench [clients] [ROUNDS [SECONDS]]".into()),
+        _ => {
+            Err("usage: onceward-bench [clients | cluster] [ROUNDS [SECONDS]], or onceward-bench sql [EXPIRED]".into())
+        }
     }
 }
 
@@ -100,7 +119,7 @@ fn all_rounds(mut track: Track<'_>, rounds: u64) -> Result<[Vec<Run>; Case::ALL.
     for round in 0..rounds {
         for (case, runs) in Case::ALL.iter().zip(&mut runs) {
             let run = track.run(case)?;
-            println!("round {} of {rounds}: {:<17} {:>8.0} requests/s", round + 1, case.name, run.throughput());
+            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, case.name, run.throughput());
             runs.push(run);
         }
     }

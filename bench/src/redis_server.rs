@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use redis::Connection;
+use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -23,9 +23,14 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// Starts one.
     pub(crate) fn start() -> Result<Self, Failure> {
+        Self::start_with(|| Ok(Vec::new()))
+    }
+
+    /// Starts one with these arguments, which are asked for anew with every try.
+    pub(crate) fn start_with(arguments: impl Fn() -> Result<Vec<String>, Failure>) -> Result<Self, Failure> {
         // Somebody else may get the port between our asking for it and the server's: then another one is taken.
         for _ in 0..5 {
-            let mut server = Self::spawn(free_port()?)?;
+            let mut server = Self::spawn(free_port()?, &arguments()?)?;
             if server.is_up()? {
                 return Ok(server);
             }
@@ -33,11 +38,12 @@ impl RedisServer {
         Err("redis-server does not start".into())
     }
 
-    fn spawn(port: u16) -> Result<Self, Failure> {
+    fn spawn(port: u16, arguments: &[String]) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -68,6 +74,11 @@ impl RedisServer {
         self.child.id()
     }
 
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
@@ -76,6 +87,15 @@ impl RedisServer {
     /// Forgets everything, so that no run has to carry what an earlier one has left.
     pub(crate) fn forget(&mut self) -> Result<(), Failure> {
         Ok(redis::cmd("FLUSHALL").query(self.connection()?)?)
+    }
+
+    /// Sends a command, words separated by blanks.
+    pub(crate) fn ask<T: FromRedisValue>(&mut self, command: &str) -> Result<T, Failure> {
+        let mut asked = redis::Cmd::new();
+        command.split(' ').for_each(|word| {
+            asked.arg(word);
+        });
+        Ok(asked.query(self.connection()?)?)
     }
 
     /// How many commands it has been sent since it was started, apart from this question.
@@ -103,11 +123,12 @@ impl Drop for RedisServer {
 }
 
 /// A port that nobody listens on at the moment.
-fn free_port() -> std::io::Result<u16> {
+pub(crate) fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Adds up the calls that `INFO commandstats` shows, without those of `INFO` itself, and without what scripts have run
+/// Adds up the calls that `INFO commandstats` shows, without those of `INFO` (ours, and those of a guard
+/// that asks in which life of the server this is), and without what scripts have run
 /// inside, which is counted there as if it had been sent. A script that finds something else runs less, and then too
 /// few are counted: the run is refused, as it has to be.
 fn sent(stats: &str) -> u64 {

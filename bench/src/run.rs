@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::{Failure, cpu};
 
 /// How long a server is warmed up, in seconds.
-const WARM_UP: u64 = 1;
+pub(crate) const WARM_UP: u64 = 1;
 /// As many tokens as the fastest run so far would have used, times this: nobody knows how fast the next one is.
 const MARGIN: f64 = 2.0;
 /// How many requests a second the first run is prepared for: it is the bare one, which may send a token again.
@@ -111,7 +111,7 @@ impl Track<'_> {
 /// Which tokens the warm-up and the measured load may use, if the fastest run so far had this many requests a second.
 /// There are as many in every case, good or forged, since the generator is quicker with a few that it has sent before;
 /// but a replay needs those.
-fn shares(case: &Case, fastest: f64, seconds: u64) -> (Share, Share) {
+pub(crate) fn shares(case: &Case, fastest: f64, seconds: u64) -> (Share, Share) {
     if case.tokens == Tokens::Few {
         let few = Share { first: 0, count: FEW };
         return (few, few);

@@ -57,6 +57,7 @@ fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
         Store::None => None,
         Store::Memory => Some(Guard::new(memory())),
         Store::Redis => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
+        Store::Unpinned => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).unpinned())),
     })
 }
 
