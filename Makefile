@@ -1,6 +1,7 @@
-# What the tests need beside Rust: a command, and the Debian package that has it.
-NEEDS := redis-server=redis-server curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
-	nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd
+# What the tests need beside Rust: a command, or where it is, and the Debian package that has it.
+NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
+	nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
+	/usr/lib/postgresql/*/bin/initdb=postgresql
 # The oldest Node.js that the tests of the browser SDK run on.
 NODE := 20
 # Where the gateways are put that Debian does not have.
@@ -18,7 +19,7 @@ BENCH_NEEDS := wrk=wrk
 
 .PHONY: help
 help: ## List what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
 test: setup lint web unit doc ## Set up, then check and test everything: what CI runs
@@ -85,16 +86,17 @@ deny: ## Check licences, sources and banned crates; advisories need the network
 	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
 
 .PHONY: model
-model: ## Look through the model of a token on a Redis that forgets, with up to three faults (a minute)
-	MODEL_FAULTS=3 cargo test --release -p onceward --locked --test reign_model -- --nocapture
+model: ## Look through the models of a token on a Redis that forgets and of a key, with up to two faults (minutes)
+	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test reign_model --test key_model -- --nocapture
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
 	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture
 
 .PHONY: faults
-faults: setup ## Kill 50 processes in the middle of a handler, and freeze and cut off Redis (minutes)
-	FAULTS=50 cargo test --release -p onceward-tests --locked -- --nocapture faults:: keys_crashes::
+faults: setup ## Kill workers, crash, split, freeze and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
+	FAULTS=50 SQL_FAULTS=200 cargo test --release -p onceward-tests --locked -- --nocapture --test-threads 2 \
+	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses::
 
 .PHONY: sdk-faults
 sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)
@@ -104,6 +106,15 @@ sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which
 bench: ## Measure what the guard costs beside a bare route, and the SDK beside reqwest (some minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked
+
+.PHONY: bench-cluster
+bench-cluster: ## Measure a cluster of three masters beside one Redis, in one run (a minute or two after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+	cargo run --release -p onceward-bench --locked -- cluster
+
+.PHONY: bench-sql
+bench-sql: setup ## Measure what a claim costs in a transaction, also while EXPIRED rows (ten million) are removed (some minutes)
+	cargo run --release -p onceward-bench --locked -- sql $(EXPIRED)
 
 .PHONY: forged
 forged: setup ## Send one million forged tokens to the service, which may not ask its store once (minutes)
