@@ -79,7 +79,7 @@ story(
     assert.deepEqual([orders(item), begun(item)], [1, 1]);
     // Back and sent again by mistake: the same answer again. A new page is a new order.
     const first = await receipt(page);
-    await page.goBack({ waitUntil: "commit" });
+    await visitor.back();
     await page.waitForSelector("form");
     await page.fill("[name=item]", item);
     await page.click("button");

@@ -40,7 +40,7 @@ row("dead_button: after Back the form works and has a fresh token", {
     await page.dblclick("[value=order]");
     const first = await receipt(page);
     await page.waitForFunction(() => window.onceward);
-    await page.goBack({ waitUntil: "commit" });
+    await visitor.back();
     await page.waitForSelector("form");
     const loaded = await page.evaluate(() => performance.getEntriesByType("navigation")[0].type);
     assert.equal(loaded, "navigate", "it comes from the back/forward cache and was not loaded again");

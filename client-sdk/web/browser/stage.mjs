@@ -181,10 +181,22 @@ export class Visitor {
     await this.page.evaluate(`addEventListener("submit", () => setTimeout(${act}, 500), { once: true })`);
   }
 
-  /** Goes back. A page from the back/forward cache does not load, so there is no loading to wait for. */
+  /** Goes back, and waits for the page there by its title, if one is given. */
   async back(title) {
-    await this.page.goBack({ waitUntil: "commit" });
-    await this.at(title);
+    await until("the way back", () => this.goBack());
+    if (title) await this.at(title);
+  }
+
+  /** Goes back, unless one page is making way for another just then: there is no history to ask for, and nothing was done. */
+  async goBack() {
+    try {
+      // A page from the back/forward cache does not load, so there is no loading to wait for.
+      await this.page.goBack({ waitUntil: "commit" });
+      return true;
+    } catch (error) {
+      if (String(error).includes("(Page.getNavigationHistory): Not attached to an active page")) return false;
+      throw error;
+    }
   }
 
   /** Waits for a page by its title. While one page makes way for another there is none to ask. */
