@@ -141,7 +141,8 @@ pub trait Store: Send + Sync + 'static {
         Ok(Taken { found, is_of_reign: self.reign(ticket) == Some(reign) })
     }
 
-    /// `swap`, if this reign lasts; `None` if it is over, and then nothing was changed.
+    /// `swap`, if this reign lasts; `None` if it is over, and then nothing was changed, or, in the moment of its end, what was
+    /// written has been taken away again.
     async fn swap_under(
         &self,
         ticket: &Ticket,

@@ -34,7 +34,7 @@ use self::life::Life;
 use self::link::{Failure, Handed, Key, Link, Question, Said};
 use self::own::{Own, Source, client};
 use self::sentinel::Sentinels;
-use self::step::{REMOVE, SWAP, SWAP_UNDER, Step};
+use self::step::{REMOVE, SWAP, Step};
 use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
 use crate::ticket::{Kind, Ticket};
 
@@ -197,22 +197,53 @@ impl Redis {
     }
 
     /// Runs a step by its digest, and by its text where the server has not seen it: that one was not executed.
-    async fn step(&self, step: &Step, ticket: &Ticket, arguments: &[&[u8]]) -> Result<Value, StoreError> {
+    async fn step(
+        &self,
+        step: &Step,
+        ticket: &Ticket,
+        arguments: &[&[u8]],
+        wants_life: bool,
+    ) -> Result<Said, StoreError> {
         let call = |verb: &str, body: &str| {
             let name = ticket.name(&self.prefix);
             let length = arguments.iter().map(|argument| argument.len()).sum::<usize>();
             let mut command =
                 Cmd::with_capacity(4 + arguments.len(), verb.len() + body.len() + name.len() + length + 1);
             command.arg(verb).arg(body).arg(1).arg(name).arg(arguments);
-            Question { command, key_at: 3, wants_life: false }
+            Question { command, key_at: 3, wants_life }
         };
         let deadline = self.deadline();
         match self.send(call("EVALSHA", step.digest()), deadline).await {
             Err(failure) if failure.is(ServerErrorKind::NoScript) => {
-                Ok(self.send(call("EVAL", step.text), deadline).await?.value)
+                Ok(self.send(call("EVAL", step.text), deadline).await?)
             }
-            other => Ok(other?.value),
+            other => Ok(other?),
         }
+    }
+
+    async fn swap_asking(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        wants_life: bool,
+    ) -> Result<Said, StoreError> {
+        self.step(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()], wants_life).await
+    }
+
+    /// Whether the life that was seen behind a command is this reign. Had it been another one when the command was done, it
+    /// could not be this one now. If it is another, what is known of it is forgotten.
+    fn is_of(&self, reign: Reign, life: Option<Life>, ticket: &Ticket) -> bool {
+        // As a rule it is the known one, and need not be made into a reign again.
+        let is_of_reign = match self.link.known(&Key(&|| ticket.name(&self.prefix))) {
+            Some((known, of)) if life == Some(known) => of == reign,
+            _ => life.and_then(|life| life.reign()) == Some(reign),
+        };
+        if !is_of_reign {
+            self.link.forget(&Key(&|| ticket.name(&self.prefix)));
+        }
+        is_of_reign
     }
 
     /// The life of the server that has this ticket; asked for, if it is not the expected one.
@@ -233,10 +264,6 @@ impl Redis {
                 asked.map_err(|failure| StoreError::from(failure).certainly_not_executed())
             }
         }
-    }
-
-    fn forget_life(&self, ticket: &Ticket) {
-        self.link.forget(&Key(&|| ticket.name(&self.prefix)));
     }
 }
 
@@ -289,11 +316,11 @@ impl Store for Redis {
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        compared(self.step(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()]).await?)
+        compared(self.swap_asking(ticket, held, value, ttl, false).await?.value)
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        compared(self.step(&REMOVE, ticket, &[held]).await?)
+        compared(self.step(&REMOVE, ticket, &[held], false).await?.value)
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
@@ -314,26 +341,19 @@ impl Store for Redis {
         self.life(ticket, None).await.map(|(_, reign)| reign)
     }
 
-    /// The life is looked at behind the command and over the same connection: had it been another one when the command was
-    /// done, it could not be this one now.
+    /// The life is looked at behind the command and over the same connection.
     async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
         if !self.is_pinned {
             return Ok(Taken { found: self.take(ticket).await?, is_of_reign: true });
         }
         let question = Question { command: self.command("GETDEL", ticket), key_at: 1, wants_life: true };
         let Said { value, life } = self.send(question, self.deadline()).await?;
-        let name = || ticket.name(&self.prefix);
-        // As a rule it is the known one, and need not be made into a reign again.
-        let is_of_reign = match self.link.known(&Key(&name)) {
-            Some((known, of)) if life == Some(known) => of == reign,
-            _ => life.and_then(|life| life.reign()) == Some(reign),
-        };
-        if !is_of_reign {
-            self.forget_life(ticket);
-        }
+        let is_of_reign = self.is_of(reign, life, ticket);
         Ok(Taken { found: bytes(value)?, is_of_reign })
     }
 
+    /// The life is looked at before, and again behind the command and over the same connection. What was written in the moment
+    /// in which a reign ended is taken away again.
     async fn swap_under(
         &self,
         ticket: &Ticket,
@@ -345,20 +365,21 @@ impl Store for Redis {
         if !self.is_pinned {
             return self.swap(ticket, held, value, ttl).await.map(Some);
         }
-        let (life, known) = self.life(ticket, Some(reign)).await.map_err(StoreError::certainly_not_executed)?;
-        match life {
-            _ if known != reign => Ok(None),
-            Life::Of(id) => {
-                let life = millis(ttl).to_string();
-                match self.step(&SWAP_UNDER, ticket, &[held, value, life.as_bytes(), &id]).await? {
-                    Value::Int(2) => {
-                        self.forget_life(ticket);
-                        Ok(None)
-                    }
-                    answer => compared(answer).map(Some),
-                }
-            }
-            Life::Hidden | Life::Replica => self.swap(ticket, held, value, ttl).await.map(Some),
+        let (_, known) = self.life(ticket, Some(reign)).await.map_err(StoreError::certainly_not_executed)?;
+        if known != reign {
+            return Ok(None);
+        }
+        let Said { value: answer, life } = self.swap_asking(ticket, held, value, ttl, true).await?;
+        let is_of_reign = self.is_of(reign, life, ticket);
+        match compared(answer)? {
+            found @ Compared::Found(_) => Ok(Some(found)),
+            done_or_gone if is_of_reign => Ok(Some(done_or_gone)),
+            Compared::Gone => Ok(None),
+            Compared::Done => match self.remove(ticket, value).await {
+                Ok(_) => Ok(None),
+                // Whoever has sent it takes it back.
+                Err(error) => Err(StoreError::unknown(error)),
+            },
         }
     }
 

@@ -21,19 +21,6 @@ pub(super) static REMOVE: Step = Step::new(
     return 1",
 );
 
-/// Writes if what is there is what is held, and the server still lives the life that is asked for. Done is 1, another life 2;
-/// otherwise what is there, or nil.
-pub(super) static SWAP_UNDER: Step = Step::new(
-    "local there = redis.call('GET', KEYS[1])
-    if there and there ~= ARGV[1] then return there end
-    local told = redis.call('INFO', 'replication')
-    if string.match(told, 'role:(%a+)') ~= 'master' then return 2 end
-    if string.match(told, 'master_replid:(%x+)') ~= ARGV[4] then return 2 end
-    if not there then return there end
-    redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-    return 1",
-);
-
 /// A script on one key, known to the server by its digest once it has been run.
 pub(super) struct Step {
     pub(super) text: &'static str,
