@@ -48,7 +48,7 @@ lint: ## Check format and lints, with all features and with none
 .PHONY: web
 web: ## Check and test the browser SDK and the demo, by themselves and in Chromium
 	cd client-sdk/web && npm ci --no-audit --no-fund && npm test
-	cargo build --workspace --all-features --bin peer --bin onceward --locked
+	cargo test --workspace --all-features --all-targets --locked --no-run
 	cd client-sdk/web && npm run browser
 	node --test web-demo/browser/*.test.mjs server/browser/*.test.mjs
 
