@@ -22,6 +22,7 @@ use crate::guard::Verdict;
 use crate::meter::{Meter, Row};
 use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{Claimed, Done, Record};
+use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::{Reign, Store, StoreError};
@@ -136,12 +137,19 @@ impl Claim {
         }
     }
 
-    /// What is said to somebody who comes when the token is over; `None` if nothing is known of its use.
-    pub(crate) fn late(&self, found: &[u8]) -> Result<Option<Verdict>, StoreError> {
+    /// What is said to somebody who comes when this is on record; `None` if that tells of no use.
+    pub(crate) fn told(&self, found: &[u8]) -> Result<Option<Verdict>, StoreError> {
         match Record::decode(found).map_err(StoreError::not_executed)? {
             Record::Issued | Record::Attempted(_) => Ok(None),
             found => self.duplicate_of(found).map(Some),
         }
+    }
+
+    /// What is said to somebody whose token is over: a late retry still gets its answer.
+    pub(crate) async fn late(&self, refusal: Refusal) -> Result<Verdict, StoreError> {
+        let found = self.terms.store.look(&self.terms.ticket).await?;
+        let told = found.map(|found| self.told(&found)).transpose()?.flatten();
+        Ok(told.unwrap_or(Verdict::Refuse(refusal)))
     }
 
     /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
@@ -163,7 +171,7 @@ impl Claim {
             }
             Ok(Made::Theirs(found)) => self.duplicate_of(found).map(Some),
             Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
-            Ok(Made::Stale) => Ok(Some(Verdict::Refuse(Code::TokenStale.into()))),
+            Ok(Made::Stale) => self.late(Code::TokenStale.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (may_be_there || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();

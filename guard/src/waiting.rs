@@ -136,7 +136,7 @@ impl Guard {
         };
         // Its key may be somebody else's by now, for something else.
         let found = self.waiting().wait(self, claim.ticket(), longest).await;
-        let ended = found.map(|found| claim.late(&found)).transpose()?.flatten();
+        let ended = found.map(|found| claim.told(&found)).transpose()?.flatten();
         self.meter().waited(ended.is_some());
         Ok(ended.unwrap_or_else(|| Verdict::Refuse(Refusal::new(Code::InProgress))))
     }

@@ -76,10 +76,7 @@ impl Guard {
         let claim = self.claim_of_token(rules, intent, token);
         match self.late(&token, claim.ticket()).await? {
             None => self.enter(claim, running).await,
-            Some(refusal) => match self.0.store.look(claim.ticket()).await? {
-                Some(found) => claim.late(&found).map(|verdict| verdict.unwrap_or(Verdict::Refuse(refusal))),
-                None => Ok(Verdict::Refuse(refusal)),
-            },
+            Some(refusal) => claim.late(refusal).await,
         }
     }
 
@@ -174,20 +171,26 @@ impl Guard {
     /// again, or have lost it, so that neither says anything then.
     async fn redeem(&self, token: Imprint, ticket: Ticket, running: Running) -> Result<Verdict, StoreError> {
         let Taken { found, is_of_reign } = self.0.store.take_under(&ticket, token.reign).await?;
+        let used = if is_of_reign { Code::TokenUsed } else { Code::TokenStale };
         match found {
-            None if is_of_reign => Ok(Verdict::Refuse(Code::TokenUsed.into())),
-            None => Ok(Verdict::Refuse(Code::TokenStale.into())),
+            None => Ok(Verdict::Refuse(used.into())),
             Some(taken) => match Record::decode(&taken) {
                 Ok(Record::Issued) if is_of_reign => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
-                Ok(Record::Issued) => Ok(Verdict::Refuse(Code::TokenStale.into())),
+                Ok(Record::Issued) => Ok(Verdict::Refuse(used.into())),
                 // Apart, since every request pays for the room of what few need.
-                _ => Box::pin(self.put_back_used(&ticket, &taken, token)).await,
+                _ => Box::pin(self.put_back_used(&ticket, &taken, token, used)).await,
             },
         }
     }
 
     /// Somebody has used it: what is known of that goes back for the life that is written in it.
-    async fn put_back_used(&self, ticket: &Ticket, taken: &[u8], token: Imprint) -> Result<Verdict, StoreError> {
+    async fn put_back_used(
+        &self,
+        ticket: &Ticket,
+        taken: &[u8],
+        token: Imprint,
+        used: Code,
+    ) -> Result<Verdict, StoreError> {
         let deadline = match Record::decode(taken) {
             Ok(Record::Attempted(mark)) => Some(mark.deadline),
             // One that has just been inserted again lives for a lease.
@@ -209,7 +212,7 @@ impl Guard {
             self.0.store.swap(ticket, &there, taken, life).await?;
         }
         match deadline {
-            Some(_) => Ok(Verdict::Refuse(Code::TokenUsed.into())),
+            Some(_) => Ok(Verdict::Refuse(used.into())),
             None => Err(StoreError::not_executed(UnknownRecord)),
         }
     }

@@ -370,17 +370,15 @@ impl Store for Redis {
             return Ok(None);
         }
         let Said { value: answer, life } = self.swap_asking(ticket, held, value, ttl, true).await?;
-        let is_of_reign = self.is_of(reign, life, ticket);
-        match compared(answer)? {
-            found @ Compared::Found(_) => Ok(Some(found)),
-            done_or_gone if is_of_reign => Ok(Some(done_or_gone)),
-            Compared::Gone => Ok(None),
-            Compared::Done => match self.remove(ticket, value).await {
-                Ok(_) => Ok(None),
-                // Whoever has sent it takes it back.
-                Err(error) => Err(StoreError::unknown(error)),
-            },
+        let compared = compared(answer)?;
+        if self.is_of(reign, life, ticket) {
+            return Ok(Some(compared));
         }
+        if compared == Compared::Done {
+            // If that fails, whoever has sent it takes it back.
+            self.remove(ticket, value).await.map_err(StoreError::unknown)?;
+        }
+        Ok(None)
     }
 
     async fn reconnected(&self) {
