@@ -256,6 +256,8 @@ fn arguments(proxy: u16) -> Vec<String> {
         ("cluster-node-timeout", &timeout),
         // A replica that was cut off takes over all the same: that is what is tested.
         ("cluster-replica-validity-factor", "0"),
+        // A master that has given away its last slot stays one.
+        ("cluster-allow-replica-migration", "no"),
         ("cluster-announce-ip", "127.0.0.1"),
         ("cluster-announce-port", &proxy),
     ])
