@@ -1,12 +1,20 @@
 //! Looking into a token, and taking it out of use, for people who have one in hand.
 
+use std::time::Duration;
+
 use crate::guard::{Guard, Seen};
 use crate::intent::Intent;
-use crate::record::Record;
+use crate::record::{Done, Record};
 use crate::refusal::Refusal;
+use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
 use crate::ticket::Ticket;
-use crate::token::Imprint;
+use crate::token::{GRACE, Imprint};
+
+/// Others may use it, and give it back, at the same time; each has to be looked at again then.
+const TRIES: usize = 8;
+/// Whose record it is that bars a token.
+const NOBODY: RunId = RunId::from_bytes([0; 16]);
 
 /// What a token says of itself, and what is on record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +42,14 @@ pub struct Inspected {
 pub enum Revoked {
     /// It was good until now, and is not any more.
     Now,
-    /// Nothing is on record: it was used or revoked before, or its time is over.
+    /// Nothing was on record: it was used or revoked before, its time is over, or it is of another store. It is barred for the
+    /// rest of its life, so that whoever has it in hand at this moment cannot give it back.
     Gone,
-    /// Somebody has used it, which is on record and stays there.
+    /// Somebody has used it, which is on record and stays there. An attempt that has used it cannot give it back any more.
     Used,
+    /// A run on a route that remembers answers has it, or nobody can tell how that ended. If it did not happen, the token works again, and
+    /// can be revoked then.
+    InUse,
     /// It has not the shape of a token.
     Malformed,
 }
@@ -63,17 +75,49 @@ impl Guard {
     }
 
     /// Takes a token out of use, whomever it is bound to: for whoever runs the store, and not for callers. What is on record
-    /// of its use stays there.
+    /// of a run stays there.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
     pub async fn revoke(&self, token: &str) -> Result<Revoked, StoreError> {
         let Some((imprint, _)) = Imprint::open(token) else { return Ok(Revoked::Malformed) };
-        match self.store().remove(&Ticket::of_token(imprint.id), &Record::ISSUED).await? {
-            Compared::Done => Ok(Revoked::Now),
-            Compared::Gone => Ok(Revoked::Gone),
-            Compared::Found(_) => Ok(Revoked::Used),
+        let ticket = Ticket::of_token(imprint.id);
+        for _ in 0..TRIES {
+            let found = match self.store().remove(&ticket, &Record::ISSUED).await? {
+                Compared::Done => return Ok(Revoked::Now),
+                Compared::Gone => None,
+                Compared::Found(found) => Some(found),
+            };
+            let found = found.map(|found| Record::decode(&found).map(|record| (found, record))).transpose();
+            let barring = self.bar(&imprint);
+            match (found.map_err(StoreError::not_executed)?, barring) {
+                (Some((_, Record::Done(done))), _) if done.run == NOBODY => return Ok(Revoked::Gone),
+                (Some((_, Record::Done(_))), _) | (Some(_), None) => return Ok(Revoked::Used),
+                (Some((_, Record::Claimed(_))), _) => return Ok(Revoked::InUse),
+                (None, None) => return Ok(Revoked::Gone),
+                (None, Some((bar, life))) if self.store().insert(&ticket, &bar, life).await?.is_none() => {
+                    return Ok(Revoked::Gone);
+                }
+                (Some((held, _)), Some((bar, life)))
+                    if self.store().swap(&ticket, &held, &bar, life).await? == Compared::Done =>
+                {
+                    return Ok(Revoked::Used);
+                }
+                // It was given back in this moment, or somebody has had its record in hand.
+                _ => {}
+            }
         }
+        Err(StoreError::not_executed("the record changes again and again"))
+    }
+
+    /// A record that is nobody's and refuses the token, and for how long that is needed; `None` if it has expired. What the token
+    /// says of its expiry need not be true here, so that is believed as far as any token lives.
+    fn bar(&self, token: &Imprint) -> Option<(Vec<u8>, Duration)> {
+        let now = self.clock().wall();
+        let left = Duration::from_millis(token.expires_at.checked_sub(now).filter(|left| *left > 0)?);
+        let life = left.min(*Self::TOKEN_TTL.end()) + GRACE;
+        let deadline = now.saturating_add(life.as_millis() as u64);
+        Some((Done { run: NOBODY, fingerprint: None, deadline, reply: None }.encode(), life))
     }
 }
 
@@ -84,7 +128,8 @@ mod tests {
     use onceward_api::Code;
 
     use super::*;
-    use crate::guard::Verdict;
+    use crate::attempt::Attempt;
+    use crate::guard::{Released, Verdict};
     use crate::intent::{Binding, Subject};
     use crate::policy::{Policy, TokenRules};
     use crate::testing;
@@ -128,10 +173,50 @@ mod tests {
         let intent = Intent::new("pay", Subject::anonymous()).credential(used.as_str());
         let remembered = Policy::Token(TokenRules::new().remember(TTL));
         let Ok(Verdict::Run(pass)) = guard.check(&remembered, &intent).await else { panic!("it is good") };
-        assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Used);
+        assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::InUse);
         pass.complete(None).await.unwrap();
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Used);
         assert_eq!(guard.look(&remembered, &intent).await.unwrap(), Seen::Done(None));
         assert_eq!(guard.revoke("x").await.unwrap(), Revoked::Malformed);
+    }
+
+    #[tokio::test]
+    async fn a_revoked_token_cannot_be_given_back_by_whoever_had_it_in_hand() {
+        let (guard, clock) = testing::guard();
+        let used = async |token: &str| {
+            let intent = Intent::new("pay", Subject::anonymous()).credential(token);
+            match guard.check(&Policy::token(), &intent).await.unwrap() {
+                Verdict::Refuse(refusal) => refusal.code(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let in_hand = guard.issue(TTL, Binding::none()).await.unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(in_hand.as_str());
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        for _ in 0..3 {
+            assert_eq!(guard.revoke(in_hand.as_str()).await.unwrap(), Revoked::Gone);
+        }
+        pass.release().await.unwrap();
+        assert_eq!(used(in_hand.as_str()).await, Code::TokenUsed);
+
+        let marked = guard.issue(TTL, Binding::none()).await.unwrap();
+        let attempt = Attempt::new("one").unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(marked.as_str()).attempt(&attempt);
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revoked::Used);
+        pass.release().await.unwrap();
+        let lost = Released::Refused(Code::ClaimLost.into());
+        assert_eq!(guard.release(marked.as_str(), &attempt).await.unwrap(), lost);
+        assert_eq!(used(marked.as_str()).await, Code::TokenUsed);
+
+        // It is barred for as long as it could be used, and not for longer.
+        clock.advance(TTL - Duration::from_millis(1));
+        assert_eq!((used(in_hand.as_str()).await, used(marked.as_str()).await), (Code::TokenUsed, Code::TokenUsed));
+        clock.advance(GRACE * 2);
+        assert_eq!(
+            guard.look_up(&Ticket::of_token(Imprint::open(marked.as_str()).unwrap().0.id)).await.unwrap(),
+            Seen::Absent
+        );
+        assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revoked::Gone, "it has expired");
     }
 }

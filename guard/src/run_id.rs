@@ -17,7 +17,7 @@ impl RunId {
         Self(random::id())
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 

@@ -204,10 +204,10 @@ impl Guard {
         let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
         let life = Duration::from_millis(until.saturating_sub(self.0.clock.wall()));
         // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
+        // And over the token itself, if it was barred and whoever had it in hand has given it back in between.
         if let Some(there) = self.0.store.put_back(ticket, taken, life).await?
-            && let (Ok(Record::Done(done)), Ok(Record::Claimed(claimed))) =
-                (Record::decode(taken), Record::decode(&there))
-            && done.run == claimed.run
+            && let (Ok(Record::Done(done)), Ok(other)) = (Record::decode(taken), Record::decode(&there))
+            && (other == Record::Issued || matches!(&other, Record::Claimed(claimed) if done.run == claimed.run))
         {
             self.0.store.swap(ticket, &there, taken, life).await?;
         }

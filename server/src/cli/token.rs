@@ -56,12 +56,18 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Said
     let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
         Revoked::Now => (0, "revoked", "It is revoked: nobody can use it any more."),
-        Revoked::Gone => {
-            (0, "gone", "It could not be used any more before this: it was used or revoked, or it has expired.")
-        }
-        Revoked::Used => {
-            (1, "used", "It was used already, so there is nothing to revoke. What is on record of that stays.")
-        }
+        Revoked::Gone => (
+            0,
+            "gone",
+            "Nothing was on record of it here: it was used or revoked before, it has expired, or it is of another store or prefix. \
+             In this store nobody can use it any more, nor give it back who has it in hand.",
+        ),
+        Revoked::Used => (1, "used", "It was used already, and cannot be given back any more."),
+        Revoked::InUse => (
+            1,
+            "in_use",
+            "A run has it, or nobody can tell how that ended, and is left alone. If it did not happen, the token works again: revoke it again then.",
+        ),
         Revoked::Malformed => (1, "malformed", "This is no token: one begins with ow1_ and has 70 characters."),
         _ => (1, "unknown", "What became of it is not known to this version."),
     };
