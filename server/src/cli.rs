@@ -12,6 +12,7 @@ mod healthcheck;
 mod http;
 mod key;
 mod migrate;
+mod owner;
 mod said;
 mod stats;
 mod store;

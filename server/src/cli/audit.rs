@@ -3,16 +3,15 @@
 mod log;
 mod verdict;
 
-use std::time::Duration;
-
 use clap::ArgMatches;
-use onceward::Guard;
+use onceward::{Examined, Guard};
 use serde_json::json;
 use tokio::time::Instant;
 
 use self::log::{Journal, Open};
 use self::verdict::{Fate, fate};
 use super::argument::{is_set, texts};
+use super::owner;
 use super::said::{Failure, Said};
 use super::store::guard;
 use super::token::lasting;
@@ -20,9 +19,6 @@ use crate::config::Config;
 
 /// What to do where the store cannot be reached.
 const INSTEAD: &str = "Its records end with it, so there is nothing to settle.";
-/// What is waited beyond a lease, so that a renewal that is due has come.
-const BEYOND: Duration = Duration::from_millis(300);
-
 /// A claim, and what is known of it.
 type Judged = (Open, Fate);
 
@@ -31,10 +27,8 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said,
     let files: Vec<_> = texts(matches, "FILE").map(str::to_owned).collect();
     let journal = Journal::read(&files)?;
     let begun = Instant::now();
-    let mut judged = ask(&guard, journal.open()).await?;
-    if is_set(matches, "wait") {
-        judged = wait(&guard, judged, begun).await?;
-    }
+    let seen = ask(&guard, journal.open()).await?;
+    let mut judged = judge(&guard, seen, begun, is_set(matches, "wait")).await?;
     // What has ended since the log was read is no concern of ours, though its record is gone. An input cannot be read again.
     let is_input = files.is_empty() || files.iter().any(|file| file == "-");
     let now = if is_input { journal } else { Journal::read(&files)? };
@@ -42,27 +36,43 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said,
     Ok(told(&now, judged))
 }
 
-async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<Judged>, Failure> {
-    let mut judged = Vec::with_capacity(open.len());
+async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<(Open, Examined)>, Failure> {
+    let mut asked = Vec::with_capacity(open.len());
     for open in open {
-        let fate = fate(&open, &guard.examine(&open.ticket).await?);
+        let seen = guard.examine(&open.ticket).await?;
+        asked.push((open, seen));
+    }
+    Ok(asked)
+}
+
+/// Says what became of each. Where one looks as if its owner were gone, that is believed only after a second look, a lease later: until then
+/// whoever is alive has renewed it, whatever the clocks say. Whoever may be alive is waited for only if that is asked for.
+async fn judge(
+    guard: &Guard,
+    seen: Vec<(Open, Examined)>,
+    begun: Instant,
+    waits: bool,
+) -> Result<Vec<Judged>, Failure> {
+    let own = || seen.iter().filter(|(open, seen)| seen.run == Some(open.run)).map(|(_, seen)| seen);
+    let wait = own().filter_map(|seen| seen.lease.max(seen.doubt)).max();
+    let Some(wait) = wait.filter(|_| waits || own().any(|seen| owner::silence(seen).is_some())) else {
+        let judged = |(open, seen)| {
+            let fate = fate(&open, &seen);
+            (open, fate)
+        };
+        return Ok(seen.into_iter().map(judged).collect());
+    };
+    owner::wait(begun, wait).await;
+    let mut judged = Vec::with_capacity(seen.len());
+    for (open, before) in seen {
+        let now = guard.examine(&open.ticket).await?;
+        let is_in_doubt = |seen| fate(&open, seen).doubt().is_some();
+        let is_own = now.run == Some(open.run);
+        let is_alive = is_own && now.is_renewed_since(&before) || is_in_doubt(&before) && is_in_doubt(&now);
+        let fate = if is_alive { Fate::Alive } else { fate(&open, &now) };
         judged.push((open, fate));
     }
     Ok(judged)
-}
-
-/// Waits until each that may be alive has had to renew its claim, and asks again: then it is alive.
-async fn wait(guard: &Guard, judged: Vec<Judged>, begun: Instant) -> Result<Vec<Judged>, Failure> {
-    let doubt = judged.iter().filter_map(|(_, fate)| fate.doubt()).max();
-    let Some(doubt) = doubt else { return Ok(judged) };
-    tokio::time::sleep_until(begun + doubt + BEYOND).await;
-    let mut after = Vec::with_capacity(judged.len());
-    for (open, before) in judged {
-        let is_in_doubt = before.doubt().is_some();
-        let now = fate(&open, &guard.examine(&open.ticket).await?);
-        after.push((open, if is_in_doubt && now.doubt().is_some() { Fate::Alive } else { now }));
-    }
-    Ok(after)
 }
 
 fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
@@ -96,4 +106,43 @@ fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
         );
     }
     if gone.is_empty() { Said::fine(text, json) } else { Said::problem(text, json) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use onceward::store::Memory;
+    use onceward::{Intent, Key, KeyRules, ManualClock, Policy, Subject, Ticket, Verdict};
+
+    use super::log::Begun;
+    use super::*;
+
+    /// Two machines, and the clock of whoever asks is far ahead.
+    #[tokio::test]
+    async fn who_is_alive_is_not_listed_and_who_died_is_also_if_our_clock_is_ahead() {
+        let (store, ahead) = (Arc::new(Memory::new()), ManualClock::new());
+        ahead.advance(Duration::from_secs(20 * 365 * 24 * 60 * 60));
+        let owners = [(); 2].map(|()| Guard::new(Arc::clone(&store)));
+        let operator = Guard::builder(store).clock((&ahead).into()).build();
+        let policy = Policy::key(KeyRules::new().lease(Duration::from_millis(300)).hold());
+        let (mut open, mut passes) = (Vec::new(), Vec::new());
+        for (owner, name) in owners.iter().zip(["alive", "dead"]) {
+            let key = Key::new(name).unwrap();
+            let intent = Intent::new("a", Subject::anonymous()).key(&key);
+            let Ok(Verdict::Run(pass)) = owner.check(&policy, &intent).await else { panic!("it is free") };
+            let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
+            open.push(Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed));
+            passes.push(pass);
+        }
+        // It is out of its guard's hands, and nobody renews it.
+        passes.pop().unwrap().write_down().await.unwrap();
+        let begun = Instant::now();
+        let seen = ask(&operator, open).await.unwrap();
+        let judged = judge(&operator, seen, begun, false).await.unwrap();
+        let fates: Vec<_> = judged.iter().map(|(_, fate)| *fate).collect();
+        assert_eq!(fates, [Fate::Alive, Fate::Held]);
+        drop(passes);
+    }
 }

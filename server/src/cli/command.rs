@@ -114,8 +114,9 @@ fn audit() -> Command {
         "List the claims in a log whose owner is gone",
         "Reads the log that `--log json` writes (or that an application writes of the target onceward::event, as JSON), finds claims \
          that were begun and never ended, asks the store about each, and lists those whose owner died, and those that ended as unknown \
-         and are still held. A claim of a process that died less than a lease ago looks alive until then; --wait waits for it. Ends with 1 if \
-         there is any.",
+         and are still held. That an owner died is believed after a second look, a lease after the first (15 s unless the application \
+         says otherwise), whatever the clocks say. A claim of a process that died less than a lease ago looks alive until then; --wait waits for \
+         it. Ends with 1 if there is any.",
         "onceward audit --store redis://127.0.0.1:6379 /var/log/onceward/*.log\n  journalctl -u onceward -o cat | onceward audit --wait",
     );
     with_settings(command.arg(files).arg(wait), &FOR_THE_STORE)
@@ -131,7 +132,8 @@ fn key() -> Command {
     let settle = named(
         "settle",
         "Say how a run ended of which nobody can tell: --happened or --not",
-        "A run that may still be alive is left alone. With --json, what is printed is a line for the log: appended to it, `audit` knows of it.",
+        "A run that may still be alive is left alone: where its owner has not said itself that nobody can tell, it is looked at twice, a lease \
+         apart (15 s unless the application says otherwise). With --json, what is printed is a line for the log: appended to it, `audit` knows of it.",
         "onceward key settle ticket:key:3q2-7w… --happened --status 201 --body-file answer.json --header 'content-type: application/json'\n  \
          onceward key settle --key order-4711 --action 'POST /payments' --subject alice --not",
     );

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use self::reply::reply;
 use super::argument::{is_set, optional_duration, text};
+use super::owner;
 use super::said::{Failure, Said};
 use super::store::guard;
 use super::token::{lasting, moment};
@@ -50,6 +51,12 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
     // Named once it is known, so that what is settled is what was seen.
     let seen = guard.examine(&ticket).await?;
     let run = run.or(seen.run);
+    if owner::is_alive(&guard, &ticket, &seen).await? {
+        return Err(Failure::problem(
+            "it is still running: its claim was renewed while this command looked, so it is left alone. This machine's clock is ahead \
+             of its owner's by more than a lease; have both keep time (NTP).",
+        ));
+    }
     match guard.settle_ticket(&rules, ticket, run, effect, reply.clone()).await? {
         Resolved::Settled if seen.seen == Seen::Absent => Err(Failure::problem(refused(Code::NotFound, &seen))),
         Resolved::Settled if !matches!(seen.seen, Seen::Unknown(_)) => Ok(unchanged(ticket)),

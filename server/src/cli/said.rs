@@ -1,5 +1,7 @@
 //! What a command has to say, for people and for programs.
 
+use std::io::Write as _;
+
 use onceward::store::{BadAddress, StoreError};
 use serde_json::{Value, json};
 
@@ -13,6 +15,11 @@ pub(super) struct Said {
     pub(super) text: String,
     /// For programs.
     pub(super) json: Value,
+}
+
+/// Tells whoever waits for a command why it takes a while. It goes beside what the command has to say.
+pub(super) fn meanwhile(text: &str) {
+    let _ = std::io::stderr().write_all(format!("onceward: {text}\n").as_bytes());
 }
 
 /// Why a command could not do its work.
