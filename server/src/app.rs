@@ -98,8 +98,7 @@ impl Application {
     pub async fn build(config: Config) -> Result<Self, BuildError> {
         // Before the guard is made, which counts with whatever is there then.
         let meters = Meters::install()?;
-        let guard = guard(&config, config.wait_for).await?;
-        wait_for(&guard, &config).await?;
+        let guard = guard(&config).await?;
         refuse_eviction(&config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
         let (listener, address) = bind("listen", config.listen)?;
@@ -215,12 +214,12 @@ fn docs() -> utoipa_swagger_ui::Config<'static> {
     utoipa_swagger_ui::Config::default().validator_url("none")
 }
 
-/// A guard on the store of the settings, which may have this long to be there if that is needed.
-pub(crate) async fn guard(config: &Config, wait: Duration) -> Result<Guard, BuildError> {
+/// A guard on the store of the settings, once that answers.
+pub(crate) async fn guard(config: &Config) -> Result<Guard, BuildError> {
     let builder = match &config.store {
         StoreAt::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
         StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
-        StoreAt::Sql(url) => Guard::builder(database(url, config, wait).await?),
+        StoreAt::Sql(url) => Guard::builder(database(url, config).await?),
     };
     let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
@@ -229,12 +228,14 @@ pub(crate) async fn guard(config: &Config, wait: Duration) -> Result<Guard, Buil
         None => builder,
     };
     let builder = with(builder, config.secret.clone(), GuardBuilder::secret);
-    Ok(with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build())
+    let guard = with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build();
+    wait_for(&guard, config).await?;
+    Ok(guard)
 }
 
 /// The database of the settings. One that cannot be reached is waited for; one without its tables is not.
-async fn database(url: &str, config: &Config, wait: Duration) -> Result<Sql, BuildError> {
-    let deadline = tokio::time::Instant::now() + wait;
+async fn database(url: &str, config: &Config) -> Result<Sql, BuildError> {
+    let deadline = tokio::time::Instant::now() + config.wait_for;
     loop {
         match Sql::open_within(url, config.store_timeout).await {
             Ok(store) => return Ok(store.prefix(&config.prefix)),

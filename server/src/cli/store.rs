@@ -1,22 +1,18 @@
 //! The store that a command works on, and the guard over it.
 
-use std::time::Duration;
-
 use onceward::Guard;
 
 use super::said::Failure;
-use crate::app;
+use crate::app::{self, BuildError};
 use crate::config::{Config, StoreAt};
 
-/// A guard on the store of the settings. The store of a service that keeps it in its own memory cannot be reached from here.
+/// A guard on the store of the settings, once that answers. The store of a service that keeps it in its own memory cannot be reached from here.
 pub(super) async fn guard(config: &Config, instead: &str) -> Result<Guard, Failure> {
     match config.store {
-        StoreAt::Redis(_) => {
-            app::guard(config, Duration::ZERO).await.map_err(|error| Failure::usage(error.to_string()))
-        }
-        StoreAt::Sql(_) => {
-            app::guard(config, Duration::ZERO).await.map_err(|error| Failure::problem(error.to_string()))
-        }
+        StoreAt::Redis(_) | StoreAt::Sql(_) => app::guard(config).await.map_err(|error| match error {
+            BuildError::Store(_) => Failure::usage(error.to_string()),
+            _ => Failure::problem(error.to_string()),
+        }),
         StoreAt::Memory => Err(Failure::usage(format!(
             "the memory store lives in the service's own process, and this command is another one. {instead} \
              With Redis, name it: --store redis://host:port (or ONCEWARD_STORE, or --config)."
