@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::limits::Limits;
 use crate::meters::COUNTED;
 use crate::quota::{Fields, OverQuota, Quota};
+use crate::readiness::Readiness;
 
 /// What every handler works with: the guard, whom it lets in, and how many tokens each may have.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Desk {
     access: Access,
     quota: Quota,
     limits: Limits,
+    readiness: Readiness,
 }
 
 /// What a handler answers, or why not.
@@ -46,7 +48,7 @@ impl From<OverQuota> for Refused {
 impl Desk {
     /// With this guard, for these callers, within this quota.
     pub fn new(guard: Guard, access: Access, quota: Quota) -> Self {
-        Self { guard, access, quota, limits: Limits::default() }
+        Self { guard, access, quota, limits: Limits::default(), readiness: Readiness::default() }
     }
 
     /// Takes on no more than this.
@@ -64,6 +66,11 @@ impl Desk {
     /// The guard.
     pub fn guard(&self) -> &Guard {
         &self.guard
+    }
+
+    /// Whether the store answers.
+    pub(crate) async fn is_ready(&self) -> bool {
+        self.readiness.of(&self.guard).await
     }
 
     /// Who is calling.

@@ -18,6 +18,7 @@ pub mod mishap;
 mod original;
 pub mod origins;
 pub mod quota;
+mod readiness;
 pub mod routes;
 pub mod specification;
 pub mod telemetry;

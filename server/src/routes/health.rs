@@ -40,13 +40,10 @@ pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> Htt
         let refusal = Refusal::new(Code::Overloaded).detail("This process is about to stop.");
         return desk.answer(&request, Err(refusal.into()));
     }
-    match desk.guard().ping().await {
-        Ok(()) => {
+    match desk.is_ready().await {
+        true => {
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
-        Err(error) => {
-            tracing::warn!(%error, "not ready");
-            desk.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into()))
-        }
+        false => desk.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into())),
     }
 }
