@@ -18,43 +18,56 @@ use redis::Client;
 
 use self::facts::Visit;
 use self::finding::{Finding, Level};
+use self::info::Info;
 use self::trouble::Trouble;
 
 /// How long each question to Redis may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether the Redis at this address evicts, which the service has to know before it relies on it: of several servers, the worst.
+/// Whether the Redis at this address evicts, which the service has to know before it relies on it: of several servers, the worst. One that
+/// cannot be asked does not hide what another one says.
 pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding, Trouble> {
-    let mut worst: Option<Finding> = None;
-    for (_, client) in servers(address).await? {
-        let found = judgement::eviction(&Visit::begin(&client).await?.info().await?, is_allowed);
-        if worst.as_ref().is_none_or(|worst| worst.level < found.level) {
-            worst = Some(found);
-        }
+    let (worst, trouble) = worst(servers(address).await?, |info| judgement::eviction(info, is_allowed)).await;
+    match (worst, trouble) {
+        (Some(found), Some(trouble)) if found.level < Level::Warning => Err(trouble),
+        (Some(found), _) => Ok(found),
+        (None, trouble) => Err(trouble.unwrap_or_else(|| Trouble::Unreachable("no server of it is known".to_owned()))),
     }
-    worst.ok_or_else(|| Trouble::Unreachable("no server of it is known".to_owned()))
 }
 
 /// Why the Redis at this address, which answers, cannot be used; `None` if it does not answer, or if there is nothing against it.
 pub(crate) async fn refusal(address: &str, store: &str) -> Option<Finding> {
-    let info = match servers(address).await {
-        Ok(servers) => role(servers, is_cluster(address)).await,
-        Err(trouble) => Err(trouble),
+    let (found, trouble) = match servers(address).await {
+        Ok(servers) => worst(servers, |info| judgement::role(info, is_cluster(address))).await,
+        Err(trouble) => (None, Some(trouble)),
     };
-    match info {
-        Ok(finding) => finding.filter(|finding| finding.level == Level::Problem),
-        Err(Trouble::Refused | Trouble::Unreachable(_) | Trouble::Silent) => None,
-        Err(trouble) => Some(trouble.finding(store)),
-    }
+    let found = found.filter(|finding| finding.level == Level::Problem);
+    found.or_else(|| match trouble? {
+        Trouble::Refused | Trouble::Unreachable(_) | Trouble::Silent => None,
+        trouble => Some(trouble.finding(store)),
+    })
 }
 
-/// The worst that can be said of what they are.
-async fn role(servers: Vec<(String, Client)>, is_of_cluster: bool) -> Result<Option<Finding>, Trouble> {
-    let mut found = Vec::new();
-    for (_, client) in servers {
-        found.push(judgement::role(&Visit::begin(&client).await?.info().await?, is_of_cluster));
+/// The worst that can be said of these servers, and why one of them could not be asked.
+async fn worst(servers: Vec<(String, Client)>, judge: impl Fn(&Info) -> Finding) -> (Option<Finding>, Option<Trouble>) {
+    let (are_several, mut worst, mut trouble) = (servers.len() > 1, None::<Finding>, None);
+    for (place, client) in servers {
+        let asked = match Visit::begin(&client).await {
+            Ok(mut visit) => visit.info().await,
+            Err(trouble) => Err(trouble),
+        };
+        match asked.map(|info| judge(&info)) {
+            Ok(mut found) if worst.as_ref().is_none_or(|worst| worst.level < found.level) => {
+                if are_several {
+                    found.says = format!("{place}: {}", found.says);
+                }
+                worst = Some(found);
+            }
+            Ok(_) => {}
+            Err(found) => trouble = trouble.or(Some(found)),
+        }
     }
-    Ok(found.into_iter().max_by_key(|finding| finding.level))
+    (worst, trouble)
 }
 
 /// Whether this names a cluster: by its scheme, or as a list without one.

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use onceward::Guard;
-use onceward::store::{Sql, SqlError};
+use onceward::store::{Sql, SqlError, Store as _, StoreError};
+use onceward::{Kind, Ticket};
 use sqlx::{Connection as _, PgConnection};
 
 use super::PATIENCE;
 use super::finding::Finding;
+
+/// How long the record that is tried lives, if it is not taken away.
+const PROBED: Duration = Duration::from_secs(1);
 
 /// What can be lost, in which case.
 type Losses = Vec<(&'static str, &'static str)>;
@@ -25,24 +28,28 @@ struct Setup {
     is_replica: bool,
     waits_for_disk: bool,
     waits_for_commit: bool,
+    user: String,
+    /// What this user may not do with our tables.
+    denied: Option<String>,
 }
 
 const SETUP: &str = "SELECT current_setting('server_version'), pg_is_in_recovery(),
-    current_setting('fsync') = 'on', current_setting('synchronous_commit') <> 'off'";
+    current_setting('fsync') = 'on', current_setting('synchronous_commit') <> 'off', current_user::text,
+    (SELECT string_agg(needed.what || ' ' || needed.name, ', ') FROM (VALUES
+        ('SELECT', 'onceward_schema'), ('SELECT', 'onceward_records'), ('INSERT', 'onceward_records'),
+        ('UPDATE', 'onceward_records'), ('DELETE', 'onceward_records')) AS needed (what, name)
+        WHERE NOT has_table_privilege(to_regclass(needed.name), needed.what))";
 
 /// Whether it can be used, and what it may lose.
-pub(crate) async fn judge(url: &str) -> (Vec<Finding>, Losses) {
+pub(crate) async fn judge(url: &str, prefix: &str) -> (Vec<Finding>, Losses) {
     let is_file = url.starts_with("sqlite:");
     let setup = if is_file { Ok(None) } else { setup(url).await.map(Some) };
     match setup {
-        Err(trouble) => {
-            let fix = "Is it running, and is this where it is? (--store)";
-            (vec![Finding::problem("connection", format!("It cannot be reached: {trouble}."), fix)], Vec::new())
-        }
+        Err(trouble) => (vec![trouble], Vec::new()),
         Ok(None) => {
             let state = Finding::fine("disk", "It writes everything to disk before it answers (synchronous full).");
             (
-                vec![state, tables(url).await],
+                vec![state, tables(url, prefix).await],
                 vec![("If the machine crashes", NOTHING), ("If a backup is restored", BACKUP)],
             )
         }
@@ -53,20 +60,60 @@ pub(crate) async fn judge(url: &str) -> (Vec<Finding>, Losses) {
                 ("If a replica takes over", BEHIND),
                 ("If a backup is restored", BACKUP),
             ];
-            (vec![role(&setup), disk, tables(url).await], losses)
+            let mut found = vec![role(&setup), disk];
+            found.extend(rights(&setup));
+            found.push(tables(url, prefix).await);
+            (found, losses)
         }
     }
 }
 
-async fn setup(url: &str) -> Result<Setup, String> {
+async fn setup(url: &str) -> Result<Setup, Finding> {
     let ask = async {
         let mut connection = PgConnection::connect(url).await?;
         sqlx::query_as(SETUP).fetch_one(&mut connection).await
     };
     let asked: Result<Result<_, sqlx::Error>, _> = tokio::time::timeout(PATIENCE, ask).await;
-    let answered = asked.map_err(|_| format!("no answer within {PATIENCE:?}"))?;
-    let (version, is_replica, waits_for_disk, waits_for_commit) = answered.map_err(|error| error.to_string())?;
-    Ok(Setup { version, is_replica, waits_for_disk, waits_for_commit })
+    let answered = asked.map_err(|_| unreachable(&format!("no answer within {PATIENCE:?}")))?;
+    let (version, is_replica, waits_for_disk, waits_for_commit, user, denied) =
+        answered.map_err(|error| refused(&error))?;
+    Ok(Setup { version, is_replica, waits_for_disk, waits_for_commit, user, denied })
+}
+
+fn unreachable(why: &str) -> Finding {
+    let fix = "Is it running, and is this where it is? (--store)";
+    Finding::problem("connection", format!("It cannot be reached: {why}."), fix)
+}
+
+/// Why nobody gets in, by the code with which PostgreSQL says so.
+fn refused(error: &sqlx::Error) -> Finding {
+    let code = error.as_database_error().and_then(|error| error.code());
+    let (says, fix) = match code.as_deref() {
+        Some("28P01") => (
+            "It refuses the user name or the password in --store.",
+            "Write both as postgres://user:password@host/database, with %40 for @; or have --store-file name a file that holds it.",
+        ),
+        Some("28000") => (
+            "It lets nobody of this name in from here.",
+            "Is the user there (CREATE ROLE … LOGIN), and does pg_hba.conf let it in from this machine, to this database?",
+        ),
+        Some("3D000") => (
+            "There is no database of this name.",
+            "Make it (createdb), or name the one that is meant, behind the host in --store.",
+        ),
+        Some("42501") => ("This user may not use this database.", "GRANT CONNECT ON DATABASE … TO …, as its owner."),
+        _ => return unreachable(&error.to_string()),
+    };
+    Finding::problem("connection", says, fix)
+}
+
+fn rights(setup: &Setup) -> Option<Finding> {
+    let Setup { user, denied, .. } = setup;
+    let denied = denied.as_ref()?;
+    let fix = format!(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON onceward_records TO \"{user}\"; GRANT SELECT ON onceward_schema TO \"{user}\";"
+    );
+    Some(Finding::problem("permissions", format!("User {user} may not: {denied}."), fix))
 }
 
 fn role(setup: &Setup) -> Finding {
@@ -88,17 +135,32 @@ fn disk(setup: &Setup) -> (Finding, &'static str) {
     }
 }
 
-/// Whether the tables are there, and can be written.
-async fn tables(url: &str) -> Finding {
-    let asked = match Sql::open_within(url, Duration::from_secs(2)).await {
-        Ok(store) => Guard::new(store).ping().await.map_err(|error| error.to_string()),
+/// Whether the tables are there, and can be written: one record is, under a name that nobody else has, and is taken away again.
+async fn tables(url: &str, prefix: &str) -> Finding {
+    let tried = match Sql::open_within(url, PATIENCE).await {
+        Ok(store) => probe(&store.prefix(prefix)).await.map_err(|error| error.to_string()),
         Err(error @ SqlError::NotMigrated) => {
             return Finding::problem("tables", format!("{error}."), "onceward migrate --store ADDRESS");
         }
+        Err(error @ SqlError::NoRights(_)) => {
+            let fix =
+                "Give the file and its folder to the user that runs Onceward (chown), and leave the folder writable.";
+            return Finding::problem("tables", format!("{error}."), fix);
+        }
         Err(error) => Err(error.to_string()),
     };
-    match asked {
+    match tried {
         Ok(()) => Finding::fine("tables", "The tables are there, and this user may write them."),
-        Err(error) => Finding::problem("tables", format!("The tables cannot be used: {error}."), "See above."),
+        Err(error) => {
+            let fix = "Mend what else is marked here; if nothing is, look at the log of the database.";
+            Finding::problem("tables", format!("The tables cannot be used: {error}."), fix)
+        }
     }
+}
+
+async fn probe(store: &Sql) -> Result<(), StoreError> {
+    let ticket = Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes());
+    store.insert(&ticket, b"probe", PROBED).await?;
+    store.swap(&ticket, b"probe", b"probed", PROBED).await?;
+    store.remove(&ticket, b"probed").await.map(drop)
 }

@@ -57,8 +57,8 @@ impl Visit {
     }
 
     /// Finds out everything, for keys that begin with this prefix.
-    pub(crate) async fn facts(&mut self, prefix: &str) -> Result<Facts, Trouble> {
-        let mut facts = Facts::default();
+    pub(crate) async fn facts(&mut self, prefix: &str, is_of_cluster: bool) -> Result<Facts, Trouble> {
+        let mut facts = Facts { is_of_cluster, ..Facts::default() };
         let begun = Instant::now();
         self.ask::<String>("PING", &[]).await.map_err(|error| Trouble::of("PING", &error))?;
         facts.took = begun.elapsed();
@@ -80,6 +80,7 @@ impl Visit {
     async fn try_commands(&mut self, prefix: &str, facts: &mut Facts) {
         let name = self.name_of_its_own(prefix).await;
         let unknown_script = "0".repeat(40);
+        let of_cluster: [(&'static str, &[&str]); 2] = [("CLUSTER SLOTS", &[]), ("ASKING", &[])];
         let tries: [(&'static str, &[&str]); 7] = [
             ("GET", &[&name]),
             ("SET", &[&name, "-", "PX", "1000", "NX", "GET"]),
@@ -89,7 +90,8 @@ impl Visit {
             ("EVAL", &["return 1", "1", &name]),
             ("EVALSHA", &[&unknown_script, "1", &name]),
         ];
-        for (command, arguments) in tries {
+        let of_cluster = of_cluster.into_iter().filter(|_| facts.is_of_cluster).collect::<Vec<_>>();
+        for (command, arguments) in tries.into_iter().chain(of_cluster) {
             let Err(error) = self.ask::<redis::Value>(command, arguments).await else { continue };
             match error.kind() {
                 ErrorKind::Server(ServerErrorKind::NoScript) => {}
@@ -124,7 +126,7 @@ impl Visit {
 
     async fn ask<T: FromRedisValue>(&mut self, command: &str, arguments: &[&str]) -> RedisResult<T> {
         let mut asked = Cmd::new();
-        asked.arg(command).arg(arguments);
+        asked.arg(command.split(' ').collect::<Vec<_>>()).arg(arguments);
         asked.query_async(&mut self.0).await
     }
 }

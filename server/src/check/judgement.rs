@@ -1,5 +1,7 @@
 //! What the facts mean, one finding for each of them.
 
+use std::time::Duration;
+
 use super::facts::Facts;
 use super::finding::{Finding, Level};
 use super::info::Info;
@@ -11,6 +13,8 @@ const NEEDED: (u32, u32) = (7, 0);
 const OFF: u64 = 5_000;
 /// What a user needs to be allowed.
 const COMMANDS: &str = "+set +get +getdel +del +pexpire +eval +evalsha +ping +info +role +select";
+/// And on a node of a cluster.
+const OF_CLUSTER: &str = " +cluster|slots +asking";
 
 /// Everything there is to say of a Redis.
 pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Finding> {
@@ -22,13 +26,17 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
             found.push(role(info, facts.is_of_cluster));
             found.push(eviction(info, allow_eviction));
             found.push(memory(info, facts.refused.as_deref()));
-            found.push(persistence(&Disk::of(info, facts)));
+            found.push(persistence(&Disk::of(info, facts), info));
             found.extend(disk_failure(info));
             found.extend(info.hides_reign().then(hidden_reign));
         }
         None => found.push(Finding::warning(
             "info",
-            "This user may not send INFO, so version, role, eviction and persistence cannot be seen.",
+            format!(
+                "This user may not send INFO, so version, role, eviction and persistence cannot be seen, nor which life of this Redis it \
+                 is. {}",
+                losses::WITHOUT_REIGNS
+            ),
             "Allow it: ACL SETUSER <user> +info; and check again.",
         )),
     }
@@ -36,6 +44,21 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
     found.extend(refused_write(facts, &found));
     found.extend(facts.ahead.map(clock));
     found
+}
+
+/// Whether it is too slow for these settings.
+pub(crate) fn slowness(facts: &Facts, store_timeout: Duration) -> Option<Finding> {
+    (facts.took >= store_timeout).then(|| {
+        Finding::problem(
+            "time",
+            format!(
+                "It takes {:.0} ms to answer, and store_timeout is {}: what it does not answer by then counts as unknown.",
+                facts.took.as_secs_f64() * 1e3,
+                onceward_api::duration::text(store_timeout)
+            ),
+            "Give it more time: --store-timeout 1s. Or have a Redis that is nearer.",
+        )
+    })
 }
 
 fn hidden_reign() -> Finding {
@@ -86,7 +109,11 @@ pub(crate) fn role(info: &Info, is_of_cluster: bool) -> Finding {
     }
     match info.number("connected_slaves") {
         Some(count @ 1..) => {
-            Finding::note("role", format!("It is a master with {count} replica(s). {}", losses::AFTER_A_TAKEOVER))
+            let takeover = losses::told(losses::AFTER_A_TAKEOVER, info);
+            let says = format!(
+                "It is a master with {count} replica(s), which were not looked at: they need the same settings. {takeover}"
+            );
+            Finding::note("role", says)
         }
         _ => Finding::fine("role", "It is a master."),
     }
@@ -135,8 +162,8 @@ fn memory(info: &Info, refused: Option<&str>) -> Finding {
     }
 }
 
-fn persistence(disk: &Disk) -> Finding {
-    let says = format!("{} {}", disk.state(), disk.loses());
+fn persistence(disk: &Disk, info: &Info) -> Finding {
+    let says = format!("{} {}", disk.state(), losses::told(disk.loses(), info));
     let fix = "appendonly yes, and appendfsync everysec or always, in redis.conf.";
     match disk {
         Disk::Always => Finding::fine("persistence", says),
@@ -157,7 +184,8 @@ fn disk_failure(info: &Info) -> Option<Finding> {
 
 fn permissions(facts: &Facts, prefix: &str) -> Finding {
     let user = facts.user.as_deref().unwrap_or("<user>");
-    let line = format!("ACL SETUSER {user} ~{prefix}:* {COMMANDS}");
+    let more = if facts.is_of_cluster { OF_CLUSTER } else { "" };
+    let line = format!("ACL SETUSER {user} ~{prefix}:* {COMMANDS}{more}");
     if facts.is_kept_from_keys {
         let says = format!("This user may not touch keys that begin with {prefix}:, where every record is.");
         return Finding::problem("permissions", says, format!("{line}, or another --prefix."));

@@ -15,6 +15,12 @@ pub(crate) const AFTER_A_TAKEOVER: &str = "A replica that takes over may lack th
 pub(crate) const WITHOUT_REIGNS: &str = "Then tokens are not bound to it, and one that was used may be accepted again after a \
      crash, a restart or a takeover in which this Redis forgets that.";
 
+/// What is said of a loss, as far as it is true of this Redis: where its lives cannot be told apart, nothing is promised of tokens.
+pub(crate) fn told(loss: &'static str, info: &Info) -> &'static str {
+    let of_keys = loss.split_once(" Tokens from before").map_or(loss, |(of_keys, _)| of_keys);
+    if info.hides_reign() { of_keys } else { loss }
+}
+
 /// What Redis writes to disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Disk {
@@ -88,14 +94,17 @@ impl Disk {
 /// What can be lost, case by case.
 pub(crate) fn of(facts: &Facts) -> Vec<(&'static str, &'static str)> {
     let Some(info) = &facts.info else {
-        return vec![("Unknown", "this user may not send INFO, so what a crash loses cannot be told.")];
+        return vec![
+            ("Unknown", "this user may not send INFO, so what a crash loses cannot be told."),
+            ("If Redis forgets", WITHOUT_REIGNS),
+        ];
     };
-    let mut losses = vec![("If Redis or its machine crashes", Disk::of(info, facts).loses())];
+    let mut losses = vec![("If Redis or its machine crashes", told(Disk::of(info, facts).loses(), info))];
     if info.evicts().is_some() {
         losses.push(("If its memory is used up", WHEN_EVICTED));
     }
     if info.number("connected_slaves").is_some_and(|count| count > 0) {
-        losses.push(("If a replica takes over", AFTER_A_TAKEOVER));
+        losses.push(("If a replica takes over", told(AFTER_A_TAKEOVER, info)));
     }
     if info.hides_reign() {
         losses.push(("If Redis forgets", WITHOUT_REIGNS));

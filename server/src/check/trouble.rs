@@ -21,6 +21,14 @@ pub(crate) enum Trouble {
     Loading,
     #[error("this user may not send {0}")]
     Denied(&'static str),
+    #[error("it is no cluster")]
+    NoCluster,
+    #[error("the cluster has given no slots to anybody")]
+    NoSlots,
+    #[error("no sentinel knows a master of that name")]
+    NoMaster,
+    #[error("the sentinels refuse the password, or want one")]
+    SentinelPassword,
     #[error("it answers what no Redis answers: {0}")]
     Strange(String),
 }
@@ -28,6 +36,23 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// From what went wrong with a command.
     pub(crate) fn of(command: &'static str, error: &RedisError) -> Self {
+        Self::of_whoever_knows(&error.to_string()).unwrap_or_else(|| Self::of_server(command, error))
+    }
+
+    /// From what a sentinel or a node says who is asked where the records are: not the Redis that keeps them.
+    fn of_whoever_knows(says: &str) -> Option<Self> {
+        let has = |parts: &[&str]| parts.iter().any(|part| says.contains(part));
+        match says.contains("no sentinel names the master") {
+            true if has(&["No such master with that name"]) => Some(Self::NoMaster),
+            true if has(&["NOAUTH", "WRONGPASS", "AuthenticationFailed"]) => Some(Self::SentinelPassword),
+            true if has(&["NOPERM"]) => Some(Self::Denied("SENTINEL MASTER")),
+            false if has(&["knows of no slots"]) => Some(Self::NoSlots),
+            false if has(&["cluster support disabled"]) => Some(Self::NoCluster),
+            _ => None,
+        }
+    }
+
+    fn of_server(command: &'static str, error: &RedisError) -> Self {
         match (error.kind(), error.code()) {
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS")) => Self::WrongPassword,
             (_, Some("NOAUTH")) => Self::NoPassword,
@@ -79,7 +104,25 @@ impl Trouble {
             ),
             Self::Denied(command) => (
                 format!("The user of {store} may not send {command}."),
-                format!("Allow it: ACL SETUSER <user> +{}.", command.to_lowercase()),
+                format!("Allow it: ACL SETUSER <user> +{}.", command.to_lowercase().replace(' ', "|")),
+            ),
+            Self::NoCluster => (
+                format!("{store} is a single Redis, and no node of a cluster."),
+                "Name it as one: --store redis://host:port.".to_owned(),
+            ),
+            Self::NoSlots => (
+                format!("{store} is a node of a cluster that has given no slots to anybody, so no record has a place."),
+                "Finish making the cluster (redis-cli --cluster create), or name a node of the one that is meant."
+                    .to_owned(),
+            ),
+            Self::NoMaster => (
+                format!("The sentinels of {store} know no master of that name."),
+                "Write the name that they have, behind the slash: SENTINEL MASTERS lists them.".to_owned(),
+            ),
+            Self::SentinelPassword => (
+                format!("The sentinels of {store} refuse the user name or the password, or want one."),
+                "They are asked with the credentials in --store, which are the master's too: give both the same."
+                    .to_owned(),
             ),
             Self::Strange(what) => (
                 format!("{store} answers what no Redis answers: {what}."),
@@ -104,6 +147,10 @@ mod tests {
             Trouble::NoPassword,
             Trouble::Loading,
             Trouble::Denied("PING"),
+            Trouble::NoCluster,
+            Trouble::NoSlots,
+            Trouble::NoMaster,
+            Trouble::SentinelPassword,
             Trouble::Strange("HTTP/1.1".into()),
         ];
         let found: Vec<_> = all.iter().map(|trouble| trouble.finding("redis://h:1")).collect();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::argument::is_set;
 use super::said::{Failure, Said};
 use super::table::table;
-use crate::check::facts::{Facts, Visit};
+use crate::check::facts::Visit;
 use crate::check::finding::{Finding, Level};
 use crate::check::{database, is_cluster, judgement, losses, servers};
 use crate::config::given::Given;
@@ -20,7 +20,7 @@ pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, F
     let (mut findings, losses) = match &config.store {
         StoreAt::Memory => (vec![memory()], losses::OF_MEMORY.to_vec()),
         StoreAt::Redis(url) => redis(url, &config).await,
-        StoreAt::Sql(url) => database::judge(url).await,
+        StoreAt::Sql(url) => database::judge(url, &config.prefix).await,
     };
     let odd = config
         .warnings
@@ -55,11 +55,15 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
     let (mut findings, mut losses) = (Vec::new(), Losses::new());
     for (place, client) in servers {
         let facts = match Visit::begin(&client).await {
-            Ok(mut visit) => visit.facts(&config.prefix).await.map(|facts| Facts { is_of_cluster, ..facts }),
+            Ok(mut visit) => visit.facts(&config.prefix, is_of_cluster).await,
             Err(trouble) => Err(trouble),
         };
         let mut found = match &facts {
-            Ok(facts) => judgement::judge(facts, &config.prefix, config.allow_eviction),
+            Ok(facts) => {
+                let mut found = judgement::judge(facts, &config.prefix, config.allow_eviction);
+                found.extend(judgement::slowness(facts, config.store_timeout));
+                found
+            }
             Err(trouble) => vec![trouble.finding(&config.store.to_string())],
         };
         if are_several {

@@ -40,6 +40,28 @@ fn a_redis_that_hides_its_life_is_warned_of() {
     expect(&hidden, "reign", Level::Warning, &["master_replid", "accepted again"]);
     assert!(losses::of(&facts("master_replid:\n")).iter().any(|(_, what)| what.contains("accepted again")));
     assert!(losses::of(&facts("")).iter().all(|(_, what)| !what.contains("accepted again")));
+    let unseen = Facts { info: None, ..facts("") };
+    let blind = judge(&unseen, "onceward", false);
+    expect(&blind, "info", Level::Warning, &["INFO", "accepted again"]);
+    assert!(losses::of(&unseen).iter().any(|(_, what)| what.contains("accepted again")));
+}
+
+/// One of two sentences that contradict each other would be false.
+#[test]
+fn of_a_redis_that_hides_its_life_nothing_is_promised_of_tokens() {
+    for disk in ["aof_enabled:1\n", "aof_enabled:0\n"] {
+        for (replid, is_promised) in [("", true), ("master_replid:\n", false)] {
+            let more = format!("{disk}connected_slaves:2\n{replid}");
+            let facts = Facts { fsync: Some("everysec".into()), ..facts(&more) };
+            let said = judge(&facts, "onceward", false).into_iter().map(|finding| finding.says);
+            let lost = losses::of(&facts).into_iter().map(|(_, what)| what.to_owned());
+            let all: Vec<_> = said.chain(lost).collect();
+            let promise = |text: &String| text.contains("accepted twice") || text.contains("refused as stale");
+            assert_eq!(all.iter().any(promise), is_promised, "{all:#?}");
+            assert_eq!(all.iter().any(|text| text.contains("accepted again")), !is_promised, "{all:#?}");
+            assert!(all.iter().any(|text| text.contains("may run again")), "{all:#?}");
+        }
+    }
 }
 
 #[test]
