@@ -75,7 +75,14 @@ impl Sql {
             Address::Postgres(options) => {
                 Base::open(postgres::pool(timeout), postgres::options(options, timeout)).await?
             }
-            Address::Sqlite(options) => Base::open(sqlite::pool(), sqlite::options(options, timeout)).await?,
+            Address::Sqlite(options) => {
+                let is_there = options.get_filename().exists();
+                let opened = Base::open(sqlite::pool(), sqlite::options(options, timeout)).await;
+                opened.map_err(|error| match error {
+                    SqlError::NoRights(_) if !is_there => SqlError::NotMigrated,
+                    error => error,
+                })?
+            }
         };
         Ok(Self { base, prefix: "onceward".to_owned(), timeout })
     }

@@ -26,6 +26,9 @@ pub enum SqlError {
     /// The tables are missing.
     #[error("the tables of Onceward are not in this database; {FIX}")]
     NotMigrated,
+    /// The file of SQLite cannot be opened, or not be written.
+    #[error("the file cannot be opened by this user: it and its folder have to be there, and to be writable ({0})")]
+    NoRights(String),
     /// A table of that name is there, and is not ours, or is of a later version.
     #[error(
         "the tables in this database are not as this version of Onceward makes them ({0}); if they are somebody else's, \
@@ -158,8 +161,8 @@ fn shape(error: &sqlx::Error) -> Option<SqlError> {
         1 if says.contains("column") || says.contains("ON CONFLICT clause does not match") => {
             Some(SqlError::OtherShape(says.to_owned()))
         }
-        // A file that is not there, and one that is no database.
-        14 => Some(SqlError::NotMigrated),
+        // A file that cannot be written or opened, and one that is no database.
+        8 | 14 => Some(SqlError::NoRights(says.to_owned())),
         26 => Some(SqlError::OtherShape(says.to_owned())),
         _ => None,
     }
