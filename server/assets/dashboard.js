@@ -12,7 +12,6 @@ const VERDICTS = "onceward_verdicts_total";
 /** What became of submissions, from the ground up, each with a sign of its own. */
 const KINDS = { ran: ["✓", "ran"], replayed: ["↺", "replayed"], refused: ["✕", "refused"], failed: ["!", "could not be decided"] };
 const FAILURES = ["store_unavailable", "redeem_unknown", "overloaded"];
-const VERBS = ["insert", "take", "swap", "remove", "look", "put_back"];
 
 /** What somebody should know of: a metric, what it means when it grows, and how grave that is. */
 const SIGNS = [
@@ -86,7 +85,7 @@ function draw() {
   tile("store", time(quantile(0.99, STORE, metrics, before)));
   verdicts.show(history.points((reading, before, seconds) => decided(reading.metrics, before.metrics, seconds)), now);
   store.show(history.points((reading, _, __, at) => measured(reading.metrics, history.before(at, 10).metrics)), now);
-  rows("verbs", VERBS.map((verb) => verbRow(verb, metrics, before)));
+  rows("verbs", verbs(metrics).map((verb) => verbRow(verb, metrics, before)));
   rows("policies", policyRows(metrics));
   signs();
   memory(metrics);
@@ -110,6 +109,11 @@ function kindOf(code) {
 
 function measured(now, before) {
   return { half: quantile(0.5, STORE, now, before), slowest: quantile(0.99, STORE, now, before) };
+}
+
+/** Every verb of the store that was measured. */
+function verbs(metrics) {
+  return [...new Set(metrics.all(`${STORE}_count`).map(({ labels }) => labels.verb))].sort();
 }
 
 function verbRow(verb, metrics, before) {

@@ -6,7 +6,8 @@ import { until, Visitor } from "../../client-sdk/web/browser/stage.mjs";
 import { Shop } from "../../web-demo/browser/shop.mjs";
 
 let shop;
-before(async () => (shop = await Shop.open()));
+// A quota that is soon used up, however slow this machine is.
+before(async () => (shop = await Shop.open(["--rate-limit", "20/s", "--rate-burst", "40"])));
 after(() => shop.close());
 
 /** Somebody who looks at the page, once it is live. */
@@ -51,6 +52,9 @@ test("what was done is counted, drawn, and told in words", async () => {
   assert.match(await text("memory-note"), /^[1-9]\d* records$/);
   const insert = (await rows(page, "verbs")).find(([verb]) => verb === "insert");
   assert.match(insert[3], /^\d+(\.\d)? (µs|ms)$/);
+  const measured = await (await fetch(`${shop.url}/metrics`)).text();
+  const verbs = [...measured.matchAll(/^onceward_store_duration_seconds_count\{verb="(\w+)"/gm)].map(([, verb]) => verb.replace("_", " "));
+  assert.deepEqual((await rows(page, "verbs")).map(([verb]) => verb), verbs.sort(), "none is left out");
   const calm = await page.$$eval("#signs li", (items) => items.map((item) => item.dataset.state));
   assert.deepEqual([...new Set(calm)], ["calm"]);
   // Whoever points at a moment is told of that moment.

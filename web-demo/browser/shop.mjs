@@ -9,9 +9,9 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 
 /** The service and the browser. */
 export class Shop {
-  static async open() {
+  static async open(settings = []) {
     const shop = new Shop();
-    shop.service = spawn(program(), ["--listen", "127.0.0.1:0", "--log", "json"], { stdio: ["ignore", "pipe", "inherit"] });
+    shop.service = spawn(program(), ["--listen", "127.0.0.1:0", "--log", "json", ...settings], { stdio: ["ignore", "pipe", "inherit"] });
     const lines = createInterface(shop.service.stdout);
     const [line] = await new Promise((go) => lines.once("line", (...what) => go(what)));
     shop.url = `http://${JSON.parse(line).address}`;
