@@ -64,7 +64,7 @@ pub enum BuildError {
     },
     /// The store does not answer.
     #[error(
-        "store: {store} did not answer within {wait}: {error}. Is it running, is this where it is, and do both sides speak TLS, or neither? (--store, --wait-for)"
+        "store: {store} did not answer within {wait}: {error}. Is it running, is this where it is, does it answer within store_timeout, and do both sides speak TLS, or neither? (--store, --store-timeout, --wait-for)"
     )]
     Silent {
         /// Where it was looked for.

@@ -13,7 +13,7 @@ use self::verdict::{Fate, fate};
 use super::argument::{is_set, texts};
 use super::owner;
 use super::said::{Failure, Said};
-use super::store::guard;
+use super::store::{guard, reachable};
 use super::token::lasting;
 use crate::config::Config;
 
@@ -23,9 +23,10 @@ const INSTEAD: &str = "Its records end with it, so there is nothing to settle.";
 type Judged = (Open, Fate);
 
 pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
-    let guard = guard(config, INSTEAD).await?;
+    reachable(config, INSTEAD)?;
     let files: Vec<_> = texts(matches, "FILE").map(str::to_owned).collect();
     let journal = Journal::read(&files)?;
+    let guard = guard(config, INSTEAD).await?;
     let begun = Instant::now();
     let seen = ask(&guard, journal.open()).await?;
     let mut judged = judge(&guard, seen, begun, is_set(matches, "wait")).await?;
