@@ -3,9 +3,11 @@
 use std::process::Output;
 use std::time::Duration;
 
-use onceward_tests::client::{http, send, token};
+use onceward::store::Redis;
+use onceward_tests::client::{http, send, submit, token};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::{OncewardServer, run, run_with};
+use onceward_tests::shop::{STATUS, Shop, TAKES};
 use onceward_tests::wait::until;
 use serde_json::{Value, json};
 
@@ -70,7 +72,7 @@ fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
     let (code, text) = said(&run(&["check", "--json", "--stor", "x"]));
     let error: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert!(code == 2 && error["error"].as_str().unwrap().starts_with("unexpected argument '--stor'"), "{text}");
-    expect(&with(&["token", "issue"]), 1, &["store", "onceward check"]);
+    expect(&with(&["token", "issue", "--wait-for", "300ms"]), 1, &["redis://127.0.0.1:1", "--store"]);
 }
 
 #[test]
@@ -148,6 +150,9 @@ async fn a_health_check_says_whether_the_service_can_do_its_work() {
     assert_eq!(ask(&format!("127.0.0.1:{port}"), "5s"), (0, "ready\n".to_owned()));
     assert_eq!(ask(&format!("0.0.0.0:{port}"), "5s").0, 0, "every address is this machine's too");
     redis.kill();
+    // What the store has answered counts for a moment.
+    let is_known = || std::future::ready(ask(&format!("127.0.0.1:{port}"), "5s").0 == 1);
+    until("it is not ready", Duration::from_secs(5), is_known).await;
     let (code, text) = ask(&format!("127.0.0.1:{port}"), "5s");
     assert!(code == 1 && text.contains("503") && text.contains("store_unavailable"), "{text}");
     service.freeze();
@@ -244,4 +249,26 @@ fn settings_may_stand_before_a_command_and_behind_it_and_the_one_behind_it_count
     assert_eq!(from(&["--token-ttl", "1m", "check", "--json"]), flag("1m"));
     assert_eq!(from(&["check", "--json", "--token-ttl", "2m"]), flag("2m"));
     assert_eq!(from(&["--token-ttl", "1m", "check", "--json", "--token-ttl", "2m"]), flag("2m"));
+}
+
+/// A token that is in the hand of a handler is not dead yet: what does not happen is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_revoked_while_a_handler_has_it_is_not_given_back() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    for (is_revoked, takes, then) in [(false, 10, "200 executed"), (true, 4_000, "409 token_used")] {
+        let token = token(shop.url()).await;
+        let begun = shop.ledger.count("begun");
+        let order = submit(shop.url(), "/orders", &token, "first").header(STATUS, 422).header(TAKES, takes);
+        let sent = tokio::spawn(send(order));
+        let is_in_hand = || std::future::ready(shop.ledger.count("begun") > begun);
+        until("the handler has it", Duration::from_secs(5), is_in_hand).await;
+        if is_revoked {
+            let (code, text) = said(&run(&["token", "revoke", &token, "--store", &redis.url()]));
+            assert!(code == 0 && text.contains("another store or prefix"), "{text}");
+            assert!(!sent.is_finished(), "the handler still has it");
+        }
+        assert_eq!(sent.await.unwrap().said(), "422 executed");
+        assert_eq!(send(submit(shop.url(), "/orders", &token, "again")).await.said(), then);
+    }
 }

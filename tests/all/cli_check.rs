@@ -1,6 +1,9 @@
 //! `onceward check` against real Redis servers, each with something wrong: a sentence and a fix for each.
 
+use onceward_tests::proxy::{Delay, Proxy};
+use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command, run};
 use onceward_tests::wait::{until, until_blocking};
 use serde_json::Value;
@@ -133,6 +136,8 @@ async fn the_service_too_says_why_a_redis_that_answers_is_none_for_it() {
     let ready = || said(&run(&["healthcheck", "--listen", listen]));
     assert_eq!(ready().0, 0);
     let _: () = master.ask(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+    // What the store has answered counts for a moment.
+    until("it is not ready", Duration::from_secs(5), || std::future::ready(ready().0 == 1)).await;
     let (code, text) = ready();
     assert!(code == 1 && text.contains("store_unavailable"), "it can be read, and takes nothing: {text}");
     let _: () = master.ask("REPLICAOF NO ONE");
@@ -141,8 +146,9 @@ async fn the_service_too_says_why_a_redis_that_answers_is_none_for_it() {
 
 #[test]
 fn a_failure_of_the_store_is_told_once() {
-    let (_, text) = said(&run(&["token", "issue", "--store", &format!("redis://127.0.0.1:{}", free_port())]));
-    assert_eq!(text.matches("the store did not do it").count(), 1, "{text}");
+    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let (code, text) = said(&run(&["token", "issue", "--wait-for", "300ms", "--store", &nowhere]));
+    assert_eq!((code, text.matches("the store did not do it").count()), (1, 1), "{text}");
 }
 
 #[test]
@@ -192,6 +198,140 @@ fn what_a_user_may_not_do_is_named() {
     let (code, said) = as_user(&format!("{every} -ping"));
     assert_eq!(code, 1);
     expect(&said, "reach", "problem", &["PING", "+ping"]);
+}
+
+/// The line that stands behind what this user may not do, as it is copied.
+fn line(said: &Value) -> Option<String> {
+    let fixes = said["findings"].as_array().unwrap().iter().filter_map(|finding| finding["fix"].as_str());
+    let mut lines = fixes.filter_map(|fix| fix.split("ACL SETUSER ").nth(1));
+    let line = lines.next()?.split([',', ';']).next().unwrap().trim_end_matches('.');
+    Some(format!("ACL SETUSER {}", line.replace("<user>", "shop")))
+}
+
+/// Does as `check` says, until it has nothing more to say; gives how often that was.
+fn obey(store: &str, servers: &[&RedisServer]) -> usize {
+    for times in 0..5 {
+        let (code, said) = check(store);
+        let Some(line) = line(&said).filter(|_| code != 0) else {
+            assert_eq!(code, 0, "{said:#}");
+            expect(&said, "permissions", "ok", &[]);
+            return times;
+        };
+        servers.iter().for_each(|server| server.ask(&line));
+    }
+    panic!("what is said is not enough");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_copies_the_lines_that_are_printed_has_a_user_that_works() {
+    let new = "ACL SETUSER shop on >pass +ping";
+    let issue = |store: &str| said(&run(&["token", "issue", "--action", "pay", "--store", store]));
+    let redis = RedisServer::start();
+    redis.ask::<()>(new);
+    let store = format!("redis://shop:pass@127.0.0.1:{}", redis.port());
+    assert!(obey(&store, &[&redis]) >= 1);
+    let (code, token) = issue(&store);
+    assert_eq!(code, 0, "{token}");
+    let (code, text) = said(&run(&["token", "inspect", token.trim(), "--action", "pay", "--store", &store]));
+    assert!(code == 0 && text.contains("It can be used."), "{text}");
+
+    let cluster = RedisCluster::start().await;
+    let servers: Vec<_> = cluster.nodes.iter().map(|node| &node.server).collect();
+    servers.iter().for_each(|server| server.ask(new));
+    let store = cluster.address().replace("redis+cluster://", "redis+cluster://shop:pass@");
+    let (code, said) = check(&store);
+    assert_eq!(code, 1);
+    expect(&said, "reach", "problem", &["CLUSTER SLOTS", "+cluster|slots"]);
+    assert!(obey(&store, &servers) >= 2, "first to find the nodes, and then on each of them");
+    assert_eq!(issue(&store).0, 0);
+    servers.iter().for_each(|server| server.ask("ACL SETUSER shop -asking"));
+    let (code, said) = check(&store);
+    assert_eq!(code, 1);
+    expect(&said, "permissions", "problem", &["may not send ASKING", "+asking"]);
+}
+
+/// The same is said by the service that is started on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_sentinels_and_with_a_cluster_has_words_of_its_own() {
+    let wrong = |store: &str, parts: &[&str]| {
+        let (code, said) = check(store);
+        assert_eq!(code, 1, "{said:#}");
+        expect(&said, "reach", "problem", parts);
+        let started = run(&["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", store]);
+        let (code, text) = self::said(&started);
+        assert!(code == 1 && parts.iter().all(|part| text.contains(part)) && !text.contains("canary"), "{text}");
+    };
+    let plain = RedisServer::start();
+    wrong(&plain.url().replace("redis://", "redis+cluster://"), &["no node of a cluster", "--store redis://"]);
+    let alone = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let unfinished = alone.url().replace("redis://", "redis+cluster://");
+    wrong(&unfinished, &["given no slots to anybody", "--cluster create"]);
+
+    let sentinels = Sentinels::start().await;
+    let (hosts, _) = sentinels.address().rsplit_once('/').map(|(hosts, name)| (hosts.to_owned(), name.len())).unwrap();
+    wrong(&format!("{hosts}/other"), &["no master of that name", "SENTINEL MASTERS"]);
+    for sentinel in &sentinels.sentinels {
+        sentinel.ask::<()>(&["ACL", "SETUSER", "default", "resetpass", ">right-canary"]).unwrap();
+    }
+    wrong(&sentinels.address(), &["The sentinels of", "the password"]);
+    let with = sentinels.address().replace("://", "://:wrong-canary@");
+    wrong(&with, &["The sentinels of", "the password"]);
+}
+
+/// A master that may throw records away is found, also if another one cannot be asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_of_a_cluster_that_evicts_is_named_with_its_place() {
+    let cluster = RedisCluster::start().await;
+    let mut masters: Vec<_> = cluster.masters();
+    masters.sort_by_key(|number| format!("127.0.0.1:{}", cluster.nodes[*number].proxy.port()));
+    // Not the one that is asked whether the store answers.
+    let monitors: Vec<_> = masters.iter().map(|number| cluster.nodes[*number].server.monitor()).collect();
+    let _service = OncewardServer::start(&["--store", &cluster.address()]);
+    let is_asked = |at: usize| monitors[at].commands().iter().any(|command| command.to_uppercase().contains("GETDEL"));
+    let asked = (0..3).find(|at| is_asked(*at)).expect("one was asked");
+    let [silent, evicting] = match asked {
+        0 => [1, 2],
+        1 => [0, 2],
+        _ => [0, 1],
+    };
+    let evicting = &cluster.nodes[masters[evicting]];
+    evicting.server.ask::<()>("CONFIG SET maxmemory-policy allkeys-lru");
+    let place = format!("127.0.0.1:{}: It throws away any record", evicting.proxy.port());
+    let (code, said) = check(&cluster.address());
+    let findings = said["findings"].as_array().unwrap();
+    let problems: Vec<_> = findings.iter().filter(|finding| finding["level"] == "problem").collect();
+    assert_eq!((code, problems.len()), (1, 1), "{said:#}");
+    assert!(problems[0]["says"].as_str().unwrap().starts_with(&place), "{said:#}");
+    assert!(findings.iter().any(|finding| finding["says"].as_str().unwrap().contains("which were not looked at")));
+
+    cluster.nodes[masters[silent]].server.freeze();
+    let secret = "a-secret-so-that-none-is-fetched";
+    let (code, text) =
+        self::said(&run(&["--listen", "127.0.0.1:0", "--secret", secret, "--store", &cluster.address()]));
+    cluster.nodes[masters[silent]].server.thaw();
+    assert!(code == 1 && text.contains(&place) && text.contains("--allow-eviction"), "{text}");
+}
+
+/// Far away: connecting takes longer than a command may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_far_away_is_waited_for_and_one_that_is_too_slow_is_said_to_be() {
+    let redis = RedisServer::start();
+    let delay =
+        |connect, answer| Delay { connect: Duration::from_millis(connect), answer: Duration::from_millis(answer) };
+    let far = Proxy::slowly_before(redis.port(), delay(400, 20)).await;
+    let store = format!("redis://127.0.0.1:{}", far.port());
+    let (code, token) = said(&run(&["token", "issue", "--store", &store]));
+    assert_eq!(code, 0, "{token}");
+    let (code, text) = said(&run(&["token", "inspect", token.trim(), "--store", &store]));
+    assert!(code == 0 && text.contains("It can be used."), "{text}");
+    let slow = Proxy::slowly_before(redis.port(), delay(0, 300)).await;
+    let store = format!("redis://127.0.0.1:{}", slow.port());
+    let (code, told) = check(&store);
+    assert_eq!(code, 1, "{told:#}");
+    expect(&told, "time", "problem", &["store_timeout is 250ms", "--store-timeout"]);
+    let (code, text) = said(&run(&["token", "issue", "--wait-for", "300ms", "--store", &store]));
+    assert!(code == 1 && text.contains("--store-timeout"), "{text}");
+    assert_eq!(said(&run(&["token", "issue", "--store-timeout", "2s", "--store", &store])).0, 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::redis_server::RedisServer;
@@ -50,6 +50,24 @@ async fn it_is_ready_as_long_as_its_store_answers_and_alive_in_any_case() {
     until("it is ready again", 5 * SECOND, || async { get(url, "/readyz").await.status == 200 }).await;
     let fresh = token(url).await;
     assert_eq!(redeem(url, &fresh).await, "200 redeemed");
+}
+
+/// Anybody may ask, and as often as they like.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_is_asked_once_for_all_who_ask_whether_it_is_ready() {
+    let redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url()]);
+    let monitor = redis.monitor();
+    let begun = Instant::now();
+    let mut all = JoinSet::new();
+    for _ in 0..200 {
+        let url = service.url.clone();
+        all.spawn(async move { get(&url, "/readyz").await.status });
+    }
+    assert_eq!(all.join_all().await, [200; 200]);
+    let most = begun.elapsed().as_millis() / 200 + 2;
+    let asked = monitor.commands().iter().filter(|command| command.to_uppercase().contains("GETDEL")).count();
+    assert!((1..=most).contains(&(asked as u128)), "{asked} times within {:?}", begun.elapsed());
 }
 
 #[tokio::test]

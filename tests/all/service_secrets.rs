@@ -22,13 +22,21 @@ const FORMER: &str = "canary-former-secret-of-this-test";
 const API_KEY: &str = "canary-api-key";
 
 /// Every page and every question, each also where it does not belong.
-const EVERYWHERE: [&str; 12] = [
+const EVERYWHERE: [&str; 20] = [
     "/token",
     "/tokens",
     "/token/redeem",
     "/token/release",
+    "/claim",
+    "/claim/complete",
+    "/claim/release",
+    "/claim/renew",
+    "/outcome",
+    "/forward-auth",
     "/healthz",
     "/readyz",
+    "/metrics",
+    "/dashboard",
     "/",
     "/docs/",
     "/openapi.json",
@@ -37,9 +45,9 @@ const EVERYWHERE: [&str; 12] = [
     "/nowhere",
 ];
 
-/// Does everything that has a secret in it, also while the store breaks. Gives the tokens that may not be seen.
+/// Does everything that has a secret in it, also while the store breaks. Gives the tokens and passes that may not be seen.
 async fn handle_secrets(url: &str, redis: &mut RedisServer) -> Vec<String> {
-    let mut tokens = Vec::new();
+    let (mut tokens, mut passes) = (Vec::new(), Vec::new());
     for round in 0..3 {
         if round == 1 {
             redis.kill();
@@ -56,10 +64,46 @@ async fn handle_secrets(url: &str, redis: &mut RedisServer) -> Vec<String> {
         }
         let token = tokens.last().unwrap();
         use_up(url, token).await;
+        passes.extend(claim(url, round, token).await);
         ask_everywhere(url, token).await;
     }
-    assert!(tokens.len() >= 2, "{}", tokens.len());
+    assert!(tokens.len() >= 2 && passes.len() >= 2, "{} {}", tokens.len(), passes.len());
+    tokens.append(&mut passes);
+    let counted = get(url, "/metrics").await;
+    assert_unseen(&String::from_utf8(counted.body.to_vec()).unwrap(), &tokens);
     tokens
+}
+
+/// Claims a key in somebody's name, asks for it, and completes it; the right way and others. Gives the pass, if there is one.
+async fn claim(url: &str, round: usize, token: &str) -> Option<String> {
+    let whose = json!({"key": format!("canary-key-{round}"), "action": "pay", "subject": "canary-subject"});
+    let ask = async |path: &str, body: &Value| {
+        let answer = send(http().post(format!("{url}{path}")).bearer_auth(API_KEY).json(body)).await;
+        assert_keeps_secrets(&answer);
+        serde_json::from_slice::<Value>(&answer.body).unwrap_or_default()
+    };
+    let mut asked = whose.clone();
+    (asked["attempt"], asked["fingerprint"]) = ("canary-attempt".into(), "canary-content".into());
+    let pass = ask("/claim", &asked).await["pass"].as_str().map(str::to_owned);
+    let shown = pass.as_deref().unwrap_or(token);
+    asked["fingerprint"] = "canary-other-content".into();
+    ask("/claim", &asked).await;
+    let reply = json!({"status": 200, "headers": [["location", "/canary"]], "body": "Y2FuYXJ5"});
+    for (path, body) in [
+        ("/claim/renew", json!({ "pass": shown })),
+        ("/claim/renew", json!({ "pass": [shown] })),
+        ("/claim/complete", json!({"pass": shown, "reply": [shown]})),
+        ("/claim/complete", json!({"pass": shown, "reply": reply})),
+        ("/claim/release", json!({ "pass": shown })),
+        ("/outcome", whose.clone()),
+        ("/outcome", json!({ "token": token })),
+        ("/claim", json!({"key": "canary key", "action": "pay", "subject": "canary-subject"})),
+        ("/claim", json!({"key": "canary-key", "action": "pay", "subject": ["canary-subject"]})),
+        ("/claim", whose),
+    ] {
+        ask(path, &body).await;
+    }
+    pass
 }
 
 /// Redeems and releases a token, with the right key and a wrong one, in bodies that can be read and others.
@@ -198,7 +242,7 @@ fn no_secret_is_in_the_help_nor_in_what_is_said_of_wrong_settings() {
         file(&format!("secret = \"{SIGNING}\nlog = 1")),
         file(&format!("secret = [\"{SIGNING}\", 1]")),
         file("secret = \"canary\""),
-        file(&format!("store = \"rediss://:{PASSWORD}@127.0.0.1\"")),
+        file(&format!("store = \"http://:{PASSWORD}@127.0.0.1\"")),
         file(&format!("api_key = \"{API_KEY}\"\napi_key = \"{API_KEY}\"")),
         file(&format!("apikey = \"{API_KEY}\"")),
     ];
@@ -219,7 +263,7 @@ fn no_secret_is_in_the_help_nor_in_what_is_said_of_wrong_settings() {
         ["--secret", "canary"],
         ["--secret-previous", "canary"],
         ["--store", "canary"],
-        ["--store", "rediss://:canary@127.0.0.1"],
+        ["--store", "redis+nothing://:canary@127.0.0.1"],
         ["--store", "redis://:canary@127.0.0.1:port"],
         ["--api-keyy=canary", "--log=json"],
         ["--api_key=canary", "--log=json"],

@@ -121,3 +121,59 @@ fn check_says_what_a_database_may_lose() {
     let (code, text) = said(&nobody);
     assert!(code == 1 && text.contains("postgres://127.0.0.1:1/shop") && !text.contains("canary"), "{text}");
 }
+
+/// Each its own sentence, by the code of the database, whatever language it speaks.
+#[tokio::test]
+async fn check_says_why_a_database_that_answers_is_none_for_it() {
+    let server = PostgresServer::start();
+    assert_eq!(run(&["migrate", "--store", &server.url()]).status.code(), Some(0));
+    server.execute("CREATE ROLE shop LOGIN PASSWORD 'right-canary'").await;
+    let told = |login: &str, database: &str| {
+        let store = format!("postgres://{login}@127.0.0.1:{}/{database}", server.port());
+        let (code, text) = said(&run(&["check", "--store", &store]));
+        assert!(!text.contains("canary"), "{text}");
+        (code, text)
+    };
+    for (login, database, parts) in [
+        ("shop:wrong-canary", "postgres", ["refuses the user name or the password", "--store-file"]),
+        ("nobody:wrong-canary", "postgres", ["refuses the user name or the password", "--store-file"]),
+        ("shop:right-canary", "nowhere", ["no database of this name", "createdb"]),
+        (
+            "shop:right-canary",
+            "postgres",
+            ["may not: SELECT onceward_schema", "GRANT SELECT, INSERT, UPDATE, DELETE ON"],
+        ),
+    ] {
+        let (code, text) = told(login, database);
+        assert!(code == 1 && parts.iter().all(|part| text.contains(part)), "{login} {database}: {text}");
+    }
+    // Who may delete, and not write, is no user for it.
+    server.execute("GRANT SELECT ON onceward_schema TO shop; GRANT SELECT, DELETE ON onceward_records TO shop").await;
+    let (code, text) = told("shop:right-canary", "postgres");
+    assert!(code == 1 && text.contains("may not: INSERT onceward_records, UPDATE onceward_records"), "{text}");
+    assert!(!text.contains("this user may write them"), "{text}");
+    let line = text.lines().find_map(|line| line.split("-> ").nth(1).filter(|fix| fix.starts_with("GRANT"))).unwrap();
+    server.execute(line).await;
+    let (code, text) = told("shop:right-canary", "postgres");
+    assert!(code == 0 && text.contains("this user may write them"), "what is printed is enough: {text}");
+    assert_eq!(server.number("SELECT count(*) FROM onceward_records").await, 0, "what was tried is taken away again");
+}
+
+/// As root, who may do everything, a folder in the place of what SQLite has to make beside the file does the same.
+#[test]
+fn a_file_that_cannot_be_opened_is_not_said_to_lack_its_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = format!("sqlite:{}", path.display());
+    assert_eq!(run(&["migrate", "--store", &store]).status.code(), Some(0));
+    std::fs::create_dir(folder.path().join("store.db-wal")).unwrap();
+    let start = ["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", &store];
+    for arguments in [&["check", "--store", &store][..], &start, &["migrate", "--store", &store]] {
+        let (code, text) = said(&run(arguments));
+        assert!(code == 1 && text.contains("cannot be opened by this user"), "{arguments:?}: {text}");
+        assert!(!text.contains("onceward migrate"), "{arguments:?}: {text}");
+    }
+    let nowhere = format!("sqlite:{}", folder.path().join("nowhere/store.db").display());
+    let (code, text) = said(&run(&["migrate", "--store", &nowhere]));
+    assert!(code == 1 && text.contains("its folder have to be there"), "{text}");
+}

@@ -25,8 +25,10 @@ pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;
 pub const SIZE: &str = "x-size";
 /// How many milliseconds the handler takes after its effect.
 pub const THEN: &str = "x-then";
-/// The lease of all keyed routes but the brief ones.
+/// The lease of all keyed routes but the patient and the brief ones.
 pub const LEASE: Duration = Duration::from_secs(1);
+/// The lease of the patient ones.
+pub const PATIENT: Duration = Duration::from_secs(4);
 /// The lease of the brief ones.
 pub const BRIEF: Duration = Duration::from_millis(300);
 
@@ -51,6 +53,8 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
             .service(protect("/bearer", Protect::key(&guard, bearer(), rules())))
             .service(protect("/optional", by_key(rules()).optional()))
             .service(protect("/held", by_key(rules().hold())))
+            .service(protect("/patient", by_key(rules().lease(PATIENT))))
+            .service(protect("/held/patient", by_key(rules().lease(PATIENT).hold())))
             .service(protect("/wait", by_key(rules()).wait(LONG)))
             .service(protect("/held/wait", by_key(rules().hold()).wait(LONG)))
             .service(protect("/brief", by_key(rules().lease(BRIEF))))
