@@ -43,6 +43,7 @@ lint: ## Check format and lints, with all features and with none
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings
+	cargo metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > /dev/null
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 
 .PHONY: web
