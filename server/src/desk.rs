@@ -1,6 +1,7 @@
 //! The desk at which every request is handled, and how it answers.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
@@ -68,8 +69,8 @@ impl Desk {
         &self.guard
     }
 
-    /// Whether the store answers.
-    pub(crate) async fn is_ready(&self) -> bool {
+    /// Whether the store answers, or why not.
+    pub(crate) async fn is_ready(&self) -> Result<(), Arc<str>> {
         self.readiness.of(&self.guard).await
     }
 

@@ -1,5 +1,6 @@
 //! Whether the store answers, asked for by many and found out once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use onceward::Guard;
@@ -9,22 +10,22 @@ use tokio::time::Instant;
 /// How long an answer of the store counts.
 const COUNTS: Duration = Duration::from_millis(200);
 
-/// Whether the store has last answered, and when that was asked. One asks, and whoever comes meanwhile or just after is told the same:
-/// anybody may ask whether the service is ready, and must not keep the store busy with it.
+/// What the store has last answered, and when. One asks, and whoever comes meanwhile or just after is told the same: anybody may ask whether
+/// the service is ready, and must not keep the store busy with it.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
+pub(crate) struct Readiness(Mutex<Option<(Instant, Answer)>>);
+
+/// Why it is not ready, in words.
+type Answer = Result<(), Arc<str>>;
 
 impl Readiness {
-    pub(crate) async fn of(&self, guard: &Guard) -> bool {
+    pub(crate) async fn of(&self, guard: &Guard) -> Answer {
         let mut last = self.0.lock().await;
-        if let Some((_, is_ready)) = last.filter(|(when, _)| when.elapsed() < COUNTS) {
-            return is_ready;
+        if let Some((_, answer)) = last.as_ref().filter(|(when, _)| when.elapsed() < COUNTS) {
+            return answer.clone();
         }
-        let asked = guard.ping().await;
-        if let Err(error) = &asked {
-            tracing::warn!(%error, "not ready");
-        }
-        *last = Some((Instant::now(), asked.is_ok()));
-        asked.is_ok()
+        let answer = guard.ping().await.map_err(|error| error.to_string().into());
+        *last = Some((Instant::now(), answer.clone()));
+        answer
     }
 }

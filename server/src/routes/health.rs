@@ -41,9 +41,12 @@ pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> Htt
         return desk.answer(&request, Err(refusal.into()));
     }
     match desk.is_ready().await {
-        true => {
+        Ok(()) => {
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
-        false => desk.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into())),
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            desk.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into()))
+        }
     }
 }
