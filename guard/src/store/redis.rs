@@ -3,15 +3,19 @@
 
 mod address;
 mod cluster;
+mod deadline;
 mod handed_cluster;
 mod life;
 mod link;
 mod near;
 mod own;
+mod pause;
 mod redirect;
 mod sentinel;
 mod slot;
 mod step;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod turn;
 
@@ -24,11 +28,11 @@ use ::redis::aio::ConnectionLike;
 use ::redis::cluster_async::ClusterConnection;
 use ::redis::{Client, Cmd, ErrorKind, FromRedisValue as _, RedisResult, ServerErrorKind, Value};
 use rustls::crypto::CryptoProvider;
-use tokio::time::Instant;
 
 use self::address::Address;
 pub use self::address::BadAddress;
 use self::cluster::Cluster;
+use self::deadline::Deadline;
 use self::handed_cluster::HandedCluster;
 use self::life::Life;
 use self::link::{Failure, Handed, Key, Link, Question, Said};
@@ -60,6 +64,8 @@ pub struct Redis {
     is_pinned: bool,
     /// How many commands wait for an answer.
     asked: Arc<AtomicUsize>,
+    /// How many of them there may be at once.
+    most_asked: usize,
 }
 
 /// How many commands may wait for an answer at once. A Redis that does not answer is not to fill the memory.
@@ -134,6 +140,9 @@ impl Redis {
 
     /// The same over a connection to a cluster. It has to be one that repeats nothing: `ClusterClientBuilder::retries(0)`. What
     /// it would repeat otherwise is also what was done and whose answer was lost.
+    ///
+    /// Such a connection knows those nodes only that have slots. A record that is on its way to one that has none yet cannot be reached
+    /// until the first of them is there, and is told as not executed: give a new node a slot before others are moved.
     pub fn over_cluster(connection: ClusterConnection) -> Self {
         Self::on(HandedCluster::new(connection))
     }
@@ -145,6 +154,7 @@ impl Redis {
             timeout: Self::DEFAULT_TIMEOUT,
             is_pinned: true,
             asked: Arc::default(),
+            most_asked: MOST_ASKED,
         }
     }
 
@@ -163,15 +173,16 @@ impl Redis {
         self
     }
 
-    /// How long a verb may take, waiting for a connection included; an hour at most.
+    /// How long a verb may take, waiting for a connection and whatever it has to ask for first included; an hour at most. What
+    /// was written in the very moment in which a reign ended is taken away again, and that may take as long once more.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(Duration::from_secs(3600));
         self
     }
 
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.timeout
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.timeout)
     }
 
     /// A command on one ticket's key.
@@ -183,17 +194,24 @@ impl Redis {
         command
     }
 
-    async fn ask(&self, command: Cmd) -> Result<Option<Bytes>, StoreError> {
+    async fn ask(&self, command: Cmd, deadline: Deadline) -> Result<Option<Bytes>, StoreError> {
         let question = Question { command, key_at: 1, wants_life: false };
-        bytes(self.send(question, self.deadline()).await?.value)
+        bytes(self.send(question, deadline).await?.value)
     }
 
-    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
-        let _asked = Asked::one_more(&self.asked).ok_or(Failure::TooMany)?;
+    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
+        let _asked = self.one_more()?;
         match self.link.ask(question, deadline) {
             Ok(answer) => answer.await,
             Err(question) => self.link.send(question, deadline).await,
         }
+    }
+
+    /// Counts somebody who waits, unless there are enough.
+    fn one_more(&self) -> Result<Asked<'_>, Failure> {
+        let asked = Asked(&self.asked);
+        let before = self.asked.fetch_add(1, Ordering::Relaxed);
+        if before < self.most_asked { Ok(asked) } else { Err(Failure::TooMany) }
     }
 
     /// Runs a step by its digest, and by its text where the server has not seen it: that one was not executed.
@@ -203,6 +221,7 @@ impl Redis {
         ticket: &Ticket,
         arguments: &[&[u8]],
         wants_life: bool,
+        deadline: Deadline,
     ) -> Result<Said, StoreError> {
         let call = |verb: &str, body: &str| {
             let name = ticket.name(&self.prefix);
@@ -212,7 +231,6 @@ impl Redis {
             command.arg(verb).arg(body).arg(1).arg(name).arg(arguments);
             Question { command, key_at: 3, wants_life }
         };
-        let deadline = self.deadline();
         match self.send(call("EVALSHA", step.digest()), deadline).await {
             Err(failure) if failure.is(ServerErrorKind::NoScript) => {
                 Ok(self.send(call("EVAL", step.text), deadline).await?)
@@ -228,8 +246,9 @@ impl Redis {
         value: &[u8],
         ttl: Duration,
         wants_life: bool,
+        deadline: Deadline,
     ) -> Result<Said, StoreError> {
-        self.step(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()], wants_life).await
+        self.step(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()], wants_life, deadline).await
     }
 
     /// Whether the life that was seen behind a command is this reign. Had it been another one when the command was done, it
@@ -247,21 +266,28 @@ impl Redis {
     }
 
     /// The life of the server that has this ticket; asked for, if it is not the expected one.
-    async fn life(&self, ticket: &Ticket, expected: Option<Reign>) -> Result<(Life, Reign), StoreError> {
+    async fn life(
+        &self,
+        ticket: &Ticket,
+        expected: Option<Reign>,
+        deadline: Deadline,
+    ) -> Result<(Life, Reign), Failure> {
         let name = || ticket.name(&self.prefix);
         match self.link.known(&Key(&name)) {
             Some((life, reign)) if expected == Some(reign) => Ok((life, reign)),
-            _ => Ok(self.link.learn(&Key(&name), self.deadline()).await?),
+            _ => {
+                let _asked = self.one_more()?;
+                self.link.learn(&Key(&name), deadline).await
+            }
         }
     }
 
-    async fn refuses_scripts(&self, ticket: &Ticket) -> Result<bool, StoreError> {
+    async fn refuses_scripts(&self, ticket: &Ticket, deadline: Deadline) -> Result<bool, Failure> {
         match self.link.refuses_scripts() {
             Some(refuses) => Ok(refuses),
             None => {
-                let name = || ticket.name(&self.prefix);
-                let asked = self.link.learn_scripts(&Key(&name), self.deadline()).await;
-                asked.map_err(|failure| StoreError::from(failure).certainly_not_executed())
+                let _asked = self.one_more()?;
+                self.link.learn_scripts(&Key(&|| ticket.name(&self.prefix)), deadline).await
             }
         }
     }
@@ -277,13 +303,6 @@ fn install_crypto() {
 
 /// One of those who wait.
 struct Asked<'a>(&'a AtomicUsize);
-
-impl<'a> Asked<'a> {
-    fn one_more(count: &'a AtomicUsize) -> Option<Self> {
-        let asked = Self(count);
-        (count.fetch_add(1, Ordering::Relaxed) < MOST_ASKED).then_some(asked)
-    }
-}
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
@@ -303,28 +322,32 @@ fn compared(answer: Value) -> Result<Compared, StoreError> {
 impl Store for Redis {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         // What is claimed and can never be settled is better not begun.
-        if ticket.kind() == Kind::Key && self.refuses_scripts(ticket).await? {
-            return Err(StoreError::not_executed("this Redis lets its user run no scripts, which keys need"));
+        let deadline = self.deadline();
+        if ticket.kind() == Kind::Key {
+            let asked = self.refuses_scripts(ticket, deadline).await;
+            if asked.map_err(|failure| StoreError::from(failure).certainly_not_executed())? {
+                return Err(StoreError::not_executed("this Redis lets its user run no scripts, which keys need"));
+            }
         }
         let mut command = self.command("SET", ticket);
         command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
-        self.ask(command).await
+        self.ask(command, deadline).await
     }
 
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.ask(self.command("GETDEL", ticket)).await
+        self.ask(self.command("GETDEL", ticket), self.deadline()).await
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        compared(self.swap_asking(ticket, held, value, ttl, false).await?.value)
+        compared(self.swap_asking(ticket, held, value, ttl, false, self.deadline()).await?.value)
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        compared(self.step(&REMOVE, ticket, &[held], false).await?.value)
+        compared(self.step(&REMOVE, ticket, &[held], false, self.deadline()).await?.value)
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.ask(self.command("GET", ticket)).await
+        self.ask(self.command("GET", ticket), self.deadline()).await
     }
 
     fn reign(&self, ticket: &Ticket) -> Option<Reign> {
@@ -338,7 +361,7 @@ impl Store for Redis {
         if !self.is_pinned {
             return Ok(Reign::default());
         }
-        self.life(ticket, None).await.map(|(_, reign)| reign)
+        Ok(self.life(ticket, None, self.deadline()).await?.1)
     }
 
     /// The life is looked at behind the command and over the same connection.
@@ -365,11 +388,13 @@ impl Store for Redis {
         if !self.is_pinned {
             return self.swap(ticket, held, value, ttl).await.map(Some);
         }
-        let (_, known) = self.life(ticket, Some(reign)).await.map_err(StoreError::certainly_not_executed)?;
+        let deadline = self.deadline();
+        let asked = self.life(ticket, Some(reign), deadline).await;
+        let (_, known) = asked.map_err(|failure| StoreError::from(failure).certainly_not_executed())?;
         if known != reign {
             return Ok(None);
         }
-        let Said { value: answer, life } = self.swap_asking(ticket, held, value, ttl, true).await?;
+        let Said { value: answer, life } = self.swap_asking(ticket, held, value, ttl, true, deadline).await?;
         let compared = compared(answer)?;
         if self.is_of(reign, life, ticket) {
             return Ok(Some(compared));

@@ -12,20 +12,24 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionInfo, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use super::address::at;
+use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Failure, Key, Link, Question, Said, in_time, read};
 use super::own::{Own, Source, client};
+use super::pause::Pause;
 use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
 use super::slot::{SLOTS, slot_of};
 use super::topology::{ask_seeds, ranges, slots};
 use crate::background;
 use crate::store::{Reign, async_trait};
 
-/// How often it is looked up who has which slots, at least and at most.
-const LOOKED_UP: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(50));
+/// How often it is looked up who has which slots, at least.
+const LOOKED_UP: Duration = Duration::from_secs(5);
+/// How long a node may take to say so.
+const ANSWER: Duration = Duration::from_millis(500);
 /// The owner of a slot that nobody has.
 const NOBODY: u16 = u16::MAX;
 
@@ -41,6 +45,8 @@ struct Inner {
     nodes: Mutex<HashMap<Node, Arc<Own>>>,
     /// Somebody was sent elsewhere, or nowhere.
     doubted: Notify,
+    /// Why nobody could say who has which slots when that was last asked.
+    unknown: Mutex<Option<Arc<str>>>,
 }
 
 /// Who has which slots.
@@ -61,7 +67,8 @@ impl Cluster {
     pub(super) fn open(seeds: Vec<ConnectionInfo>) -> RedisResult<Self> {
         // What is wrong with an address is said at once.
         seeds.iter().try_for_each(|seed| client(seed.clone()).map(drop))?;
-        let inner = Arc::new(Inner { seeds, nodes: Mutex::default(), doubted: Notify::new() });
+        let inner =
+            Arc::new(Inner { seeds, nodes: Mutex::default(), doubted: Notify::new(), unknown: Mutex::default() });
         let nothing = Map { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
         let (publish, map) = watch::channel(Arc::new(nothing));
         let wanted = watch::Sender::new(());
@@ -69,27 +76,46 @@ impl Cluster {
         Ok(Self { inner, map, _wanted: wanted })
     }
 
+    /// Who has this slot, once it is reached: nobody waits for a node that has been replaced.
+    async fn owner(&self, slot: usize, deadline: Deadline) -> Result<(Node, Arc<Own>), Failure> {
+        let (node, own) = self.named(slot, deadline).await?;
+        if own.is_up() {
+            return Ok((node, own));
+        }
+        tokio::select! {
+            reached = own.reached(deadline) => reached?,
+            Some(other) = self.other_owner(slot, &node, deadline) => return Ok(other),
+        }
+        Ok((node, own))
+    }
+
     /// Who has this slot, when somebody has it.
-    async fn owner(&self, slot: usize, deadline: Instant) -> Result<(Node, Arc<Own>), Failure> {
+    async fn named(&self, slot: usize, deadline: Deadline) -> Result<(Node, Arc<Own>), Failure> {
         if let Some(owner) = self.map.borrow().owner(slot) {
             return Ok(owner.clone());
         }
         self.inner.doubted.notify_one();
         let mut map = self.map.clone();
-        let found = timeout_at(deadline, map.wait_for(|map| map.owner(slot).is_some())).await;
+        let found = timeout_at(deadline.at, map.wait_for(|map| map.owner(slot).is_some())).await;
         match found {
             Ok(Ok(map)) => map.owner(slot).cloned(),
             _ => None,
         }
-        .ok_or_else(|| Failure::NoConnection(format!("no node of the cluster has slot {slot}").into()))
+        .ok_or_else(|| {
+            let reason = match self.inner.unknown().as_deref() {
+                Some(reason) => format!("no node of the cluster says who has which slots: {reason}"),
+                None => format!("no node of the cluster has slot {slot}"),
+            };
+            Failure::NoConnection(reason.into())
+        })
     }
 
     /// Whoever has it, once that is somebody else.
-    async fn other_owner(&self, slot: usize, than: &Node, deadline: Instant) -> Option<(Node, Arc<Own>)> {
+    async fn other_owner(&self, slot: usize, than: &Node, deadline: Deadline) -> Option<(Node, Arc<Own>)> {
         self.inner.doubted.notify_one();
         let mut map = self.map.clone();
         let is_other = |map: &Arc<Map>| map.owner(slot).is_some_and(|(node, _)| node != than);
-        timeout_at(deadline, map.wait_for(is_other)).await.ok()?.ok()?.owner(slot).cloned()
+        timeout_at(deadline.at, map.wait_for(is_other)).await.ok()?.ok()?.owner(slot).cloned()
     }
 
     fn known_owner(&self, key: &Key<'_>) -> Option<Arc<Own>> {
@@ -100,14 +126,18 @@ impl Cluster {
 
 #[async_trait]
 impl Link for Cluster {
-    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
+    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
         let slot = slot_of(&key_of(&question));
         let (mut node, mut own) = self.owner(slot, deadline).await?;
         let mut is_asking = false;
         let mut failure = Failure::TimedOut;
         for hop in 0..REDIRECTS {
+            // It was not done, which is certain: sent now, nobody could tell.
+            if hop > 0 && deadline.is_over() {
+                break;
+            }
             // Nodes that send us from one to the other will agree in a moment.
-            if hop > 2 && Instant::now() + SETTLE < deadline {
+            if hop > 2 && deadline.leaves(SETTLE) {
                 sleep(SETTLE).await;
             }
             failure = match send_to(&own, &question, is_asking, deadline).await {
@@ -121,7 +151,7 @@ impl Link for Cluster {
                     own = self.inner.node(&other)?;
                     (node, is_asking) = (other, asking);
                 }
-                Next::Wait if Instant::now() + SETTLE < deadline => {
+                Next::Wait if deadline.leaves(SETTLE) => {
                     sleep(SETTLE).await;
                     (node, own) = self.owner(slot, deadline).await?;
                 }
@@ -139,7 +169,7 @@ impl Link for Cluster {
         self.known_owner(key)?.known()
     }
 
-    async fn learn(&self, key: &Key<'_>, deadline: Instant) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
         let slot = slot_of(key.0().as_bytes());
         let (node, own) = self.owner(slot, deadline).await?;
         match own.learn(deadline).await {
@@ -165,7 +195,7 @@ impl Link for Cluster {
         known.reduce(|one, other| one || other)
     }
 
-    async fn learn_scripts(&self, key: &Key<'_>, deadline: Instant) -> Result<bool, Failure> {
+    async fn learn_scripts(&self, key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
         let (_, own) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
         own.learn_scripts(key, deadline).await
     }
@@ -188,7 +218,7 @@ impl Link for Cluster {
 }
 
 /// Asks one node, over the asking thread's own connection if there is one.
-async fn send_to(own: &Own, question: &Question, is_asking: bool, deadline: Instant) -> Result<Said, Failure> {
+async fn send_to(own: &Own, question: &Question, is_asking: bool, deadline: Deadline) -> Result<Said, Failure> {
     if is_asking {
         return own.over(deadline, async |connection| send_asking(connection, question, deadline).await).await;
     }
@@ -202,7 +232,7 @@ async fn send_to(own: &Own, question: &Question, is_asking: bool, deadline: Inst
 async fn send_asking(
     connection: &mut MultiplexedConnection,
     question: &Question,
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Result<Said, Failure> {
     let mut commands = Pipeline::with_capacity(3);
     commands.add_command(asking()).add_command(question.command.clone()).add_command(Life::command());
@@ -243,33 +273,42 @@ impl Inner {
         client(like.clone().set_addr(at(like.addr(), node.0.clone(), node.1)))
     }
 
-    /// Asks one after the other who has which slots: those whom we know, in any order, then those we were told of.
-    async fn look_up(&self) -> Option<Map> {
+    /// Asks one after the other who has which slots: those whom we have reached, in any order, then those we were told of.
+    async fn look_up(&self) -> Result<Map, Failure> {
         let mut known: Vec<_> = self
             .nodes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
+            .filter(|(_, own)| own.is_up())
             .map(|(node, own)| (node.clone(), Arc::clone(own)))
             .collect();
         fastrand::shuffle(&mut known);
         for (node, own) in known {
-            let deadline = Instant::now() + LOOKED_UP.1 * 10;
+            let deadline = Deadline::after(ANSWER);
             let answer =
                 own.over(deadline, async |connection| in_time(deadline, slots().query_async(connection)).await);
-            if let Ok(map) = answer.await.map(|answer| self.read(&answer, &node.0))
-                && map.is_some()
-            {
-                return map;
+            if let Ok(Some(map)) = answer.await.map(|answer| self.read(&answer, &node.0)) {
+                return Ok(map);
             }
         }
-        match ask_seeds(&self.seeds).await {
-            Ok((answer, host)) => self.read(&answer, &host),
-            Err(error) => {
-                tracing::warn!(%error, "no node of the cluster says who has which slots");
-                None
-            }
+        let (answer, host) = ask_seeds(&self.seeds).await?;
+        self.read(&answer, &host).ok_or(Failure::NoConnection("what it says cannot be read".into()))
+    }
+
+    fn unknown(&self) -> Option<Arc<str>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes why nobody could say who has which slots, if so, and tells of it if that is something new.
+    fn note(&self, reason: Option<String>) {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = &reason
+            && unknown.as_deref() != Some(reason)
+        {
+            tracing::warn!(%reason, "no node of the cluster says who has which slots");
         }
+        *unknown = reason.map(Arc::from);
     }
 
     /// Reads the answer of a node, which leaves its own host out.
@@ -296,29 +335,40 @@ impl Inner {
     }
 }
 
-/// Looks up who has which slots whenever that is doubted and every so often, until nobody wants to know.
+/// Looks up who has which slots whenever that is doubted and every so often, until nobody wants to know. The more often that brings
+/// nothing new, the longer are the pauses.
 async fn keep_looking(inner: Arc<Inner>, publish: watch::Sender<Arc<Map>>, mut wanted: watch::Receiver<()>) {
+    let mut pause = Pause::new();
     loop {
         let found = tokio::select! {
             found = inner.look_up() => found,
             _ = wanted.changed() => return,
         };
-        let pause = match found {
-            Some(map) => {
-                inner.keep_only(&map);
-                publish.send_if_modified(|before| {
-                    let names = |map: &Map| map.masters.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>();
-                    let is_new = before.owners != map.owners || names(before) != names(&map);
-                    *before = Arc::new(map);
-                    is_new
-                });
-                LOOKED_UP.0
+        let is_found = found.is_ok();
+        inner.note(found.as_ref().err().map(Failure::to_string));
+        if let Ok(map) = found {
+            inner.keep_only(&map);
+            let is_new = publish.send_if_modified(|before| {
+                let names = |map: &Map| map.masters.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>();
+                let is_new = before.owners != map.owners || names(before) != names(&map);
+                *before = Arc::new(map);
+                is_new
+            });
+            if is_new {
+                pause.reset();
             }
-            None => LOOKED_UP.1,
+        }
+        let is_due = async {
+            if is_found {
+                tokio::select! {
+                    () = sleep(LOOKED_UP) => return pause.reset(),
+                    () = inner.doubted.notified() => {}
+                }
+            }
+            sleep(pause.next()).await;
         };
         tokio::select! {
-            () = sleep(pause) => {}
-            () = inner.doubted.notified() => sleep(LOOKED_UP.1).await,
+            () = is_due => {}
             _ = wanted.changed() => return,
         }
     }

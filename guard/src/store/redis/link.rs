@@ -2,19 +2,15 @@
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
+use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::turn::Answer;
 use crate::store::{Reign, StoreError, async_trait};
-
-/// What an answer gets beyond its time, at least and at most. A thread that was held up, and drives its own connection, finds
-/// that the time is over before it has sent what it asks, or read what has long been there: it gets as long as it was late.
-const BEYOND: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// A command on one key.
 #[derive(Clone)]
@@ -37,17 +33,17 @@ pub(super) struct Said {
 #[async_trait]
 pub(super) trait Link: Send + Sync + 'static {
     /// Asks over the asking thread's own connection; gives the question back if it has none.
-    fn ask(&self, question: Question, _deadline: Instant) -> Result<Answer, Question> {
+    fn ask(&self, question: Question, _deadline: Deadline) -> Result<Answer, Question> {
         Err(question)
     }
 
-    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure>;
+    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure>;
 
     /// The life of the server that has this key, as far as is known without asking.
     fn known(&self, key: &Key<'_>) -> Option<(Life, Reign)>;
 
     /// Asks for it.
-    async fn learn(&self, key: &Key<'_>, deadline: Instant) -> Result<(Life, Reign), Failure>;
+    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure>;
 
     /// What is known of it is wrong.
     fn forget(&self, key: &Key<'_>);
@@ -56,7 +52,7 @@ pub(super) trait Link: Send + Sync + 'static {
     fn refuses_scripts(&self) -> Option<bool>;
 
     /// Asks for that.
-    async fn learn_scripts(&self, key: &Key<'_>, deadline: Instant) -> Result<bool, Failure>;
+    async fn learn_scripts(&self, key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure>;
 
     /// Comes back when the server has been reached anew.
     async fn reconnected(&self);
@@ -89,6 +85,18 @@ impl Failure {
     /// Whether the server gave exactly this answer.
     pub(super) fn is(&self, kind: ServerErrorKind) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(kind))
+    }
+
+    /// Whether a server has said so, or something was learnt from what it said.
+    pub(super) fn is_said(&self) -> bool {
+        match self {
+            Self::NoConnection(_) | Self::Replica => true,
+            Self::TooMany | Self::TimedOut => false,
+            Self::Redis(error) => {
+                let kind = error.kind();
+                matches!(kind, ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed)
+            }
+        }
     }
 
     /// A server that says no has not done it. A connection that was refused has carried nothing.
@@ -135,7 +143,7 @@ impl<C> Handed<C> {
 
 #[async_trait]
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
-    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
+    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
         carry(&mut self.connection.clone(), &question, deadline).await
     }
 
@@ -144,7 +152,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
         self.known.fresh(FRESH)
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Instant) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
         let said = ask_life(&mut self.connection.clone(), deadline).await?;
         self.known.note(said).map(|reign| (said, reign)).ok_or(Failure::Replica)
     }
@@ -157,7 +165,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
         self.refuses_scripts.get().copied()
     }
 
-    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Instant) -> Result<bool, Failure> {
+    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
         let refuses = refuses_scripts(&mut self.connection.clone(), deadline).await?;
         Ok(*self.refuses_scripts.get_or_init(|| refuses))
     }
@@ -171,7 +179,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
 pub(super) async fn carry(
     connection: &mut (impl ConnectionLike + Send),
     question: &Question,
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Result<Said, Failure> {
     if !question.wants_life {
         let value = in_time(deadline, question.command.query_async(connection)).await?;
@@ -193,7 +201,7 @@ pub(super) fn read(values: Vec<Value>) -> Result<Said, Failure> {
 /// Asks for the life of whatever is at the other end.
 pub(super) async fn ask_life(
     connection: &mut (impl ConnectionLike + Send),
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Result<Life, Failure> {
     match in_time(deadline, Life::command().query_async(connection)).await {
         Ok(answer) => Ok(Life::read(&answer)),
@@ -205,7 +213,7 @@ pub(super) async fn ask_life(
 /// Whether whatever is at the other end lets us run no scripts.
 pub(super) async fn refuses_scripts(
     connection: &mut (impl ConnectionLike + Send),
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Result<bool, Failure> {
     are_refused(in_time(deadline, nothing().query_async::<Value>(connection)).await)
 }
@@ -236,17 +244,12 @@ pub(super) fn are_refused<T>(answer: Result<T, Failure>) -> Result<bool, Failure
 
 /// What is asked, unless it takes too long.
 pub(super) async fn in_time<T>(
-    deadline: Instant,
+    deadline: Deadline,
     answer: impl Future<Output = Result<T, RedisError>>,
 ) -> Result<T, Failure> {
     let mut answer = pin!(answer);
-    match timeout_at(deadline, &mut answer).await {
+    match timeout_at(deadline.at, &mut answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => timeout(beyond(deadline), answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from),
+        Err(_) => timeout(deadline.beyond(), answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from),
     }
-}
-
-/// How much longer than this an answer may take.
-pub(super) fn beyond(deadline: Instant) -> Duration {
-    deadline.elapsed().clamp(BEYOND.0, BEYOND.1)
 }

@@ -13,8 +13,8 @@ use redis::Client;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
+use super::deadline::Deadline;
 use super::link::Question;
 use super::own::{connect, report};
 use super::turn::{Answer, Turn};
@@ -61,7 +61,7 @@ impl Way {
         number: u64,
         client: &Client,
         question: Question,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Answer, Question> {
         let Ok(runtime) = Handle::try_current() else { return Err(question) };
         // Several threads that drive one runtime would wake each other just the same.

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::link::{Failure, Key, Link, Question, Said, ask_life, carry, refuses_scripts};
 use super::near::Way;
+use super::pause::Pause;
 use super::sentinel::Sentinels;
 use super::turn::Answer;
 use crate::background;
@@ -20,8 +23,9 @@ use crate::store::{Reign, async_trait};
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// The first and the longest pause between two tries to connect.
-pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// How long nothing is said before the other end is asked whether it is still there. A connection that only one worker has may be
+/// unused for hours, and whatever is in between forgets it sooner.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A connection that broke sooner than this is made anew only after a pause: a server that takes connections and refuses
 /// commands is not to be stormed.
@@ -55,6 +59,8 @@ struct Up {
     client: Client,
     /// No other connection of this process has it.
     number: u64,
+    /// It was a replica from the beginning.
+    is_replica: bool,
 }
 
 /// As we connect to every server.
@@ -62,6 +68,9 @@ pub(super) fn client(info: ConnectionInfo) -> RedisResult<Client> {
     // RESP3 tells us at once when the connection breaks, not only when the next command fails.
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let tcp = TcpSettings::default().set_nodelay(true);
+    let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE / 3));
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(KEEP_ALIVE);
     Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp))
 }
 
@@ -83,13 +92,23 @@ impl Own {
         Self { state, known, refuses_scripts, way: Way { broken, wanted: watch::Sender::new(()) } }
     }
 
+    /// Whether there is a connection.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up(_))
+    }
+
+    /// Waits until there is one.
+    pub(super) async fn reached(&self, deadline: Deadline) -> Result<(), Failure> {
+        self.up(deadline).await.map(drop)
+    }
+
     /// Waits for a connection.
-    async fn up(&self, deadline: Instant) -> Result<Arc<Up>, Failure> {
+    async fn up(&self, deadline: Deadline) -> Result<Arc<Up>, Failure> {
         if let State::Up(up) = &*self.state.borrow() {
             return Ok(Arc::clone(up));
         }
         let mut state = self.state.clone();
-        let _ = timeout_at(deadline, state.wait_for(|state| matches!(state, State::Up(..)))).await;
+        let _ = timeout_at(deadline.at, state.wait_for(|state| matches!(state, State::Up(..)))).await;
         match state.borrow().clone() {
             State::Up(up) => Ok(up),
             State::Down(reason) => Err(Failure::NoConnection(reason)),
@@ -99,16 +118,13 @@ impl Own {
     /// Does something over the connection, and reports it if it is not to be trusted any longer.
     pub(super) async fn over<T>(
         &self,
-        deadline: Instant,
+        deadline: Deadline,
         ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let asked = Instant::now();
         let up = self.up(deadline).await?;
         let sent = Instant::now();
         let answer = ask(&mut up.connection.clone()).await;
-        // Whoever has waited long for the connection leaves it little time to answer, which says nothing against it.
-        let was_hurried = sent - asked > deadline.saturating_duration_since(sent);
-        if answer.as_ref().is_err_and(|failure| failure.is_suspect(was_hurried)) {
+        if answer.as_ref().is_err_and(|failure| failure.is_suspect(deadline.was_hurried(sent))) {
             report(&self.way.broken, up.number);
         }
         answer
@@ -119,10 +135,13 @@ impl Own {
         self.known.fresh(Duration::MAX)
     }
 
-    /// Asks for it.
-    pub(super) async fn learn(&self, deadline: Instant) -> Result<(Life, Reign), Failure> {
-        let life = self.over(deadline, async |connection| ask_life(connection, deadline).await).await?;
-        self.known.note(life).map(|reign| (life, reign)).ok_or(Failure::Replica)
+    /// Asks for it. A connection that has ended on a replica is reported: the address may lead to a master by now.
+    pub(super) async fn learn(&self, deadline: Deadline) -> Result<(Life, Reign), Failure> {
+        let learn = async |connection: &mut MultiplexedConnection| {
+            let life = ask_life(connection, deadline).await?;
+            self.known.note(life).map(|reign| (life, reign)).ok_or(Failure::Replica)
+        };
+        self.over(deadline, learn).await
     }
 
     pub(super) fn forget(&self) {
@@ -132,14 +151,14 @@ impl Own {
 
 #[async_trait]
 impl Link for Own {
-    fn ask(&self, question: Question, deadline: Instant) -> Result<Answer, Question> {
+    fn ask(&self, question: Question, deadline: Deadline) -> Result<Answer, Question> {
         match &*self.state.borrow() {
             State::Up(up) => self.way.ask(up.number, &up.client, question, deadline),
             State::Down(_) => Err(question),
         }
     }
 
-    async fn send(&self, question: Question, deadline: Instant) -> Result<Said, Failure> {
+    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
         self.over(deadline, async |connection| carry(connection, &question, deadline).await).await
     }
 
@@ -147,7 +166,7 @@ impl Link for Own {
         self.known()
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Instant) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
         self.learn(deadline).await
     }
 
@@ -156,11 +175,10 @@ impl Link for Own {
     }
 
     fn refuses_scripts(&self) -> Option<bool> {
-        let is_up = matches!(&*self.state.borrow(), State::Up(_));
-        is_up.then(|| self.refuses_scripts.load(Ordering::Relaxed))
+        self.is_up().then(|| self.refuses_scripts.load(Ordering::Relaxed))
     }
 
-    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Instant) -> Result<bool, Failure> {
+    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
         self.up(deadline).await?;
         Ok(self.refuses_scripts.load(Ordering::Relaxed))
     }
@@ -190,25 +208,29 @@ impl Keeper {
     /// Connects, waits until the connection breaks, and connects again, until the last link is dropped.
     async fn keep_connected(self) {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
-        let mut pause = PAUSE.0;
+        let mut pause = Pause::new();
         loop {
             let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
             let begun = Instant::now();
             match self.connect(number).await {
                 Ok(up) => {
-                    let connection = up.connection.clone();
+                    let (connection, was_replica) = (up.connection.clone(), up.is_replica);
                     self.publish.send_replace(State::Up(up));
                     tokio::select! {
                         () = self.is_broken(number) => {}
                         () = self.watch(connection) => {}
                         () = self.publish.closed() => return,
                     }
-                    tracing::warn!("the connection to Redis is broken; connecting again");
+                    if was_replica {
+                        tracing::debug!("this Redis is still a replica; connecting again");
+                    } else {
+                        tracing::warn!("the connection to Redis is broken; connecting again");
+                    }
                     self.known.forget();
                     self.publish.send_replace(State::Down("the connection broke".into()));
                     report(&self.broken, number);
-                    if begun.elapsed() > SHORT_LIVED {
-                        pause = PAUSE.0;
+                    if begun.elapsed() > SHORT_LIVED && !was_replica {
+                        pause.reset();
                     }
                 }
                 Err(failure) => {
@@ -220,12 +242,10 @@ impl Keeper {
                     self.publish.send_replace(State::Down(reason));
                 }
             }
-            let jitter = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
             tokio::select! {
-                () = tokio::time::sleep(jitter) => {}
+                () = tokio::time::sleep(pause.next()) => {}
                 () = self.publish.closed() => return,
             }
-            pause = (pause * 2).min(PAUSE.1);
         }
     }
 
@@ -248,13 +268,13 @@ impl Keeper {
         if let Source::Named(_) = self.source {
             Sentinels::verify(&mut connection).await?;
         }
-        let deadline = Instant::now() + CONNECT;
+        let deadline = Deadline::after(CONNECT);
         let mut other = connection.clone();
         let (life, refuses) =
             tokio::try_join!(ask_life(&mut connection, deadline), refuses_scripts(&mut other, deadline))?;
         self.known.note(life);
         self.refuses_scripts.store(refuses, Ordering::Relaxed);
-        Ok(Arc::new(Up { connection, client, number }))
+        Ok(Arc::new(Up { connection, client, number, is_replica: life == Life::Replica }))
     }
 
     async fn is_broken(&self, number: u64) {
@@ -262,16 +282,21 @@ impl Keeper {
         let _ = reports.wait_for(|broken| *broken >= number).await;
     }
 
-    /// Looks every second whether the server still lives the same life, and comes back when it does not answer that, or is not the
-    /// one to ask any more.
+    /// Looks every second whether the server still lives the same life, and comes back when it does not answer that, is a replica, or
+    /// is not the one to ask any more.
     async fn watch(&self, mut connection: MultiplexedConnection) {
         let mut seconds = interval(FRESH);
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         seconds.tick().await;
         loop {
             seconds.tick().await;
-            match ask_life(&mut connection, Instant::now() + CONNECT).await {
-                Ok(life) => drop(self.known.note(life)),
+            match ask_life(&mut connection, Deadline::after(CONNECT)).await {
+                Ok(life) => {
+                    self.known.note(life);
+                    if life == Life::Replica {
+                        return;
+                    }
+                }
                 Err(failure) => {
                     tracing::debug!(%failure, "Redis does not say who it is");
                     return;

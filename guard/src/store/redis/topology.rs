@@ -12,6 +12,12 @@ use super::redirect::Node;
 /// Asks the nodes that we were told of, one after the other, until one says who has which slots; and at which host it is.
 pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String), Failure> {
     let mut failure = Failure::TimedOut;
+    // What a server has said explains more than that another is out of reach.
+    let mut keep = |other: Failure| {
+        if other.is_said() || !failure.is_said() {
+            failure = other;
+        }
+    };
     for seed in seeds {
         let asked = async {
             let (ignored, _) = watch::channel(0);
@@ -22,9 +28,9 @@ pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String
             Ok(Ok(answer)) if ranges(&answer, "").is_some_and(|ranges| !ranges.is_empty()) => {
                 return Ok((answer, host_of(seed)));
             }
-            Ok(Ok(_)) => failure = Failure::NoConnection(format!("{} knows of no slots", seed.addr()).into()),
-            Ok(Err(error)) => failure = error.into(),
-            Err(_) => failure = Failure::TimedOut,
+            Ok(Ok(_)) => keep(Failure::NoConnection(format!("{} knows of no slots", seed.addr()).into())),
+            Ok(Err(error)) => keep(error.into()),
+            Err(_) => keep(Failure::TimedOut),
         }
     }
     Err(failure)

@@ -16,8 +16,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::deadline::Deadline;
 use super::life::Life;
-use super::link::{Failure, Question, Said, beyond};
+use super::link::{Failure, Question, Said};
 
 /// How many are sent together at most: the first of them has its answer only when the last has.
 const MOST: usize = 64;
@@ -36,7 +37,7 @@ struct Gathered {
 struct Asked {
     stage: Stage,
     wants_life: bool,
-    deadline: Instant,
+    deadline: Deadline,
     waker: Option<Waker>,
 }
 
@@ -65,7 +66,7 @@ impl Turn {
     }
 
     /// Adds a command, or gives it back if it is too late for that, or there are enough.
-    pub(super) fn ask(self: &Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Question> {
+    pub(super) fn ask(self: &Arc<Self>, question: Question, deadline: Deadline) -> Result<Answer, Question> {
         let mut gathered = self.gathered();
         if gathered.is_under_way || gathered.asked.len() >= MOST {
             return Err(question);
@@ -99,19 +100,23 @@ impl Turn {
     }
 
     /// When the first of those who still wait will have waited long enough; `None` if nobody does.
-    fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Deadline> {
         let gathered = self.gathered();
         let waiting = gathered.asked.iter().filter(|asked| matches!(asked.stage, Stage::Sent));
-        waiting.map(|asked| asked.deadline).min()
+        waiting.map(|asked| asked.deadline).min_by_key(|deadline| deadline.at)
     }
 
-    /// Tells those whose time was over then.
-    fn give_up(&self, then: Instant) {
+    /// Tells those whose time was over then, and says whether that speaks against the connection.
+    fn give_up(&self, sent: Instant, then: Instant) -> bool {
+        let mut is_suspect = false;
         self.settle(|asked| {
-            for late in asked.iter_mut().filter(|asked| asked.deadline <= then) {
+            for late in asked.iter_mut().filter(|asked| asked.deadline.at <= then) {
+                let is_waiting = matches!(late.stage, Stage::Sent);
+                is_suspect |= is_waiting && Failure::TimedOut.is_suspect(late.deadline.was_hurried(sent));
                 late.answer(Err(Failure::TimedOut));
             }
         });
+        is_suspect
     }
 
     /// Hands out the answers, and says whether they speak against the connection.
@@ -170,15 +175,17 @@ impl Carried {
     pub(super) async fn carry(self, mut connection: MultiplexedConnection, report: impl Fn()) {
         let turn = &self.0;
         let (commands, places, count) = turn.begin();
+        let sent = Instant::now();
         let mut answers = pin!(connection.send_packed_commands(&commands, 0, count));
         while let Some(deadline) = turn.next_deadline() {
-            let answered = match timeout_at(deadline, &mut answers).await {
+            let answered = match timeout_at(deadline.at, &mut answers).await {
                 Ok(answered) => answered,
                 Err(_) => {
                     let now = Instant::now();
-                    let Ok(answered) = timeout(beyond(deadline), &mut answers).await else {
-                        turn.give_up(now);
-                        report();
+                    let Ok(answered) = timeout(deadline.beyond(), &mut answers).await else {
+                        if turn.give_up(sent, now) {
+                            report();
+                        }
                         continue;
                     };
                     answered
@@ -235,5 +242,31 @@ impl Drop for Answer {
         if let Some(asked) = self.turn.gathered().asked.get_mut(self.place) {
             asked.stage = Stage::Over;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What is told of a connection over which nothing came that was sent when so much of its time was over.
+    fn is_suspect_after(waited: Duration) -> bool {
+        let turn = Turn::new();
+        let deadline = Deadline::after(Duration::from_secs(10));
+        let begun = Instant::now();
+        let question = Question { command: Life::command(), key_at: 0, wants_life: false };
+        let answer = turn.ask(question, deadline);
+        assert_eq!(turn.begin().1, [0]);
+        let is_suspect = turn.give_up(begun + waited, begun + Duration::from_secs(11));
+        drop(answer);
+        is_suspect
+    }
+
+    #[test]
+    fn a_connection_is_suspect_if_what_had_the_time_was_not_answered_and_not_if_it_was_hurried() {
+        assert!(is_suspect_after(Duration::from_secs(1)));
+        assert!(!is_suspect_after(Duration::from_secs(8)));
     }
 }
