@@ -90,10 +90,7 @@ impl Guard {
             Some(Compared::Gone) if self.is_marked(token, attempt).await? => Ok(None),
             Some(Compared::Gone) => Ok(Some(Code::TokenUsed.into())),
             Some(Compared::Found(bytes)) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
-                Record::Attempted(found) if found.attempt == mark.attempt => match self.is_of_reign(token).await? {
-                    true => Ok(None),
-                    false => Ok(Some(Code::TokenStale.into())),
-                },
+                Record::Attempted(found) if found.attempt == mark.attempt => Ok(None),
                 _ => Ok(Some(Code::TokenUsed.into())),
             },
         }
@@ -126,7 +123,7 @@ impl Guard {
     }
 
     /// It did not happen: a token that this attempt has used works again, for the rest of its life. Doing so twice is
-    /// as good as once.
+    /// as good as once. A token of an earlier reign of the store cannot work again, and its claim counts as lost.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
@@ -134,16 +131,17 @@ impl Guard {
         match Imprint::open(token) {
             // Whom it is bound to is not known here, so the signature cannot be checked: knowing the attempt is what
             // allows it, and a token that was altered is still not good afterwards.
-            Some((imprint, _)) => self.unmark(&Ticket::of_token(imprint.id), attempt).await,
+            Some((imprint, _)) => self.unmark(&imprint, attempt).await,
             None => Ok(Released::Refused(Code::TokenMalformed.into())),
         }
     }
 
-    pub(crate) async fn unmark(&self, ticket: &Ticket, attempt: &Attempt) -> Result<Released, StoreError> {
+    pub(crate) async fn unmark(&self, token: &Imprint, attempt: &Attempt) -> Result<Released, StoreError> {
         let lost = || Ok(Released::Refused(Code::ClaimLost.into()));
-        let Some(held) = self.look_again(ticket).await? else { return lost() };
+        let ticket = Ticket::of_token(token.id);
+        let Some(held) = self.look_again(&ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
-            Record::Issued => return Ok(Released::Back),
+            Record::Issued if self.is_of_reign(token).await? => return Ok(Released::Back),
             Record::Attempted(found) if found.attempt == attempt.digest() => {
                 Imprint::worth_putting_back(found.expires_at, self.clock())
             }
@@ -151,10 +149,10 @@ impl Guard {
         };
         // A token that is as good as expired cannot be given back any more.
         let Some(life) = left else { return lost() };
-        match self.store().swap(ticket, &held, &Record::ISSUED, life).await? {
-            Compared::Done => Ok(Released::Back),
-            Compared::Found(bytes) if bytes == Record::ISSUED.as_slice() => Ok(Released::Back),
-            Compared::Found(_) | Compared::Gone => lost(),
+        match self.store().swap_under(&ticket, token.reign, &held, &Record::ISSUED, life).await? {
+            Some(Compared::Done) => Ok(Released::Back),
+            Some(Compared::Found(bytes)) if bytes == Record::ISSUED.as_slice() => Ok(Released::Back),
+            Some(Compared::Found(_) | Compared::Gone) | None => lost(),
         }
     }
 }

@@ -152,7 +152,7 @@ impl Pass {
             Basis::Claim(claim) => claim.settle(effect, reply, running).await,
             Basis::Token(token) => self.put_back(token).await,
             Basis::Attempt(token, attempt) => {
-                let released = self.guard.unmark(&Ticket::of_token(token.id), attempt).await?;
+                let released = self.guard.unmark(token, attempt).await?;
                 Ok(if released == Released::Back { Settled::Back } else { Settled::Final })
             }
         }

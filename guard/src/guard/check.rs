@@ -40,8 +40,13 @@ impl Guard {
             return Box::pin(self.check_remembered(remember, intent, token, running)).await;
         }
         let ticket = Ticket::of_token(token.id);
-        // Asked for only where it is to be doubted, and apart, since every request pays for the room of what few need.
-        let late = match self.is_expired(&token) || self.0.store.reign(&ticket) != Some(token.reign) {
+        // Where the reign is not known, the step that takes a plain token decides. Asked for only where it is to be doubted, and
+        // apart, since every request pays for the room of what few need.
+        let is_doubtful = match self.0.store.reign(&ticket) {
+            Some(reign) => reign != token.reign,
+            None => intent.attempt.is_some(),
+        };
+        let late = match self.is_expired(&token) || is_doubtful {
             true => Box::pin(self.late(&token, &ticket)).await?,
             false => None,
         };
