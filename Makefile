@@ -1,6 +1,6 @@
 # What the tests need beside Rust: a command, or where it is, and the Debian package that has it.
 NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
-	nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
+	cc=gcc nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
 	/usr/lib/postgresql/*/bin/initdb=postgresql
 # The oldest Node.js that the tests of the browser SDK run on.
 NODE := 20

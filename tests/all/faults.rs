@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use onceward::store::{Redis, Store as _, StoreError};
-use onceward::{Binding, Guard, Intent, Kind, Policy, Subject, Ticket, Verdict};
+use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Verdict};
 use onceward_tests::client::{ask_token, http, order, send, submit, token};
 use onceward_tests::flood::flood;
 use onceward_tests::ledger::Ledger;
@@ -13,7 +13,7 @@ use onceward_tests::peer::Peer;
 use onceward_tests::proxy::{Delay, Proxy};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::{STATUS, Shop};
-use onceward_tests::tally::times;
+use onceward_tests::tally::{How, Tally, Told, present, times};
 use onceward_tests::wait::until;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -22,9 +22,9 @@ use crate::PEER;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// A store's timeout that is long beside what two busy cores add to it.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Within the timeout: twice as long would not be.
-const IN_TIME: Duration = Duration::from_millis(1_900);
+pub(crate) const IN_TIME: Duration = Duration::from_millis(1_900);
 
 async fn recovers(url: &str) {
     until("a token is issued again", Duration::from_secs(2), || async { ask_token(url, "").await.status == 201 }).await;
@@ -66,7 +66,7 @@ async fn an_idle_connection_that_was_lost_is_made_anew_before_anybody_needs_it()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
-    let peer = Peer::start(PEER, "onceward", &redis.url(), &ledger);
+    let peer = Peer::start(PEER, "patient", &redis.url(), &ledger);
     let mut tokens = Vec::new();
     for _ in 0..200 {
         tokens.push(token(&peer.url).await);
@@ -76,21 +76,19 @@ async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
         for (answer, took) in flood(&client, &peer.url, &tokens).await {
             assert_eq!(answer.status, 503, "round {round}: {answer:?}");
             assert!(answer.outcome == "redeem_unknown" || answer.outcome == "store_unavailable", "{answer:?}");
-            assert!(took < Duration::from_secs(5), "round {round}: {took:?}");
+            assert!(took < IN_TIME, "round {round}: {took:?}");
         }
     };
     flood_of_garbage(&peer.url, &client).await;
     redis.freeze();
-    for round in 0..5 {
+    for round in 0..4 {
         refused(round).await;
     }
-    let before = peer.memory();
-    for round in 5..times(25, 45) {
+    let (before, rounds) = (peer.memory(), times(8, 40));
+    for round in 0..rounds {
         refused(round).await;
     }
-    let grown = peer.memory().saturating_sub(before);
-    // What it keeps for itself levels off at about one MiB; a thousand bytes for each request would be four.
-    assert!(grown < 3 * 1024 * 1024, "thousands of unanswered requests have grown it by {grown} bytes");
+    is_bounded(peer.memory().saturating_sub(before), rounds * tokens.len());
 
     redis.thaw();
     recovers(&peer.url).await;
@@ -105,6 +103,12 @@ async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
         assert_eq!(ledger.count(token), ran);
         assert!(ran <= 1, "{ran} effects");
     }
+}
+
+/// What a process keeps for itself levels off at about one MiB. A question that nobody answers has several hundred bytes.
+pub(crate) fn is_bounded(grown: u64, requests: usize) {
+    println!("{requests} unanswered requests: {grown} bytes");
+    assert!(grown < (1 << 20) + 400 * requests as u64, "{requests} unanswered requests have grown it by {grown} bytes");
 }
 
 /// Warms up everything that grows once: buffers, connections, the allocator.
@@ -136,6 +140,37 @@ async fn a_full_redis_issues_nothing_and_still_redeems_what_is_outstanding() {
     redis.ask::<()>("CONFIG SET maxmemory 0");
     assert_eq!(ask_token(shop.url(), "").await.status, 201);
     assert_eq!(shop.ledger.runs(), ["a", "mistaken"]);
+}
+
+#[tokio::test]
+async fn a_token_that_redis_has_evicted_is_called_used_and_a_key_runs_again() {
+    let redis = RedisServer::start_with(&["--maxmemory-policy", "allkeys-random"]);
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(TIMEOUT));
+    let tally = Tally::default();
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("a", Subject::anonymous()).key(&key);
+    let policy = Policy::key(KeyRules::new().hold());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+    pass.complete(None).await.unwrap();
+    let mut tokens = Vec::new();
+    for number in 0..6 {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
+        if number < 3 {
+            assert_eq!(tally.note(&token, present(&guard, &token, &How::by(number)).await), Told::Accepted);
+        }
+        tokens.push(token);
+    }
+
+    redis.ask::<()>("CONFIG SET maxmemory 1");
+    until("all is evicted", Duration::from_secs(5), || async { redis.ask::<usize>("DBSIZE") == 0 }).await;
+    redis.ask::<()>("CONFIG SET maxmemory 0");
+    for (number, token) in tokens.iter().enumerate() {
+        let told = tally.note(token, present(&guard, token, &How::by(number)).await);
+        assert_eq!(told, Told::Used, "{number}: nobody can tell whether it was");
+    }
+    assert_eq!((tally.count(Told::Accepted), tally.doubles()), (3, 0), "{tally}");
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
 }
 
 #[tokio::test]
@@ -268,7 +303,7 @@ async fn a_redis_that_was_never_there_is_told_in_time_as_well() {
     assert_eq!(said, ["503 store_unavailable", "503 store_unavailable", "400 token_malformed"]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_takes_connections_and_refuses_commands_is_not_stormed() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
@@ -279,23 +314,56 @@ async fn a_server_that_takes_connections_and_refuses_commands_is_not_stormed() {
         line.and_then(|count| count.trim().parse::<usize>().ok()).expect("a number of connections")
     };
     redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
-    let before = connections();
+    let (before, begun) = (connections(), Instant::now());
     let mut callers = JoinSet::new();
     for _ in 0..8 {
         let guard = guard.clone();
         callers.spawn(async move {
-            let end = Instant::now() + Duration::from_secs(1);
-            while Instant::now() < end {
+            while begun.elapsed() < Duration::from_secs(1) {
                 guard.issue(MINUTE, Binding::none()).await.expect_err("it is a replica");
             }
         });
     }
     callers.join_all().await;
-    let made = connections() - before - 1;
-    assert!((1..=12).contains(&made), "{made} connections in a second: at least one, and with growing pauses");
+    let (made, took) = (connections() - before - 1, begun.elapsed());
+    // Pauses from 10 to 500 ms, of which the least is a half: seven connections in the first 565 ms, and then four in a second. The
+    // background thread has one of its own for each that lasts for 100 ms.
+    let most = 8 + (14.0 * took.as_secs_f64()) as usize;
+    assert!((3..=most).contains(&made), "{made} connections in {took:?}: each is replaced, with growing pauses");
     redis.ask::<()>("REPLICAOF NO ONE");
     let is_well = || async { guard.issue(MINUTE, Binding::none()).await.is_ok() };
     until("it works again", Duration::from_secs(2), is_well).await;
+}
+
+/// One address that is given to whoever is master: whoever was connected through it stays connected to the former one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_is_moved_to_the_new_master_is_followed_there_by_whoever_has_found_a_replica() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let proxy = Proxy::before(servers[0].port()).await;
+    let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
+    guard.issue(MINUTE, Binding::none()).await.unwrap();
+    let demote = |one: usize| servers[one].ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", servers[1 - one].port()));
+    let is_told = || async {
+        let error = guard.issue(MINUTE, Binding::none()).await.expect_err("it is a replica");
+        error.to_string().contains("is a replica")
+    };
+
+    // Somebody asks all the time, and nothing but a token, which asks for the reign first.
+    demote(0);
+    until("the replica was found", Duration::from_secs(5), is_told).await;
+    proxy.move_before(servers[1].port());
+    let is_well = || async { guard.issue(MINUTE, Binding::none()).await.is_ok() };
+    until("the new master is found", Duration::from_secs(2), is_well).await;
+
+    // Nobody asks for anything.
+    let clients = || servers[0].ask::<String>("CLIENT LIST TYPE normal").lines().count();
+    until("nobody is with the former one but who asks this", Duration::from_secs(5), || async { clients() == 1 }).await;
+    servers[0].ask::<()>("REPLICAOF NO ONE");
+    demote(1);
+    proxy.move_before(servers[0].port());
+    let is_there = || async { clients() >= 2 };
+    until("it has gone there by itself", Duration::from_secs(5), is_there).await;
+    until("and serves there", Duration::from_secs(2), is_well).await;
 }
 
 #[tokio::test]

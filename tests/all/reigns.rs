@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward::store::Redis;
-use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Reply, Secret, Subject, Verdict};
+use onceward::{
+    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Released, Reply, Secret, Subject, Verdict,
+};
 use onceward_api::Code;
+use onceward_tests::proxy::{Fate, Proxy};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::tally::{How, Tally, Told, present, redeem, times};
 use onceward_tests::wait::until;
@@ -64,11 +67,12 @@ impl Both {
 
     /// Waits until somebody gets through with a token of now.
     pub(crate) async fn is_back(&self) {
-        let begun = Instant::now();
-        for side in [&self.pinned, &self.unpinned] {
+        let one = async |side: &Side| {
+            let begun = Instant::now();
             until("somebody gets through", BACK, || side.gets_through()).await;
-        }
-        assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
+            assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
+        };
+        tokio::join!(one(&self.pinned), one(&self.unpinned));
     }
 
     /// What was promised, and what is not without the tag.
@@ -87,10 +91,12 @@ impl Side {
 
     async fn issue(&mut self, count: usize) {
         self.tokens.clear();
+        let begun = Instant::now();
         while self.tokens.len() < count {
             // The store may have come back a moment ago.
-            if let Ok(token) = self.guard.issue(MINUTE, Binding::none()).await {
-                self.tokens.push(token.as_str().to_owned());
+            match self.guard.issue(MINUTE, Binding::none()).await {
+                Ok(token) => self.tokens.push(token.as_str().to_owned()),
+                Err(error) => assert!(begun.elapsed() < MINUTE, "{error}"),
             }
         }
     }
@@ -243,6 +249,33 @@ async fn a_process_whose_clock_is_far_off_refuses_tokens_as_expired_and_lets_nob
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token_in_twice() {
+    let redis = RedisServer::start_leaping();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+    let (tally, key) = (Tally::default(), Key::new("k").unwrap());
+    let intent = Intent::new("a", Subject::anonymous()).key(&key);
+    let policy = Policy::key(KeyRules::new().hold());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+    pass.complete(None).await.unwrap();
+    let mut tokens = Vec::new();
+    for number in 0..6 {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
+        if number < 3 {
+            assert_eq!(tally.note(&token, present(&guard, &token, &How::by(number)).await), Told::Accepted);
+        }
+        tokens.push(token);
+    }
+    redis.leap();
+    for (number, token) in tokens.iter().enumerate() {
+        let told = tally.note(token, present(&guard, token, &How::by(number)).await);
+        assert_eq!(told, Told::Used, "{number}: there is no record of it any more");
+    }
+    assert_eq!((tally.count(Told::Accepted), tally.doubles()), (3, 0), "{tally}");
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_reign() {
     let redis = RedisServer::start();
     let mut both = Both::on(&redis.url());
@@ -253,6 +286,22 @@ async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_an
     assert_eq!(told, Told::Stale);
     assert_eq!(redeem(&both.unpinned.guard, &both.unpinned.tokens[0]).await, Told::Accepted);
     both.is_back().await;
+}
+
+/// The guard still takes the former reign for the present one when it asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_found_in_the_moment_in_which_a_reign_has_ended_is_told_as_it_is_after_that() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+    for (number, afterwards) in [(1, Told::Stale), (2, Told::Other(Code::ReplyNotKept))] {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
+        assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, Told::Accepted);
+        redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+        redis.ask::<()>("REPLICAOF NO ONE");
+        for _ in 0..2 {
+            assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, afterwards);
+        }
+    }
 }
 
 /// Nothing is lost when the first replica comes, and yet Redis begins another history: whoever has a token fetches another.
@@ -297,4 +346,48 @@ async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_t
         until("it is back", BACK, || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
         assert_eq!(present(&guard, &token, &one).await, afterwards);
     }
+}
+
+#[tokio::test]
+async fn a_token_of_an_earlier_reign_is_not_released_since_it_would_not_work_again() {
+    let mut redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+    let attempt = Attempt::new("one").unwrap();
+    // The mark is there after the restart; or the token is, as if it had never been used.
+    for is_marked in [true, false] {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
+        if !is_marked {
+            redis.ask::<()>("SAVE");
+        }
+        assert_eq!(present(&guard, &token, &How::Attempt(attempt.clone())).await, Told::Accepted);
+        if is_marked {
+            redis.ask::<()>("SAVE");
+        }
+        redis.kill();
+        redis.restart();
+        let released = guard.release(&token, &attempt).await.unwrap();
+        assert_eq!(released, Released::Refused(Code::ClaimLost.into()), "marked: {is_marked}");
+        assert_eq!(present(&guard, &token, &How::Plain).await, Told::Stale);
+    }
+}
+
+/// What an application's own connection tells of the reign is believed for a moment only; asking again each time would double the way.
+#[tokio::test]
+async fn a_plain_token_whose_reign_is_not_known_is_taken_without_asking_for_that_first() {
+    let mut redis = RedisServer::start();
+    let secret = Secret::random();
+    let on = |store: Redis| Guard::builder(store.timeout(BACK)).secret(secret.clone()).build();
+    let issuer = on(Redis::open(&redis.url()).unwrap());
+    let one = issuer.issue(MINUTE, Binding::none()).await.unwrap();
+    let other = issuer.issue(MINUTE, Binding::none()).await.unwrap();
+    let proxy = Proxy::before(redis.port()).await;
+    let client = redis::Client::open(proxy.url()).unwrap();
+    let handed = client.get_connection_manager().await.unwrap();
+    let guard = on(Redis::over(handed));
+    // The life is asked for together with the token, and not before.
+    proxy.next("$4\r\nINFO", Fate::LoseRequest);
+    assert_eq!(redeem(&guard, one.as_str()).await, Told::Unknown);
+    redis.kill();
+    redis.restart();
+    until("it is stale", BACK, || async { redeem(&guard, other.as_str()).await == Told::Stale }).await;
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onceward::store::{Redis, Store as _};
+use onceward::store::{Redis, Store as _, StoreError};
 use onceward::{Binding, Guard, Kind, Secret, Ticket};
 use onceward_tests::client::{http, send};
 use onceward_tests::redis_server::{RedisServer, free_port};
@@ -187,8 +187,11 @@ async fn a_sentinel_that_names_no_master_or_says_nothing_is_passed_over() {
     assert_eq!((cut_off.named(), former.keys().len()), (Some(former.port()), 0));
     assert_eq!(stale.named(), Some(replica.port()), "it still says so");
     assert_eq!(replica.keys(), [""; 0]);
-    let lost = Guard::new(Redis::open(&format!("redis+sentinel://{}/{NAME}", stale.host())).unwrap());
-    assert!(!issues(&lost).await, "and where there is no other, there is no store");
+    // Where there is no other, there is no store: a replica could be looked into, if it were not asked what it is.
+    let lost = Redis::open(&format!("redis+sentinel://{}/{NAME}", stale.host())).unwrap();
+    let looked = lost.look(&Ticket::of(Kind::Key, b"x")).await;
+    assert!(matches!(&looked, Err(StoreError::NotExecuted(why)) if why.to_string().contains("replica")), "{looked:?}");
+    assert!(!issues(&Guard::new(lost)).await);
     silent.thaw();
 }
 

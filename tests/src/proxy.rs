@@ -2,7 +2,7 @@
 //! connection at once, or the way between the servers while clients still get through.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ struct Gate {
 /// A proxy before one server.
 pub struct Proxy {
     port: u16,
+    /// The port of that server.
+    before: Arc<AtomicU16>,
     plan: Arc<Mutex<Option<Plan>>>,
     gate: watch::Sender<Gate>,
     struck: Arc<AtomicUsize>,
@@ -72,19 +74,21 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let proxy = Self {
             port: listener.local_addr().expect("its own address").port(),
+            before: Arc::new(AtomicU16::new(port)),
             plan: Arc::default(),
             gate: watch::Sender::default(),
             struck: Arc::default(),
             accepted: Arc::default(),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
-        let (accepted, gate) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe());
+        let (accepted, gate, before) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe(), Arc::clone(&proxy.before));
         tokio::spawn(async move {
             while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
                 let begun = *gate.borrow_and_update();
-                let carried = carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck));
+                let carried =
+                    carry(client, before.load(Ordering::SeqCst), delay, Arc::clone(&plan), Arc::clone(&struck));
                 tokio::spawn(async move {
                     let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
                     tokio::select! {
@@ -119,6 +123,11 @@ impl Proxy {
 
     fn plan(&self, plan: Plan) {
         *self.plan.lock().expect("nobody panics with it") = Some(plan);
+    }
+
+    /// From now on it stands before the server on this port. Connections that are there stay where they are.
+    pub fn move_before(&self, port: u16) {
+        self.before.store(port, Ordering::SeqCst);
     }
 
     /// Breaks every connection there is; new ones can be made.

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 use crate::wait::until_blocking;
 
+/// The name of what moves a server's clock, in its folder, and of the file that has it move.
+const CLOCK: (&str, &str) = ("ahead.so", "ahead");
+
 /// A running server.
 pub struct RedisServer {
     child: Child,
@@ -39,6 +42,28 @@ impl RedisServer {
             }
         }
         panic!("redis-server does not start");
+    }
+
+    /// Starts one whose clock can [`leap`](Self::leap).
+    pub fn start_leaping() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = folder.path().join("ahead.c");
+        std::fs::write(&source, include_str!("ahead.c")).expect("the folder can be written");
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join(CLOCK.0)).arg(source);
+        assert!(compile.status().expect("cc is missing; install it with: apt-get install gcc").success());
+        for _ in 0..10 {
+            let port = free_port();
+            if let Some(child) = spawn(port, &folder, &[]) {
+                return Self { child, port, folder, arguments: Vec::new() };
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    /// Its clock jumps two days ahead.
+    pub fn leap(&self) {
+        std::fs::write(self.folder.path().join(CLOCK.1), "").expect("the folder can be written");
     }
 
     /// Starts one on this port, unless somebody else has it.
@@ -191,7 +216,12 @@ pub fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Option<Child> {
-    let mut child = Command::new("redis-server")
+    let mut command = Command::new("redis-server");
+    let clock = folder.path().join(CLOCK.0);
+    if clock.exists() {
+        command.env("LD_PRELOAD", clock).env("AHEAD", folder.path().join(CLOCK.1));
+    }
+    let mut child = command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
         .arg(folder.path())
         .args(arguments)

@@ -1,5 +1,5 @@
 //! `peer KIND STORE LEDGER [LOG]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
-//! `impatient` for one that waits a moment only before it ends, `undrained` for one that does not wait at all, `consumer`
+//! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one that does not wait at all, `consumer`
 //! for one that takes messages from a queue instead, `payer` for one that makes the one payment that is named in place of the ledger, or the
 //! name of a flaw.
 //! Its events go to `LOG`.
@@ -59,6 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let builder = match store.as_str() {
         "memory:" => Guard::builder(Memory::new()),
+        address if kind == "patient" => Guard::builder(Redis::open(address)?.timeout(Duration::from_secs(1))),
         address => Guard::builder(Redis::open(address)?),
     };
     if kind == "consumer" {
@@ -72,7 +73,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
     say(&url)?;
     match kind.as_str() {
-        "onceward" | "impatient" => Ok(onceward::actix::serve(server, &guard).await?),
+        "onceward" | "impatient" | "patient" => Ok(onceward::actix::serve(server, &guard).await?),
         "undrained" => Ok(server.run().await?),
         other => Err(format!("there is no peer of the kind {other}").into()),
     }
