@@ -139,3 +139,21 @@ fn one_ends_with_the_runtime_that_drove_it() {
         warm(&store, &redis).await;
     });
 }
+
+/// What is between here and there forgets a connection that nobody uses: the kernel is told to ask now and then.
+#[tokio::test]
+async fn connections_that_nobody_uses_are_kept_alive() {
+    let redis = RedisServer::start();
+    let store = Redis::open(&redis.url()).unwrap();
+    let port = format!(":{:04X}", redis.port());
+    // Of those that are established, whether a timer runs that is not the one for sending again.
+    let are_kept = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let ours = fields.filter(|fields| fields[2].ends_with(&port) && fields[3] == "01");
+        ours.map(|fields| fields[5].starts_with("02:")).collect::<Vec<_>>()
+    };
+    warm(&store, &redis).await;
+    let both_are = || async { are_kept() == [true, true] };
+    until("the shared one and this thread's are", SOON, both_are).await;
+}
