@@ -2,6 +2,7 @@
 //
 //     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt node payments.mjs
 //
+// With HOLD=1 a payment that nobody can tell the end of is not made again before somebody has settled it.
 // Nothing but what Node has. It listens on a free port, and says on which.
 
 import { createHash } from "node:crypto";
@@ -9,18 +10,22 @@ import { appendFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER } = process.env;
-const LEASE = 2000; // milliseconds; renewed three times in each
+const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, HOLD } = process.env;
+const LEASE = 2000; // milliseconds
+// One answer that does not come must not cost the claim: so it is given up, and asked for again, well within the lease.
+const PATIENCE = Math.floor(LEASE / 3);
+const PAUSE = LEASE / 6;
 
-/** Posts to Onceward. If that cannot be reached, nothing is known, and nothing runs. */
+/** Posts to Onceward. If that gives no whole answer in time, nothing is known, and nothing runs. */
 async function ask(path, body) {
   const headers = { "content-type": "application/json" };
   if (ONCEWARD_API_KEY) headers.authorization = `Bearer ${ONCEWARD_API_KEY}`;
   try {
-    const signal = AbortSignal.timeout(5000);
-    return await fetch(ONCEWARD_URL + path, { method: "POST", headers, body: JSON.stringify(body), signal });
+    const signal = AbortSignal.timeout(PATIENCE);
+    const told = await fetch(ONCEWARD_URL + path, { method: "POST", headers, body: JSON.stringify(body), signal });
+    return { status: told.status, wait: told.headers.get("retry-after"), body: await told.text() };
   } catch {
-    return new Response('{"code":"store_unavailable"}', { status: 503, headers: { "retry-after": "1" } });
+    return { status: 503, wait: "1", body: '{"code":"store_unavailable"}' };
   }
 }
 
@@ -36,7 +41,7 @@ class Claim {
   }
 
   async #keep() {
-    for (; !this.#over; await this.#say()) await sleep(LEASE / 3);
+    for (; !this.#over; await this.#say()) await sleep(PAUSE);
   }
 
   /** Says how the run has ended. As long as that is not heard, or not known, says that the claim is still held. */
@@ -90,12 +95,12 @@ async function handle(request, body) {
     subject: request.headers["x-user"] ?? "anonymous",
     fingerprint: createHash("sha256").update(body).digest("hex"),
     lease: `${LEASE}ms`,
+    hold: Boolean(HOLD),
   });
   if (told.status !== 200) {
-    const wait = told.headers.get("retry-after");
-    return { status: told.status, headers: wait ? [["retry-after", wait]] : [], body: await told.text() };
+    return { status: told.status, headers: told.wait ? [["retry-after", told.wait]] : [], body: told.body };
   }
-  const { outcome, pass, reply } = await told.json();
+  const { outcome, pass, reply } = JSON.parse(told.body);
   if (outcome === "replay") {
     const headers = [...reply.headers, ["idempotent-replayed", "true"]];
     return { status: reply.status, headers, body: Buffer.from(reply.body, "base64") };
@@ -103,11 +108,14 @@ async function handle(request, body) {
   return run(new Claim(pass), () => pay(JSON.parse(body)));
 }
 
-const server = createServer(async (request, response) => {
+async function serve(request, response) {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
   const { status, headers, body } = await handle(request, Buffer.concat(chunks));
   response.writeHead(status, headers.flat());
   response.end(body);
-});
+}
+
+// A client that hangs up in the middle ends its own request, and not the process, in which others are being paid.
+const server = createServer((request, response) => serve(request, response).catch(() => response.destroy()));
 server.listen(0, "127.0.0.1", 128, () => console.log(`http://127.0.0.1:${server.address().port}`));

@@ -2,11 +2,13 @@
 
     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt python3 payments.py
 
+With HOLD=1 a payment that nobody can tell the end of is not made again before somebody has settled it.
 Nothing but the standard library. It listens on a free port, and says on which.
 """
 
 import base64
 import hashlib
+import http.client
 import json
 import os
 import threading
@@ -17,7 +19,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ONCEWARD = os.environ["ONCEWARD_URL"]
 API_KEY = os.environ.get("ONCEWARD_API_KEY")
-LEASE = 2.0  # seconds; renewed three times in each
+LEASE = 2.0  # seconds
+# One answer that does not come must not cost the claim: so it is given up, and asked for again, well within the lease.
+PATIENCE = LEASE / 3
+PAUSE = LEASE / 6
 
 
 def ask(path, body):
@@ -27,12 +32,14 @@ def ask(path, body):
         headers["authorization"] = "Bearer " + API_KEY
     request = urllib.request.Request(ONCEWARD + path, json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return answer.status, answer.read(), None
-    except urllib.error.HTTPError as error:
-        return error.code, error.read(), error.headers.get("retry-after")
-    except OSError:
-        # Whether it was sent before cannot be found out, so nothing runs.
+        try:
+            answer = urllib.request.urlopen(request, timeout=PATIENCE)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            return answer.status, answer.read(), answer.headers.get("retry-after")
+    except (OSError, http.client.HTTPException):
+        # Without a whole answer it cannot be found out whether it was sent before, so nothing runs.
         return 503, b'{"code":"store_unavailable"}', "1"
 
 
@@ -45,7 +52,7 @@ class Claim:
         threading.Thread(target=self.keep, daemon=True).start()
 
     def keep(self):
-        while not self.over.wait(LEASE / 3):
+        while not self.over.wait(PAUSE):
             self.say()
 
     def say(self):
@@ -81,7 +88,12 @@ class Payments(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        length = int(self.headers.get("content-length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:
+            # The client has hung up in the middle.
+            self.close_connection = True
+            return
         key = self.headers.get("idempotency-key")
         if not key:
             return self.answer(400, b'{"code":"key_missing"}')
@@ -91,6 +103,7 @@ class Payments(BaseHTTPRequestHandler):
             "subject": self.headers.get("x-user", "anonymous"),
             "fingerprint": hashlib.sha256(body).hexdigest(),
             "lease": "%dms" % (LEASE * 1000),
+            "hold": bool(os.environ.get("HOLD")),
         }
         status, told, wait = ask("/claim", claim)
         if status != 200:

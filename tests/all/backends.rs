@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +12,10 @@ use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::wait::until;
+use reqwest::RequestBuilder;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 const EXAMPLES: [(&str, &str); 2] = [("python3", "payments.py"), ("node", "payments.mjs")];
 
@@ -22,11 +26,16 @@ struct Backend {
 }
 
 impl Backend {
-    fn start((program, file): (&str, &str), onceward: &str, ledger: &Ledger) -> Self {
+    fn start(example: (&str, &str), onceward: &str, ledger: &Ledger) -> Self {
+        Self::start_with(example, onceward, ledger, &[])
+    }
+
+    fn start_with((program, file): (&str, &str), onceward: &str, ledger: &Ledger, more: &[(&str, &str)]) -> Self {
         let path = format!("{}/../docs/backends/{file}", env!("CARGO_MANIFEST_DIR"));
         let mut child = Command::new(program)
             .arg(path)
             .envs([("ONCEWARD_URL", onceward), ("ONCEWARD_API_KEY", KEY)])
+            .envs(more.iter().copied())
             .env("LEDGER", ledger.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -42,9 +51,40 @@ impl Backend {
         self.child.kill().and_then(|()| self.child.wait()).expect("its own child");
     }
 
-    async fn pay(&self, key: &str, order: &str, takes: f64) -> Answer {
+    fn payment(&self, key: &str, order: &str, takes: f64) -> RequestBuilder {
         let body = json!({"order": order, "takes": takes}).to_string();
-        send(http().post(format!("{}/payments", self.url)).header("idempotency-key", key).body(body)).await
+        http().post(format!("{}/payments", self.url)).header("idempotency-key", key).body(body)
+    }
+
+    async fn pay(&self, key: &str, order: &str, takes: f64) -> Answer {
+        send(self.payment(key, order, takes)).await
+    }
+
+    /// As a client does that comes again as long as it is told to.
+    async fn pay_at_last(&self, key: &str, order: &str, takes: f64) -> Answer {
+        for _ in 0..200 {
+            let answer = self.pay(key, order, takes).await;
+            if ![409, 503].contains(&answer.status) {
+                return answer;
+            }
+            assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it is told to come again, again and again");
+    }
+
+    /// Begins to send a payment, and hangs up in the middle of it.
+    async fn hang_up(&self, key: &str) {
+        let mut client = TcpStream::connect(self.url.trim_start_matches("http://")).await.expect("it listens");
+        let head =
+            format!("POST /payments HTTP/1.1\r\nhost: shop\r\nidempotency-key: {key}\r\ncontent-length: 40\r\n\r\n");
+        client.write_all(format!(r#"{head}{{"order":"#).as_bytes()).await.expect("it reads");
+        client.shutdown().await.expect("it is there");
+        // It says nothing, and hangs up in turn.
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).await.expect("it hangs up");
+        // Node may say that this was no request, which is as good.
+        assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&said));
     }
 }
 
@@ -57,11 +97,15 @@ impl Drop for Backend {
 
 const KEY: &str = "a-key-of-the-backends";
 
-async fn is_running(service: &OncewardServer, key: &str) -> bool {
+async fn state(service: &OncewardServer, key: &str) -> String {
     let asked = json!({"key": key, "action": "POST /payments", "subject": "anonymous"}).to_string();
     let request = http().post(format!("{}/outcome", service.url)).bearer_auth(KEY);
     let answer = send(request.header("content-type", "application/json").body(asked)).await;
-    serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["state"] == "running"
+    serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["state"].as_str().unwrap().to_owned()
+}
+
+async fn is_running(service: &OncewardServer, key: &str) -> bool {
+    state(service, key).await == "running"
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,11 +115,11 @@ async fn a_plain_server_in_another_language_pays_once() {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let backends = [(); 2].map(|()| Backend::start(example, &service.url, &ledger));
-        let racers = (0..32).map(|racer| backends[racer % 2].pay("k", "tea", 0.2));
+        let racers = (0..32).map(|racer| backends[racer % 2].pay_at_last("k", "tea", 0.2));
         let told = join_all(racers).await;
-        let is_first = |answer: &&Answer| answer.status == 201 && !answer.headers.contains_key("idempotent-replayed");
+        let is_first = |answer: &&Answer| !answer.headers.contains_key("idempotent-replayed");
         assert_eq!(told.iter().filter(is_first).count(), 1, "{example:?}: {told:?}");
-        assert!(told.iter().all(|answer| [201, 409].contains(&answer.status)), "{told:?}");
+        assert!(told.iter().all(|answer| answer.status == 201), "{told:?}");
         let again = backends[1].pay("k", "tea", 0.2).await;
         assert_eq!((again.status, &again.headers["idempotent-replayed"]), (201, &"true".parse().unwrap()));
         assert_eq!(again.body, r#"{"paid": "tea"}"#.replace(' ', if example.0 == "node" { "" } else { " " }));
@@ -93,26 +137,108 @@ async fn a_plain_server_that_was_killed_frees_its_key_and_one_that_is_slow_keeps
         let (mut one, other) =
             (Backend::start(example, &service.url, &ledger), Backend::start(example, &service.url, &ledger));
         // Slower than its lease of two seconds: its claim is renewed.
-        let (slow, duplicate) = tokio::join!(one.pay("slow", "slow", 3.0), async {
+        let (slow, ()) = tokio::join!(one.pay("slow", "slow", 5.0), async {
+            until("it is claimed", Duration::from_secs(5), || is_running(&service, "slow")).await;
             tokio::time::sleep(Duration::from_millis(2500)).await;
-            other.pay("slow", "slow", 3.0).await
+            let duplicate = other.pay("slow", "slow", 5.0).await;
+            assert_eq!(duplicate.status, 409, "{example:?}: {duplicate:?}");
+            assert!(is_running(&service, "slow").await, "{example:?}: it was asked in time");
         });
-        assert_eq!((slow.status, duplicate.status), (201, 409), "{example:?}: {duplicate:?}");
+        assert_eq!(slow.status, 201, "{example:?}");
 
-        let body = json!({"order": "dead", "takes": 60}).to_string();
-        let request = http().post(format!("{}/payments", one.url)).header("idempotency-key", "dead").body(body);
-        let cut_off = tokio::spawn(request.send());
+        let cut_off = tokio::spawn(one.payment("dead", "dead", 60.0).send());
         until("it is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
         one.kill();
         assert!(cut_off.await.unwrap().is_err());
-        let is_paid = || async {
-            let body = json!({"order": "dead", "takes": 60}).to_string();
-            let request = http().post(format!("{}/payments", other.url)).header("idempotency-key", "dead").body(body);
-            // Whoever gets to run takes a minute, which nobody waits for here.
-            tokio::time::timeout(Duration::from_secs(1), request.send()).await.is_err()
-        };
-        until("the lease is over, and the next one runs", Duration::from_secs(6), is_paid).await;
+        let early = other.pay("dead", "dead", 60.0).await;
+        assert_eq!(early.status, 409, "{example:?}: {early:?}");
+        let is_free = || async { state(&service, "dead").await == "absent" };
+        until("the lease is over", Duration::from_secs(6), is_free).await;
+        let next = tokio::spawn(other.payment("dead", "dead", 60.0).send());
+        until("the next one runs", Duration::from_secs(5), || is_running(&service, "dead")).await;
+        next.abort();
         assert_eq!(ledger.runs(), ["slow"], "{example:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_server_that_holds_and_was_killed_leaves_an_unknown_outcome_and_nobody_pays_again() {
+    let redis = RedisServer::start();
+    for example in EXAMPLES {
+        let ledger = Ledger::new();
+        let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
+        let [mut one, other] = [(); 2].map(|()| Backend::start_with(example, &service.url, &ledger, &[("HOLD", "1")]));
+        let cut_off = tokio::spawn(one.payment("dead", "dead", 60.0).send());
+        until("it is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
+        one.kill();
+        assert!(cut_off.await.unwrap().is_err());
+        let is_unknown = || async { state(&service, "dead").await == "unknown" };
+        until("the lease is over", Duration::from_secs(6), is_unknown).await;
+        let refused = other.pay("dead", "dead", 60.0).await;
+        let said: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
+        assert_eq!((refused.status, &said["code"]), (409, &json!("outcome_unknown")), "{example:?}");
+        assert_eq!(other.pay("another", "another", 0.0).await.status, 201, "{example:?}");
+        assert_eq!(ledger.runs(), ["another"], "{example:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_in_the_middle_of_its_request_disturbs_no_payment_of_others() {
+    for example in EXAMPLES {
+        let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
+        let backend = Backend::start(example, &service.url, &ledger);
+        let (first, ()) = tokio::join!(backend.pay("k", "tea", 1.0), async {
+            until("it is claimed", Duration::from_secs(5), || is_running(&service, "k")).await;
+            backend.hang_up("cut").await;
+        });
+        assert_eq!(first.status, 201, "{example:?}");
+        let again = backend.pay("k", "tea", 1.0).await;
+        assert!(again.headers.contains_key("idempotent-replayed"), "{example:?}: {again:?}");
+        assert_eq!(state(&service, "cut").await, "absent", "{example:?}: nothing was asked for half a request");
+        assert_eq!(ledger.runs(), ["tea"], "{example:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_onceward_that_is_cut_off_runs_nothing_and_ends_nobody() {
+    for example in EXAMPLES {
+        let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
+        let cut = |seen: &Seen| if seen.line.ends_with(" /claim") { Mishap::CutAnswer(95) } else { Mishap::None };
+        let way = RoughWay::to(&service.url, cut).await;
+        let backend = Backend::start(example, &way.url, &ledger);
+        // Cut in an answer that says to run, and in one that refuses.
+        for _ in 0..2 {
+            let unheard = backend.pay("k", "tea", 0.0).await;
+            assert_eq!((unheard.status, &unheard.headers["retry-after"]), (503, &"1".parse().unwrap()), "{example:?}");
+        }
+        way.plan(smooth);
+        let heard = backend.pay_at_last("k", "tea", 0.0).await;
+        assert_eq!(heard.status, 201, "{example:?}");
+        assert_eq!(ledger.runs(), ["tea"], "{example:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_gets_stuck_does_not_cost_a_plain_server_its_claim() {
+    let redis = RedisServer::start();
+    for example in EXAMPLES {
+        let ledger = Ledger::new();
+        let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
+        let stuck = AtomicBool::new(false);
+        let way = RoughWay::to(&service.url, move |seen| {
+            match seen.line.contains("/claim/renew") && !stuck.swap(true, Ordering::SeqCst) {
+                true => Mishap::Stall(Duration::from_secs(6)),
+                false => Mishap::None,
+            }
+        })
+        .await;
+        let (one, other) = (Backend::start(example, &way.url, &ledger), Backend::start(example, &service.url, &ledger));
+        let (first, duplicate) = tokio::join!(one.pay("k", "tea", 5.0), async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            other.pay("k", "tea", 5.0).await
+        });
+        assert_eq!((first.status, duplicate.status), (201, 409), "{example:?}: {duplicate:?}");
+        assert_eq!(ledger.runs(), ["tea"], "{example:?}");
     }
 }
 

@@ -125,12 +125,12 @@ async fn a_pass_of_one_process_is_good_at_another_and_a_forged_one_at_none() {
 }
 
 #[tokio::test]
-async fn a_backend_that_was_killed_frees_its_key_after_the_lease_or_holds_it() {
+async fn a_claim_that_nobody_renews_is_free_after_the_lease_or_held() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let url = &service.url;
     let brief = |key, hold| with(asked(key), json!({"lease": "300ms", "hold": hold}));
-    // Nobody renews: as if the backend had died right after it was told to run.
+    // As if the backend had died right after it was told to run.
     let (freed, held) = (pass(url, &brief("freed", false)).await, pass(url, &brief("held", true)).await);
     assert_eq!(claim(url, &brief("freed", false)).await.said(), "409 in_progress");
     let is_free = || async { word(&claim(url, &brief("freed", false)).await) == "run" };

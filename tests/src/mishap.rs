@@ -23,6 +23,8 @@ pub enum Mishap {
     CutAnswer(usize),
     /// It is carried out, and the answer takes this long.
     Delay(Duration),
+    /// It gets there only after this long.
+    Stall(Duration),
     /// A guard refuses it.
     Refuse(Code),
     /// The same, with this to wait.
@@ -180,6 +182,10 @@ async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, mishap: Mis
             let answer = forward(request, upstream).await?;
             sleep(long).await;
             answer
+        }
+        Mishap::Stall(long) => {
+            sleep(long).await;
+            forward(request, upstream).await?
         }
         Mishap::Refuse(code) => refusal(code, ""),
         Mishap::RefuseFor(code, seconds) => refusal(code, &format!("retry-after: {seconds}\r\n")),
