@@ -13,7 +13,7 @@ use std::time::Duration;
 use onceward_api::Code;
 use tokio::sync::Mutex;
 
-use self::own::{Met, Own, SURPRISES, restless};
+use self::own::{Inserted, Met, Own, SURPRISES, restless};
 use crate::attempt::IN_HAND;
 use crate::clock::Clock;
 use crate::drain::Running;
@@ -192,14 +192,19 @@ impl Claim {
     /// for long.
     async fn make(&self, own: &mut Own, may_be_there: &mut bool) -> Result<Option<Record>, StoreError> {
         for _ in 0..SURPRISES {
-            if let Some(found) = own.insert(self.record.encode(), self.terms.rules.lease).await? {
-                return Ok(Some(found));
-            }
-            if !self.terms.rules.hold {
-                return Ok(None);
+            match own.insert(self.record.encode(), self.terms.rules.lease).await? {
+                Inserted::New if !self.terms.rules.hold => return Ok(None),
+                Inserted::New => {}
+                Inserted::Other(found) => return Ok(Some(found)),
+                // Whoever was told to run before may have done so, and nobody knows how that ended.
+                Inserted::Own(claimed) if !claimed.is_running(self.terms.clock.wall()) => {
+                    return Ok(Some(Record::Claimed(claimed)));
+                }
+                // Whoever is told to run has a whole lease, also if it is told so again.
+                Inserted::Own(_) => {}
             }
             *may_be_there = true;
-            match own.write(self.renewed(own), self.held_life()).await? {
+            match self.write_again(own).await? {
                 Met::Own => return Ok(None),
                 Met::Other(found) => return Ok(Some(found)),
                 Met::Nothing => {}

@@ -294,6 +294,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_attempt_that_is_told_again_to_run_has_a_whole_lease_for_it() {
+        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+            let backend = Backend::new(rules);
+            let text = backend.claim(Some("one"), "a").await;
+            backend.clock.advance(LEASE - Duration::from_millis(1));
+            assert_eq!(backend.claim(Some("one"), "a").await, text);
+            backend.clock.advance(LEASE - Duration::from_millis(1));
+            assert_eq!(backend.claim(Some("two"), "a").await, "in_progress");
+            assert_eq!(backend.pass(&text).await.complete(None).await.unwrap(), Resolved::Settled);
+        }
+    }
+
+    /// The backend was killed, and its message is delivered again, under the same name.
+    #[tokio::test]
+    async fn an_attempt_under_hold_whose_lease_is_over_does_not_run_again() {
+        let backend = Backend::new(KeyRules::new().hold());
+        let text = backend.claim(Some("one"), "a").await;
+        backend.clock.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(backend.claim(Some("one"), "a").await, text, "its lease is not over");
+        backend.clock.advance(LEASE);
+        for attempt in [Some("one"), Some("two"), None] {
+            assert_eq!(backend.claim(attempt, "a").await, "outcome_unknown", "{attempt:?}");
+        }
+        assert!(matches!(backend.seen().await, Seen::Unknown(_)));
+        // It did not happen, as somebody has found out.
+        assert_eq!(backend.pass(&text).await.release().await.unwrap(), Resolved::Settled);
+        assert!(backend.claim(Some("one"), "a").await.starts_with(PREFIX));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_runs_again_is_not_completed_nor_renewed_by_a_late_word_of_its_first_run() {
+        let backend = Backend::new(KeyRules::new());
+        let first = backend.claim(Some("one"), "a").await;
+        backend.clock.advance(LEASE);
+        let second = backend.claim(Some("one"), "a").await;
+        assert!(second.starts_with(PREFIX) && second != first, "{second}");
+        let late = backend.pass(&first).await;
+        assert_eq!(late.complete(Some(Reply::new(201, "first"))).await.unwrap(), lost());
+        assert_eq!(late.renew().await.unwrap(), lost());
+        assert!(matches!(backend.seen().await, Seen::Running(_)), "nothing was written");
+        let second = backend.pass(&second).await;
+        assert_eq!(second.complete(Some(Reply::new(202, "second"))).await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.claim(None, "a").await, "replay 202");
+    }
+
+    #[tokio::test]
     async fn what_is_forged_or_altered_or_anything_else_is_no_pass() {
         let backend = Backend::new(KeyRules::new());
         let text = backend.claim(None, "a").await;

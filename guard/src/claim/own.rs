@@ -23,6 +23,15 @@ pub(super) struct Own {
     held: Vec<u8>,
 }
 
+/// What was there when a claim was inserted.
+pub(super) enum Inserted {
+    /// Nothing: it is there now.
+    New,
+    /// Our own, from an earlier question for the same try.
+    Own(Claimed),
+    Other(Record),
+}
+
 /// What a write has met.
 pub(super) enum Met {
     /// Our own: it is done.
@@ -57,46 +66,41 @@ impl Own {
         self.held == record
     }
 
-    pub(super) fn is_of_this_run(&self, record: &Record) -> bool {
-        match record {
-            Record::Claimed(claimed) => claimed.run == self.run,
-            Record::Done(done) => done.run == self.run,
-            Record::Issued | Record::Attempted(_) => false,
-        }
+    /// Whether it says how this run has ended.
+    pub(super) fn is_end(&self, record: &Record) -> bool {
+        matches!(record, Record::Done(done) if done.run == self.run)
     }
 
-    /// Inserts where nothing is; gives what is there, unless that is our own.
-    pub(super) async fn insert(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
+    /// Inserts where nothing is.
+    pub(super) async fn insert(&mut self, record: Vec<u8>, life: Duration) -> Result<Inserted, StoreError> {
         // Known from the beginning, for whoever takes it back if the answer is lost.
         self.held = record;
-        let found = self.store.insert(&self.ticket, &self.held, life).await?;
+        let Some(found) = self.store.insert(&self.ticket, &self.held, life).await? else { return Ok(Inserted::New) };
         // A try that is asked for again may have ended: then there is nothing to run.
-        match found.as_deref().map(Record::decode).transpose().map_err(StoreError::not_executed)? {
-            Some(done @ Record::Done(_)) => Ok(Some(done)),
-            _ => self.recognise(found.as_deref()),
-        }
+        Ok(match Record::decode(&found).map_err(StoreError::not_executed)? {
+            Record::Claimed(claimed) if claimed.run == self.run => {
+                self.recognise(&claimed, &found);
+                Inserted::Own(claimed)
+            }
+            other => Inserted::Other(other),
+        })
     }
 
-    /// The same for what was there before, which is never refused for want of room.
+    /// The same for what was there before, which is never refused for want of room; gives what is there, unless that is our own.
     pub(super) async fn insert_again(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
-        let found = self.store.put_back(&self.ticket, &record, life).await?;
-        if found.is_none() {
-            self.held = record;
+        match self.store.put_back(&self.ticket, &record, life).await? {
+            Some(found) => self.other(&found),
+            None => {
+                self.held = record;
+                Ok(None)
+            }
         }
-        self.recognise(found.as_deref())
     }
 
-    fn recognise(&mut self, found: Option<&[u8]>) -> Result<Option<Record>, StoreError> {
-        let Some(found) = found else { return Ok(None) };
-        let record = Record::decode(found).map_err(StoreError::not_executed)?;
-        if !self.is_of_this_run(&record) {
-            return Ok(Some(record));
-        }
-        if let Record::Claimed(claimed) = &record {
-            self.started_at = claimed.started_at;
-        }
+    /// Takes a claim of the same run id for our own, also if it was made by an earlier question.
+    fn recognise(&mut self, claimed: &Claimed, found: &[u8]) {
+        self.started_at = claimed.started_at;
         self.held = found.to_vec();
-        Ok(None)
     }
 
     /// Takes the place of a record that is nobody's, if this reign lasts; `None` if it is over. What is written is known from
@@ -113,7 +117,7 @@ impl Own {
             None => None,
             Some(Compared::Done) => Some(Met::Own),
             Some(Compared::Gone) => Some(Met::Nothing),
-            Some(Compared::Found(found)) => Some(self.recognise(Some(&found))?.map_or(Met::Own, Met::Other)),
+            Some(Compared::Found(found)) => Some(self.other(&found)?.map_or(Met::Own, Met::Other)),
         })
     }
 

@@ -184,7 +184,6 @@ impl Claim {
         for _ in 0..SURPRISES {
             let other = match own.write(record.to_vec(), retain).await? {
                 Met::Own => return Ok(Some(Settled::Final)),
-                Met::Other(found) if own.is_of_this_run(&found) => return Ok(Some(Settled::Final)),
                 Met::Other(found) => found,
                 // It has lapsed, and nobody came.
                 Met::Nothing => match own.insert_again(record.to_vec(), retain).await? {
@@ -194,7 +193,12 @@ impl Claim {
                     Some(found) => found,
                 },
             };
-            return Ok((!matches!(other, Record::Claimed(_))).then_some(Settled::Lost));
+            return Ok(match other {
+                other if own.is_end(&other) => Some(Settled::Final),
+                // Of another run, also if that is for the same try.
+                Record::Claimed(_) => None,
+                _ => Some(Settled::Lost),
+            });
         }
         Err(restless())
     }
