@@ -70,6 +70,7 @@ impl TokenRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntervalRules {
     pub(crate) every: Duration,
+    pub(crate) ceiling: Duration,
     pub(crate) is_lock: bool,
     pub(crate) fails_open: bool,
     pub(crate) message: Option<Cow<'static, str>>,
@@ -81,7 +82,8 @@ impl IntervalRules {
 
     /// The same again only after a second.
     pub fn new() -> Self {
-        Self { every: Duration::from_secs(1), is_lock: false, fails_open: false, message: None }
+        let ceiling = KeyRules::new().ceiling;
+        Self { every: Duration::from_secs(1), ceiling, is_lock: false, fails_open: false, message: None }
     }
 
     /// The same again only after this long.
@@ -93,8 +95,16 @@ impl IntervalRules {
         if every < Duration::from_millis(1) { Err(NoTime) } else { Ok(self) }
     }
 
-    /// Makes it a plain lock: refused while the first runs, and free as soon as it has ended, however it did. It is then
-    /// `every` that a lock outlives its owner by, if that has died.
+    /// How long it is kept for a handler that takes longer than the interval: an hour. Work that takes longer still is taken for
+    /// lost, and the same may run beside it.
+    #[must_use]
+    pub fn ceiling(mut self, ceiling: Duration) -> Self {
+        self.ceiling = ceiling;
+        self
+    }
+
+    /// Makes it a plain lock: refused while the first runs, for [an hour at most](Self::ceiling), and free as soon as it has ended,
+    /// however it did. It is then `every` that a lock outlives its owner by, if that has died.
     #[must_use]
     pub fn release_always(mut self) -> Self {
         self.is_lock = true;
@@ -126,7 +136,7 @@ impl IntervalRules {
 
     /// The claim behind it.
     pub(crate) fn claim(&self) -> KeyRules {
-        KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ..KeyRules::new() }
+        KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ceiling: self.ceiling, ..KeyRules::new() }
     }
 
     /// Whether the claim outlasts the interval, and has to be shortened.
@@ -308,6 +318,13 @@ mod tests {
         assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(NoTime));
         let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
         assert_eq!(short.claim().lease, Duration::from_millis(300));
+    }
+
+    #[test]
+    fn an_interval_is_kept_for_a_slow_handler_as_long_as_it_is_told_to_be() {
+        assert_eq!(IntervalRules::new().claim().ceiling, Duration::from_secs(60 * 60));
+        let day = Duration::from_secs(24 * 60 * 60);
+        assert_eq!(IntervalRules::new().release_always().ceiling(day).claim().ceiling, day);
     }
 
     #[test]
