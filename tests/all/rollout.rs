@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer, error, test};
@@ -513,6 +513,66 @@ async fn a_redirect_finds_a_route_until_a_guard_is_seen_on_it_and_has_nothing_re
     assert_eq!(ask("/member", Some("alice")).await, 303);
     assert_eq!(ask("/member", None).await, 303);
     assert_eq!(require.unprotected(), ["POST /forgotten"]);
+}
+
+/// What wraps the application, or a scope, and answers with a page.
+async fn closed(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    if header(request.request(), "x-user").is_some() {
+        return Ok(next.call(request).await?.map_into_left_body());
+    }
+    Ok(request.into_response(HttpResponse::Ok().body("Log in.")).map_into_right_body())
+}
+
+/// What is protected stays open, and what is not is found, although strangers are given a page in the place of both.
+async fn a_page_shuts_nothing<R, B: MessageBody>(
+    app: &impl Service<R, Response = ServiceResponse<B>, Error = Error>,
+    ask_as: impl Fn(&str, Option<&str>) -> R,
+    require: &Require,
+    ledger: &Ledger,
+    scope: &str,
+) {
+    let (it, forgotten) = (format!("{scope}/it"), format!("{scope}/forgotten"));
+    for path in [&it, &forgotten] {
+        assert_eq!(test::call_service(app, ask_as(path, None)).await.status(), 200, "{path}");
+    }
+    assert_eq!(require.unprotected(), [""; 0], "neither was reached");
+    for user in [Some("alice"), None, Some("alice")] {
+        assert_eq!(test::call_service(app, ask_as(&it, user)).await.status(), 200, "{it} for {user:?}");
+    }
+    assert_eq!(test::call_service(app, ask_as(&forgotten, Some("alice"))).await.status(), 500);
+    assert_eq!((require.unprotected(), ledger.count(&it)), (vec![format!("POST {forgotten}")], 2));
+}
+
+#[actix_web::test]
+async fn a_page_that_is_answered_in_the_place_of_a_protected_route_does_not_have_it_refused() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let on = |path: &str| web::resource(path.to_owned()).route(web::post().to(order));
+    let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let ask_as = |path: &str, user: Option<&str>| {
+        let request = test::TestRequest::post().uri(path).insert_header((KEY, uuid::Uuid::new_v4().to_string()));
+        let request = request.insert_header((ORDER, path));
+        if let Some(user) = user { request.insert_header(("x-user", user)) } else { request }.to_request()
+    };
+
+    let require = Require::new(&guard);
+    let app = App::new().app_data(web::Data::new(ledger.clone())).wrap(from_fn(closed)).wrap(require.clone());
+    let app = app.service(on("/it").wrap(protect())).service(on("/forgotten"));
+    a_page_shuts_nothing(&test::init_service(app).await, ask_as, &require, &ledger, "").await;
+
+    let require = Require::new(&guard);
+    let members = web::scope("/members").service(on("/it").wrap(protect())).service(on("/forgotten"));
+    let app = App::new().app_data(web::Data::new(ledger.clone())).wrap(require.clone());
+    let app = app.service(members.wrap(from_fn(closed))).service(on("/late").wrap(protect()).wrap(from_fn(closed)));
+    let app = test::init_service(app).await;
+    a_page_shuts_nothing(&app, ask_as, &require, &ledger, "/members").await;
+    // On the route itself nobody can tell, until a guard was seen there.
+    for user in [Some("alice"), None, Some("alice")] {
+        assert_eq!(test::call_service(&app, ask_as("/late", user)).await.status(), 200, "{user:?}");
+    }
+    assert_eq!((require.unprotected(), ledger.count("/late")), (vec!["POST /members/forgotten".to_owned()], 2));
 }
 
 #[actix_web::test]

@@ -1,7 +1,7 @@
 //! A net under the routes: a submission that no guard has looked at is found out.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::future::{Ready, ready};
 use std::rc::Rc;
@@ -40,9 +40,11 @@ pub(super) fn is_safe(method: &Method) -> bool {
 /// seen, with a 500 that names the route.
 ///
 /// What wraps a route is known only when the route is called. So the first such submission that succeeds finds it out, after its
-/// handler has run; from then on that route is refused before anything runs. A redirect may be the handler's, or that of a login
-/// check further out than the guard: its route is found as well, until a guard is seen on it, and not refused. Any other answer
-/// proves nothing. Run your own tests with it, and [`unprotected`](Self::unprotected) says what they have found. With a guard that
+/// handler has run; from then on that route is refused before anything runs, unless a guard was seen on it before. A redirect may be
+/// the handler's, or that of a login check further out than the guard: its route is found as well, until a guard is seen on it, and
+/// not refused. Any other answer proves nothing, nor does one that was given before the route was reached, by what wraps the
+/// application or a scope. So have there, and not on the route itself, what answers in its place with a success: a page that says
+/// that the shop is closed. Run your own tests with it, and [`unprotected`](Self::unprotected) says what they have found. With a guard that
 /// observes nothing is refused, and with one that is off nothing is found.
 ///
 /// ```
@@ -89,25 +91,27 @@ impl Require {
     /// as somebody who may, and this is empty.
     pub fn unprotected(&self) -> Vec<String> {
         let found = self.found();
-        let doubtful = found.doubtful.difference(&found.guarded);
-        let mut all: Vec<_> = found.bare.iter().chain(doubtful.filter(|route| !found.bare.contains(*route))).collect();
-        all.sort();
-        all.into_iter().cloned().collect()
+        let all: BTreeSet<_> = found.bare.iter().chain(&found.doubtful).collect();
+        all.into_iter().filter(|route| !found.guarded.contains(*route)).cloned().collect()
     }
 
     fn has_found(&self, route: &str) -> bool {
-        self.found().bare.contains(route)
+        let found = self.found();
+        found.bare.contains(route) && !found.guarded.contains(route)
     }
 
     /// Takes note of an answer, and says whether it is to be refused.
     fn note<B>(&self, route: &str, answer: &ServiceResponse<B>, is_seen: bool) -> bool {
         let status = answer.status();
-        // Of what was sent away before it got to its route, the route is not the cause.
+        // Of what was answered before it got to its route, the route is not the cause.
         let is_there = answer.request().match_info().unprocessed().is_empty();
+        let has_no_route = answer.request().match_pattern().is_none();
         let mut found = self.found();
         let known = match is_seen {
             true => &mut found.guarded,
-            false if status.is_success() => &mut found.bare,
+            // A guard was seen there before: somebody between the two has answered.
+            false if found.guarded.contains(route) => return false,
+            false if status.is_success() && (is_there || has_no_route) => &mut found.bare,
             false if status.is_redirection() && is_there => &mut found.doubtful,
             false => return false,
         };
