@@ -72,7 +72,12 @@ impl Ticket {
         Self { kind: Kind::Key, digest: digest.finalize().into() }
     }
 
-    /// The ticket of an interval, from a digest that is keyed with the signing secret: most of what is sent could be guessed.
+    /// The ticket of an interval that goes by a name: as of a key, so that it is the same whatever secret a process signs with.
+    pub(crate) fn of_name(subject: &Subject<'_>, action: &str, name: &Key) -> Self {
+        Self { kind: Kind::Interval, ..Self::of_key(subject, action, name) }
+    }
+
+    /// The ticket of any other interval, from a digest that is keyed with the signing secret: most of what is sent could be guessed.
     pub(crate) fn of_interval(keyed: [u8; 32]) -> Self {
         Self { kind: Kind::Interval, digest: keyed }
     }

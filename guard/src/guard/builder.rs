@@ -59,7 +59,8 @@ impl GuardBuilder {
     }
 
     /// Still accepts what was signed with this one. To change the secret without refusing a single token: first add
-    /// the new one here everywhere, then swap the two, and drop the old one once its tokens have expired.
+    /// the new one here everywhere, then swap the two, and drop the old one once its tokens have expired. While some processes sign with
+    /// the one and some with the other, they do not know of each other's intervals, but of those that go by a name.
     pub fn secret_previous(mut self, secret: Secret) -> Self {
         self.secret_previous = Some(secret);
         self

@@ -90,14 +90,14 @@ impl Guard {
         rules: &IntervalRules,
         intent: &Intent<'_>,
     ) -> Result<Verdict, StoreError> {
-        let mint = self.mint().await?;
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
-        let what = match (intent.key, &intent.fingerprint) {
-            (Some(name), _) => name.as_bytes(),
-            (None, Some(fingerprint)) => &fingerprint.as_bytes()[..],
-            (None, None) => &[],
+        let ticket = match intent.key {
+            Some(name) => Ticket::of_name(&intent.subject, intent.action, name),
+            None => {
+                let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
+                Ticket::of_interval(self.mint().await?.interval(intent.action, &intent.subject, what))
+            }
         };
-        let ticket = Ticket::of_interval(mint.interval(intent.action, &intent.subject, what));
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
         self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
     }
 
