@@ -356,6 +356,15 @@ impl Guard {
         }
     }
 
+    /// Has the signing secret fetched, unless it is known: before something is claimed that is to be
+    /// [written down](Pass::write_down), so that nothing stays claimed for which no pass can be signed.
+    ///
+    /// # Errors
+    /// If the store could not be asked.
+    pub async fn know_secret(&self) -> Result<(), StoreError> {
+        self.mint().await.map(drop)
+    }
+
     pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
         self.0.sharing.mint(&*self.0.store).await
     }

@@ -162,7 +162,8 @@ impl Pass {
     /// this gives it in writing. `None` if it is not a claim on a key.
     ///
     /// # Errors
-    /// If the signing secret could not be fetched. The claim is left to its lease, or held.
+    /// If the signing secret could not be fetched. The claim is left to its lease, or held: [`Guard::know_secret`] has it fetched
+    /// before anything is claimed.
     pub async fn write_down(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
         let Some(written) = self.guard.write_down(claim).await? else { return Ok(None) };

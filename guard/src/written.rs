@@ -37,7 +37,8 @@ impl WrittenPass {
     }
 
     /// It did not happen: the next request runs. Saying it again does no harm. Refused with `claim_lost` if somebody else has
-    /// the key by now, or if it was completed.
+    /// the key by now, or if it was completed. Let no renewal be under way: one that comes afterwards claims the key again, for a
+    /// lease in which nobody runs.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost: say it again.

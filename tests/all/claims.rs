@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use onceward::{Kind, Ticket};
 use onceward_tests::client::Answer;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
@@ -145,6 +146,26 @@ async fn a_claim_that_nobody_renews_is_free_after_the_lease_or_held() {
     // It was only slow, and says so at last.
     assert_eq!(post(url, "/claim/complete", &json!({"pass": held, "reply": reply()})).await.status, 204);
     assert_eq!(state().await, "done");
+}
+
+#[tokio::test]
+async fn a_pass_that_cannot_be_signed_leaves_no_claim_behind() {
+    let redis = RedisServer::start();
+    let secret = Ticket::of(Kind::Secret, b"signing").name("onceward");
+    // Nobody can read it as a secret, and the rest of the store is as it should be.
+    redis.ask::<()>(&format!("LPUSH {secret} anything"));
+    let service = OncewardServer::start(&["--store", &redis.url()]);
+    for hold in [false, true] {
+        let said = with(asked(&format!("hold {hold}")), json!({"hold": hold, "lease": "60s"}));
+        assert_eq!(claim(&service.url, &said).await.said(), "503 store_unavailable");
+        assert_eq!(redis.keys(), [secret.as_str()], "nothing is claimed");
+    }
+    redis.ask::<()>(&format!("DEL {secret}"));
+    for hold in [false, true] {
+        let said = with(asked(&format!("hold {hold}")), json!({"hold": hold, "lease": "60s"}));
+        let runs = || async { word(&claim(&service.url, &said).await) == "run" };
+        until("it is signed", Duration::from_secs(5), runs).await;
+    }
 }
 
 #[tokio::test]

@@ -63,6 +63,8 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
         tracing::warn!(%error, "a key could not be claimed");
         Refusal::after(&error, &policy, &intent)
     };
+    // Nothing is claimed for which no pass can be signed.
+    desk.guard().know_secret().await.map_err(failed)?;
     let verdict = match wait {
         Some(wait) => desk.guard().check_and_wait(&policy, &intent, wait).await,
         None => desk.guard().check(&policy, &intent).await,
@@ -110,7 +112,8 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, desk: &Desk) ->
 
 /// Release a claim
 ///
-/// It did not happen: the next request under the key runs. Repeating it does no harm.
+/// It did not happen: the next request under the key runs. Repeating it does no harm. Let no renewal be under way meanwhile: one that
+/// arrives afterwards claims the key again, for a lease in which nobody runs.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
@@ -135,7 +138,8 @@ async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> 
 
 /// Renew a claim
 ///
-/// The run goes on: the claim lives for another lease. Do so about three times in each lease.
+/// The run goes on: the claim lives for another lease. Do so about three times in each lease, and not any more once it is released: a claim
+/// that is gone is made again.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
