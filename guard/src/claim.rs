@@ -58,8 +58,8 @@ pub(crate) struct Terms {
 /// What a claim is on.
 pub(crate) enum Origin {
     Key,
-    /// A token whose answer is remembered.
-    Token(Imprint),
+    /// A token whose answer is remembered, and who has sent it, for what.
+    Token(Imprint, [u8; 16]),
     Interval(IntervalRules),
 }
 
@@ -67,8 +67,15 @@ impl Origin {
     fn row(&self) -> Row {
         match self {
             Self::Key => Row::Key,
-            Self::Token(_) => Row::Remembered,
+            Self::Token(..) => Row::Remembered,
             Self::Interval(_) => Row::Interval,
+        }
+    }
+
+    fn asker(&self) -> Option<[u8; 16]> {
+        match self {
+            Self::Token(_, asker) => Some(*asker),
+            Self::Key | Self::Interval(_) => None,
         }
     }
 }
@@ -108,6 +115,7 @@ impl Claim {
         let record = Claimed {
             run: terms.attempt.unwrap_or_else(RunId::new),
             fingerprint: terms.fingerprint,
+            asker: terms.origin.asker(),
             started_at: terms.clock.wall(),
             lease: terms.rules.lease.as_millis() as u64,
             held: None,
@@ -132,7 +140,7 @@ impl Claim {
     /// The token it is on, if it is on one.
     pub(crate) fn token(&self) -> Option<&Imprint> {
         match &self.terms.origin {
-            Origin::Token(token) => Some(token),
+            Origin::Token(token, _) => Some(token),
             Origin::Key | Origin::Interval(_) => None,
         }
     }
@@ -159,7 +167,7 @@ impl Claim {
         let mut state = self.state.lock().await;
         let mut may_be_there = false;
         let made = match &self.terms.origin {
-            Origin::Token(token) => self.make_of_token(token.reign, &mut state.own).await,
+            Origin::Token(token, _) => self.make_of_token(token.reign, &mut state.own).await,
             Origin::Key | Origin::Interval(_) => self.make(&mut state.own, &mut may_be_there).await.map(Made::from),
         };
         entering.0 = None;
@@ -304,7 +312,8 @@ impl Claim {
 
     fn done(&self, reply: Option<Reply>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
-        Done { run: self.run(), fingerprint: self.record.fingerprint, deadline: self.deadline(), reply }.encode()
+        let Claimed { run, fingerprint, asker, .. } = self.record;
+        Done { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()
     }
 
     /// The claim as one that is held, and alive at this moment.
@@ -333,7 +342,7 @@ impl Claim {
     fn rhythm(&self) -> Duration {
         match self.terms.origin {
             Origin::Interval(_) => self.terms.rules.lease / 3 * 2,
-            Origin::Key | Origin::Token(_) => self.terms.rules.lease / 3,
+            Origin::Key | Origin::Token(..) => self.terms.rules.lease / 3,
         }
     }
 

@@ -23,9 +23,9 @@ use crate::meter::Meter;
 use crate::mint::Mint;
 use crate::mode::{Mode, Observed};
 use crate::pass::Pass;
-use crate::policy::Policy;
+use crate::policy::{Policy, TokenRules};
 use crate::random;
-use crate::record::Record;
+use crate::record::{Claimed, Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
@@ -194,36 +194,44 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
-        let ticket = match policy {
-            Policy::Token(rules) => {
-                let mint = self.mint().await?;
-                match verify(&mint, rules.bound, intent) {
-                    Ok(token) => {
-                        let ticket = Ticket::of_token(token.id);
-                        match self.late(&token, &ticket).await? {
-                            None => Ok(ticket),
-                            // What became of it is remembered for longer than it is good.
-                            Some(late) if rules.remember.is_some() => {
-                                let seen = self.look_up(&ticket).await?;
-                                let is_used = !matches!(seen, Seen::Issued | Seen::Absent);
-                                return Ok(if is_used { seen } else { Seen::Refused(late) });
-                            }
-                            Some(late) => Err(late),
-                        }
-                    }
-                    Err(refusal) => Err(refusal),
-                }
-            }
-            Policy::Interval(_) => Err(Code::NotFound.into()),
-            Policy::Key(_) => match intent.key {
-                Some(key) => Ok(Ticket::of_key(&intent.subject, intent.action, key)),
-                None => Err(Code::KeyMissing.into()),
+        match policy {
+            Policy::Token(rules) => match verify(&*self.mint().await?, rules.bound, intent) {
+                Ok(token) => self.look_at_token(rules, intent, &token).await,
+                Err(refusal) => Ok(Seen::Refused(refusal)),
             },
-        };
-        match ticket {
-            Ok(ticket) => self.look_up(&ticket).await,
-            Err(refusal) => Ok(Seen::Refused(refusal)),
+            Policy::Interval(_) => Ok(Seen::Refused(Code::NotFound.into())),
+            Policy::Key(_) => match intent.key {
+                Some(key) => self.look_up(&Ticket::of_key(&intent.subject, intent.action, key)).await,
+                None => Ok(Seen::Refused(Code::KeyMissing.into())),
+            },
         }
+    }
+
+    async fn look_at_token(
+        &self,
+        rules: &TokenRules,
+        intent: &Intent<'_>,
+        token: &Imprint,
+    ) -> Result<Seen, StoreError> {
+        let ticket = Ticket::of_token(token.id);
+        let late = self.late(token, &ticket).await?;
+        // What became of it is remembered for longer than it is good.
+        if let (Some(late), None) = (&late, &rules.remember) {
+            return Ok(Seen::Refused(late.clone()));
+        }
+        let record = self.record(&ticket).await?;
+        // Somebody else's answer is for somebody else.
+        if let Some(Record::Claimed(Claimed { asker: Some(asker), .. }) | Record::Done(Done { asker: Some(asker), .. })) =
+            &record
+            && *asker != intent.asker(token.id)
+        {
+            return Ok(Seen::Refused(Code::TokenUsed.into()));
+        }
+        let seen = record.map_or(Seen::Absent, |record| self.seen(record));
+        Ok(match late {
+            Some(late) if matches!(seen, Seen::Issued | Seen::Absent) => Seen::Refused(late),
+            _ => seen,
+        })
     }
 
     /// Asks the store whether it answers, and takes what is written.
@@ -341,8 +349,12 @@ impl Guard {
     }
 
     pub(crate) async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
-        let Some(bytes) = self.0.store.look(ticket).await? else { return Ok(Seen::Absent) };
-        Ok(self.seen(Record::decode(&bytes).map_err(StoreError::not_executed)?))
+        Ok(self.record(ticket).await?.map_or(Seen::Absent, |record| self.seen(record)))
+    }
+
+    async fn record(&self, ticket: &Ticket) -> Result<Option<Record>, StoreError> {
+        let found = self.0.store.look(ticket).await?;
+        found.as_deref().map(Record::decode).transpose().map_err(StoreError::not_executed)
     }
 
     /// What a record says at this moment.

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
 use crate::attempt::Attempt;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
@@ -53,6 +56,19 @@ impl<'a> Intent<'a> {
     pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
         self.attempt = Some(attempt);
         self
+    }
+
+    /// What the store gets to see of who presents a token, and for what. Who does not know the token cannot try names against it.
+    pub(crate) fn asker(&self, token: Uuid) -> [u8; 16] {
+        let mut digest = Sha256::new().chain_update(token.as_bytes());
+        for field in [self.subject.to_bytes().as_slice(), self.action.as_bytes()] {
+            digest.update((field.len() as u64).to_be_bytes());
+            digest.update(field);
+        }
+        let whole: [u8; 32] = digest.finalize().into();
+        let mut half = [0; 16];
+        half.copy_from_slice(&whole[..16]);
+        half
     }
 }
 

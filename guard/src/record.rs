@@ -93,14 +93,16 @@ mod tests {
         let claimed = Claimed {
             run: RunId::from_bytes([5; 16]),
             fingerprint: Some([6; 16]),
+            asker: None,
             started_at: 3,
             lease: 15_000,
             held: None,
         };
-        let held = Claimed { fingerprint: None, ..claimed.clone() }.hold(9, 10);
+        let held = Claimed { fingerprint: None, asker: Some([8; 16]), ..claimed.clone() }.hold(9, 10);
         let reply = Reply::new(201, "made").header("location", "/orders/1").header("link", "a").header("link", "b");
-        let done = Done { run: claimed.run, fingerprint: claimed.fingerprint, deadline: 4, reply: Some(reply) };
-        let not_kept = Done { fingerprint: None, reply: None, ..done.clone() };
+        let done =
+            Done { run: claimed.run, fingerprint: claimed.fingerprint, asker: None, deadline: 4, reply: Some(reply) };
+        let not_kept = Done { fingerprint: None, asker: Some([8; 16]), reply: None, ..done.clone() };
         vec![
             (Record::ISSUED.to_vec(), Record::Issued),
             (attempted.encode(), Record::Attempted(attempted)),

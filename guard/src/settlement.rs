@@ -7,7 +7,7 @@ use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::meter::Row;
 use crate::policy::{Effect, KeyRules};
-use crate::record::{Done, Record};
+use crate::record::{Claimed, Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
@@ -104,7 +104,8 @@ impl Guard {
                 _ => return Ok(Resolved::Refused(Code::ClaimLost.into())),
             };
             let deadline = self.clock().wall().saturating_add(rules.retain.as_millis() as u64);
-            let done = Done { run: claimed.run, fingerprint: claimed.fingerprint, deadline, reply: reply.clone() };
+            let Claimed { run, fingerprint, asker, .. } = claimed;
+            let done = Done { run, fingerprint, asker, deadline, reply: reply.clone() };
             let written = match effect {
                 Effect::Happened => self.store().swap(ticket, &held, &done.encode(), rules.retain).await?,
                 Effect::DidNotHappen => self.free(ticket, &held, token.as_ref()).await?,
@@ -113,7 +114,7 @@ impl Guard {
             if written == Compared::Done {
                 self.meter()
                     .claim(if ticket.kind() == Kind::Token { Row::Remembered } else { Row::Key }, Event::of(effect));
-                Event::of(effect).log(action, ticket, claimed.run);
+                Event::of(effect).log(action, ticket, run);
                 return Ok(Resolved::Settled);
             }
         }

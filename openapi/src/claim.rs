@@ -94,7 +94,7 @@ pub struct PassRequest {
     pub pass: String,
 }
 
-/// Body of `POST /outcome`: what became of it? Either a key, with action and subject, or a token, with those it is bound to.
+/// Body of `POST /outcome`: what became of it? Either a key, with action and subject, or a token, with those it is bound to or was sent with.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeRequest {

@@ -16,19 +16,22 @@ use crate::store::StoreError;
 const SHORTEST_WAIT: u64 = 1_000;
 
 impl Claim {
-    /// What is said to a request that has met somebody else's record. Other content is told before anything else.
+    /// What is said to a request that has met somebody else's record. That it comes from somebody else, or has other content, is told
+    /// before anything else.
     pub(super) fn duplicate_of(&self, found: Record) -> Result<Verdict, StoreError> {
-        let (owner, said) = match &found {
-            Record::Claimed(claimed) => (claimed.run, claimed.fingerprint),
-            Record::Done(done) => (done.run, done.fingerprint),
+        let (owner, said, asker) = match &found {
+            Record::Claimed(claimed) => (claimed.run, claimed.fingerprint, claimed.asker),
+            Record::Done(done) => (done.run, done.fingerprint, done.asker),
             Record::Attempted(_) if self.token().is_some() => return Ok(Verdict::Refuse(Code::TokenUsed.into())),
             Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
         };
         let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
         let refusal = match (found, &self.terms.origin) {
-            (_, Origin::Token(_)) if is_other => {
+            (_, Origin::Token(..)) if is_other => {
                 Refusal::new(Code::TokenUsed).detail("This token was sent before with other content. Fetch a new one.")
             }
+            // What it was answered with is for whoever has sent it.
+            (_, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => Code::TokenUsed.into(),
             (_, _) if is_other => Code::KeyReused.into(),
             (Record::Claimed(claimed), Origin::Interval(rules)) => too_soon(rules, &claimed, self.terms.clock.wall()),
             (Record::Done(Done { reply: Some(reply), .. }), _) => return Ok(Verdict::Replay(reply)),

@@ -38,7 +38,7 @@ impl Claim {
                 self.end(&mut state, effect);
                 return Ok(Settled::Final);
             }
-            (Origin::Key | Origin::Token(_), Effect::Happened) => Stage::Completing(self.done(reply)),
+            (Origin::Key | Origin::Token(..), Effect::Happened) => Stage::Completing(self.done(reply)),
         };
         state.running = Some(running);
         let settled = self.advance(&mut state).await;
@@ -83,8 +83,8 @@ impl Claim {
         self.leave_queue(&mut state);
         state.stage = match &self.terms.origin {
             Origin::Interval(rules) if rules.is_lock => Stage::Releasing,
-            Origin::Key | Origin::Token(_) if self.terms.rules.hold => Stage::Leaving,
-            Origin::Key | Origin::Token(_) | Origin::Interval(_) => Stage::Over,
+            Origin::Key | Origin::Token(..) if self.terms.rules.hold => Stage::Leaving,
+            Origin::Key | Origin::Token(..) | Origin::Interval(_) => Stage::Over,
         };
         if matches!(state.stage, Stage::Over) {
             return self.log(Event::Unknown);

@@ -110,7 +110,7 @@ impl Guard {
     fn claim_of_token(&self, rules: &KeyRules, intent: &Intent<'_>, token: Imprint) -> Arc<Claim> {
         let ticket = Ticket::of_token(token.id);
         let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
-        self.claim(rules, intent, ticket, said, Origin::Token(token))
+        self.claim(rules, intent, ticket, said, Origin::Token(token, intent.asker(token.id)))
     }
 
     fn claim(

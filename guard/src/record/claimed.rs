@@ -9,6 +9,8 @@ pub(crate) struct Claimed {
     pub(crate) run: RunId,
     /// What the request said, as far as the store may know; none if it was not looked at.
     pub(crate) fingerprint: Option<[u8; 16]>,
+    /// Who has asked, and for what, where the ticket does not say so: anybody may send a token that is bound to nobody.
+    pub(crate) asker: Option<[u8; 16]>,
     /// When it began, in milliseconds since 1970.
     pub(crate) started_at: u64,
     /// How long it lives without being renewed, in milliseconds.
@@ -38,10 +40,11 @@ impl Claimed {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(80);
+        let mut bytes = Vec::with_capacity(96);
         bytes.extend_from_slice(&[VERSION, CLAIMED]);
         bytes.extend_from_slice(self.run.as_bytes());
         write_optional(&mut bytes, self.fingerprint.as_ref().map(|fingerprint| &fingerprint[..]));
+        write_optional(&mut bytes, self.asker.as_ref().map(|asker| &asker[..]));
         bytes.extend_from_slice(&self.started_at.to_be_bytes());
         bytes.extend_from_slice(&self.lease.to_be_bytes());
         bytes.push(u8::from(self.held.is_some()));
@@ -56,6 +59,7 @@ impl Claimed {
         Some(Self {
             run: RunId::from_bytes(from.array()?),
             fingerprint: from.optional(Reader::array)?,
+            asker: from.optional(Reader::array)?,
             started_at: from.number()?,
             lease: from.number()?,
             held: from.optional(|from| Some(Held { renewed_at: from.number()?, deadline: from.number()? }))?,

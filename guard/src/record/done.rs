@@ -12,6 +12,8 @@ pub(crate) struct Done {
     pub(crate) run: RunId,
     /// What the request said, as far as the store may know; none if it was not looked at.
     pub(crate) fingerprint: Option<[u8; 16]>,
+    /// Who has asked, and for what, as in the claim.
+    pub(crate) asker: Option<[u8; 16]>,
     /// Until when the record lives, in milliseconds since 1970.
     pub(crate) deadline: u64,
     /// The answer, unless it was too large to keep.
@@ -20,10 +22,11 @@ pub(crate) struct Done {
 
 impl Done {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64 + self.reply.as_ref().map_or(0, Reply::size));
+        let mut bytes = Vec::with_capacity(80 + self.reply.as_ref().map_or(0, Reply::size));
         bytes.extend_from_slice(&[VERSION, DONE]);
         bytes.extend_from_slice(self.run.as_bytes());
         write_optional(&mut bytes, self.fingerprint.as_ref().map(|fingerprint| &fingerprint[..]));
+        write_optional(&mut bytes, self.asker.as_ref().map(|asker| &asker[..]));
         bytes.extend_from_slice(&self.deadline.to_be_bytes());
         bytes.push(u8::from(self.reply.is_some()));
         if let Some(reply) = &self.reply {
@@ -36,6 +39,7 @@ impl Done {
         Some(Self {
             run: RunId::from_bytes(from.array()?),
             fingerprint: from.optional(Reader::array)?,
+            asker: from.optional(Reader::array)?,
             deadline: from.number()?,
             reply: from.optional(read_reply)?,
         })

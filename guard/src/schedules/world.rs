@@ -333,5 +333,5 @@ fn run_of(reply: &Reply) -> RunId {
 
 /// A claim that is nobody's here.
 pub(super) fn somebody_elses_claim() -> Vec<u8> {
-    Claimed { run: RunId::new(), fingerprint: None, started_at: 0, lease: 1_000, held: None }.encode()
+    Claimed { run: RunId::new(), fingerprint: None, asker: None, started_at: 0, lease: 1_000, held: None }.encode()
 }

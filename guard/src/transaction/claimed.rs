@@ -55,6 +55,7 @@ impl Claimed {
         let record = Done {
             run: RunId::new(),
             fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket)),
+            asker: None,
             deadline: deadline(rules),
             reply: None,
         };

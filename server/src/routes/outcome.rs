@@ -15,7 +15,7 @@ use crate::kept::kept;
 /// Ask for an outcome
 ///
 /// Says what is on record of a key or a token at this moment, and changes nothing. It is for finding out, never for deciding
-/// whether to run.
+/// whether to run. What a token was answered with is told to whoever names the action and the subject that it was sent with.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
@@ -25,6 +25,7 @@ use crate::kept::kept;
         (status = 400, description = "`bad_request`, `key_malformed` or `token_malformed`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`token_used`: its answer is remembered, for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired` or `token_stale`, and nothing is known of its use", body = Problem, content_type = "application/problem+json"),
         Anywhere,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
