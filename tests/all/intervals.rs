@@ -6,9 +6,9 @@ use std::time::Duration;
 use actix_web::web;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Subject, Verdict};
+use onceward::{Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
 use onceward_api::{Code, Retry};
-use onceward_tests::client::{Answer, http, send};
+use onceward_tests::client::{Answer, at_last, http, send};
 use onceward_tests::keyed::{Pair, purchase, serve, serve_one};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::proxy::{Fate, Proxy};
@@ -268,6 +268,27 @@ async fn a_lock_goes_by_its_name_alone_and_has_to_have_one() {
     assert_eq!(send(ask("/items/5", "1")).await.said(), RAN);
 }
 
+/// While a secret is being changed, one half of the processes signs with the new one and the other with the old.
+#[tokio::test]
+async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
+    let (clock, ledger) = (ManualClock::new(), Ledger::new());
+    let store = Arc::new(Memory::with_clock((&clock).into()));
+    let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
+    let beds = [(&old, &new), (&new, &old)].map(|(first, second)| {
+        let builder = Guard::builder(Arc::clone(&store)).clock((&clock).into());
+        let guard = builder.secret(first.clone()).secret_previous(second.clone()).build();
+        let rules = every(MINUTE).release_always();
+        let protect = Protect::interval(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::header("x-account"));
+        serve_one(&ledger, protect)
+    });
+    let ask = |at: usize| plainly(&beds[at].url, "/it", "order").header("x-account", "1");
+    let first = tokio::spawn(send(ask(0).header(TAKES, 500)));
+    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    assert_eq!(send(ask(1)).await.said(), TOO_SOON);
+    assert_eq!(first.await.unwrap().said(), RAN);
+    assert_eq!(send(ask(1)).await.said(), RAN);
+}
+
 /// It is not compared, so it need not be read.
 #[tokio::test]
 async fn what_goes_by_a_name_alone_may_be_of_any_size() {
@@ -290,6 +311,15 @@ async fn a_lock_is_free_as_soon_as_its_handler_has_panicked() {
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
+/// What Redis says of the life of what is not there.
+const GONE: i64 = -2;
+
+/// How many milliseconds whatever is claimed lives.
+fn life(redis: &RedisServer) -> i64 {
+    let names: Vec<_> = redis.keys().into_iter().filter(|name| !name.contains(":secret:")).collect();
+    names.iter().map(|name| redis.ask::<i64>(&format!("PTTL {name}"))).max().unwrap_or(GONE)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_outlives_a_process_that_was_killed_by_its_interval_and_no_more() {
     let mut pair = Pair::start(PEER, "onceward").await;
@@ -303,13 +333,10 @@ async fn a_lock_outlives_a_process_that_was_killed_by_its_interval_and_no_more()
         assert_eq!(send(plainly(pair.other(), path, "early")).await.said(), TOO_SOON);
     }
     pair.peers[0].kill();
-    let killed = Instant::now();
+    let left = life(&pair.redis);
+    assert!(left == GONE || (1..=HALF.as_millis() as i64).contains(&left), "it lives for {left} ms");
     assert!(lost.await.unwrap().is_err());
-    until("it is free", HALF + Duration::from_secs(1), || async {
-        send(plainly(pair.other(), path, "next")).await.said() == RAN
-    })
-    .await;
-    assert!(killed.elapsed() < HALF + Duration::from_millis(500), "{:?}", killed.elapsed());
+    until("it is free", LONG, || async { send(plainly(pair.other(), path, "next")).await.said() == RAN }).await;
     assert_eq!((pair.ledger.count("early"), pair.ledger.count("next")), (0, 1));
 }
 
@@ -351,7 +378,7 @@ async fn many_at_once_on_two_processes_are_one() {
             let url = [pair.one(), pair.other()][racer % 2];
             let request = client.post(format!("{url}/spaced/mine")).header(USER, "alice").body(number.to_string());
             let request = request.header(ORDER, number);
-            racers.spawn(async move { Answer::of(request.send().await.expect("an answer")).await.said() });
+            racers.spawn(async move { at_last(request).await.said() });
         }
         let said = racers.join_all().await;
         let ran = said.iter().filter(|said| *said == RAN).count();
@@ -368,11 +395,7 @@ async fn an_interval_is_one_command_and_one_below_its_shortest_claim_is_two() {
     for (status, path) in [(200, "/spaced/fifth"), (422, "/spaced/second")] {
         send(plainly(shop.url(), path, "").header(STATUS, status).body("warm")).await;
     }
-    let life = || {
-        let names: Vec<_> = redis.keys().into_iter().filter(|name| !name.contains(":secret:")).collect();
-        names.iter().map(|name| redis.ask::<i64>(&format!("PTTL {name}"))).max().unwrap_or(-2)
-    };
-    until("those are over", LONG, || async { life() == -2 }).await;
+    until("those are over", LONG, || async { life(&redis) == GONE }).await;
     for (path, longest, status, first, second) in [
         ("/spaced/second", 1_000, 200, vec!["SET"], vec!["SET"]),
         ("/spaced/second", 0, 422, vec!["SET", "EVALSHA"], vec!["SET", "EVALSHA"]),
@@ -385,13 +408,13 @@ async fn an_interval_is_one_command_and_one_below_its_shortest_claim_is_two() {
             let monitor = redis.monitor();
             let answer = send(plainly(shop.url(), path, "a").header(STATUS, status)).await;
             assert_eq!(sent(&monitor), expected, "{path} {status}: {}", answer.said());
-            let left = life();
-            assert!(left == -2 || (1..=longest).contains(&left), "{path} {status}: {left} ms");
+            let left = life(&redis);
+            assert!(left == GONE || (1..=longest).contains(&left), "{path} {status}: {left} ms");
             for command in monitor.commands() {
                 assert!(!command.contains("spaced"), "{command}");
             }
         }
-        until("it is over", LONG, || async { life() == -2 }).await;
+        until("it is over", LONG, || async { life(&redis) == GONE }).await;
     }
 }
 
@@ -404,19 +427,14 @@ async fn below_its_shortest_claim_an_interval_holds_as_long_as_it_says() {
     send(plainly(shop.url(), path, "warm").body("warm")).await;
     let begun = Instant::now();
     assert_eq!(send(plainly(shop.url(), path, "effect")).await.said(), RAN);
-    let answered = Instant::now();
+    let left = life(&redis);
+    assert!(left == GONE || (1..=fifth.as_millis() as i64).contains(&left), "it lives for {left} ms");
     loop {
-        let asked = Instant::now();
         let again = send(plainly(shop.url(), path, "effect")).await;
         if again.said() == RAN {
             break;
         }
         assert_eq!(again.said(), TOO_SOON);
-        assert!(
-            asked < answered + fifth + Duration::from_millis(80),
-            "it was still refused {:?} later",
-            begun.elapsed()
-        );
     }
     assert!(begun.elapsed() >= fifth, "it ran again after {:?}", begun.elapsed());
     assert_eq!(shop.ledger.count("effect"), 2);
@@ -426,7 +444,7 @@ async fn below_its_shortest_claim_an_interval_holds_as_long_as_it_says() {
 async fn a_handler_that_outlives_a_short_interval_keeps_it_to_its_end() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
-    for (at, path) in ["/spaced/fifth", "/spaced/half", "/spaced/second"].into_iter().enumerate() {
+    for (at, path) in ["/spaced/half", "/spaced/second"].into_iter().enumerate() {
         let slow = tokio::spawn(send(plainly(shop.url(), path, "slow").header(TAKES, 2_500)));
         until("it has begun", LONG, || async { shop.ledger.count("begun") == at + 1 }).await;
         while shop.ledger.count("slow") == at {

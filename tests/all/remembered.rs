@@ -14,11 +14,11 @@ use onceward::{
 };
 use onceward_api::header::{LOOK, TOKEN};
 use onceward_api::{Code, Retry};
-use onceward_tests::client::{Answer, MULTIPART, URLENCODED, http, multipart, send, submit, token};
+use onceward_tests::client::{Answer, MULTIPART, URLENCODED, at_last, http, multipart, send, submit, token};
 use onceward_tests::keyed::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, panics};
+use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
 use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 use tokio::sync::Semaphore;
@@ -63,7 +63,7 @@ impl Bed {
     }
 
     async fn token(&self) -> String {
-        self.guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned()
+        token_of(&self.guard).await
     }
 
     fn post(&self, token: &str, path: &str) -> RequestBuilder {
@@ -74,6 +74,11 @@ impl Bed {
     async fn say(&self, token: &str, path: &str, body: &'static str) -> Answer {
         send(self.post(token, path).body(body)).await
     }
+}
+
+/// A token that is bound to nothing.
+async fn token_of(guard: &Guard) -> String {
+    guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned()
 }
 
 /// A request whose redirect is not followed.
@@ -192,6 +197,74 @@ async fn whoever_looks_with_an_expired_token_sees_the_first_answer_too() {
     is_first_again(&first, &look(&used).await);
     assert_eq!(look(&unused).await.said(), "410 token_expired");
     assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+/// A token that is bound to nobody may be sent by anybody; its answer is for whoever has sent it first.
+#[tokio::test]
+async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobody_else() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let user = || SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()));
+    let (remember, plain) = (Protect::token(&guard, user()).remember(HOUR), Protect::token(&guard, user()));
+    let served = serve(&ledger, move |config| {
+        let on = |path: &str, protect: &Protect| {
+            web::resource(path.to_owned()).wrap(protect.clone()).route(web::post().to(purchase))
+        };
+        config
+            .service(on("/it", &remember))
+            .service(on("/waiting", &remember.clone().wait(LONG)))
+            .service(on("/plain", &plain));
+    });
+    let ask = |token: &str, path: &str, user: &str| {
+        post(&served.url, path).header(TOKEN, token).header(USER, user).header(ORDER, "order").body("tea")
+    };
+    let token = token_of(&guard).await;
+    let first = send(ask(&token, "/it", "alice").header(TAKES, 300));
+    let beside = async {
+        until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+        for path in ["/it", "/waiting", "/plain"] {
+            assert_eq!(send(ask(&token, path, "bob")).await.said(), "409 token_used", "{path}");
+            let looked = send(ask(&token, path, "bob").header(LOOK, "true")).await;
+            assert_eq!(looked.said(), "409 token_used", "{path}");
+        }
+        assert_eq!(send(ask(&token, "/it", "alice")).await.said(), "409 in_progress");
+    };
+    let (first, ()) = tokio::join!(first, beside);
+    assert_eq!(first.said(), "200 executed");
+    for look in ["false", "true"] {
+        let ask = async |path: &str, user: &str| send(ask(&token, path, user).header(LOOK, look)).await;
+        for (path, user) in [("/it", "bob"), ("/waiting", "bob"), ("/waiting", "alice"), ("/plain", "bob")] {
+            let other = ask(path, user).await;
+            assert_eq!(other.said(), "409 token_used", "{path} for {user}, looking: {look}");
+            assert_ne!(other.body, first.body);
+        }
+        is_first_again(&first, &ask("/it", "alice").await);
+    }
+    assert_eq!(ledger.runs(), ["begun", "order"]);
+}
+
+/// Whoever asks the guard itself may have nothing to compare: then it goes by who asks, and for what.
+#[tokio::test]
+async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_action() {
+    let guard = Guard::new(Memory::new());
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    let token = token_of(&guard).await;
+    let intent = |action, user| Intent::new(action, Subject::named(user)).credential(&token);
+    let said = async |action, user| match guard.check(&policy, &intent(action, user)).await.unwrap() {
+        Verdict::Run(pass) => pass.complete(Some(Reply::new(201, "made"))).await.map(|_| "run".to_owned()).unwrap(),
+        Verdict::Replay(reply) => format!("replay {}", reply.status()),
+        Verdict::Refuse(refusal) => refusal.code().to_string(),
+        _ => unreachable!("there is nothing else"),
+    };
+    assert_eq!(said("pay", "alice").await, "run");
+    for (action, user, expected) in
+        [("pay", "bob", "token_used"), ("ship", "alice", "token_used"), ("pay", "alice", "replay 201")]
+    {
+        assert_eq!(said(action, user).await, expected, "{action} for {user}");
+        let looked = guard.look(&policy, &intent(action, user)).await.unwrap().into_reply();
+        let looked =
+            looked.map_or_else(|refusal| refusal.code().to_string(), |reply| format!("replay {}", reply.status()));
+        assert_eq!(looked, expected, "{action} for {user}");
+    }
 }
 
 #[tokio::test]
@@ -400,7 +473,7 @@ async fn race(pair: &Pair, path: &str, token: &str) -> Vec<Answer> {
         let url = [pair.one(), pair.other()][racer % 2];
         let request = client.post(format!("{url}{path}")).header(TOKEN, token).header(ORDER, token);
         let request = request.header(TAKES, 100).body("tea");
-        racers.spawn(async move { Answer::of(request.send().await.expect("an answer")).await });
+        racers.spawn(at_last(request));
     }
     racers.join_all().await
 }

@@ -1,8 +1,11 @@
 //! A client that says what it was told.
 
+use std::time::Duration;
+
 use onceward_api::{IssuedToken, Problem, header};
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Response};
+use tokio::time::sleep;
 
 use crate::shop::ORDER;
 
@@ -42,6 +45,17 @@ impl Answer {
 /// Sends a request and reads the answer.
 pub async fn send(request: RequestBuilder) -> Answer {
     Answer::of(request.send().await.expect("an answer")).await
+}
+
+/// The same, sent again as long as the store is late for it, as it may be for one of many at once.
+pub async fn at_last(request: RequestBuilder) -> Answer {
+    loop {
+        let answer = send(request.try_clone().expect("a body that can be sent again")).await;
+        if answer.outcome != "store_unavailable" {
+            return answer;
+        }
+        sleep(Duration::from_millis(250)).await;
+    }
 }
 
 /// Asks for a token with this body.
