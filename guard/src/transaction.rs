@@ -40,10 +40,22 @@
 //! [`claim_in`] is one statement, of a duplicate too, unless it had to wait for the first, when it is two. Keeping an answer is another one
 //! ([`Claimed::complete_in`]); who can make it up beforehand, or does not need it, does without.
 //!
+//! Whoever waits for the first holds a connection of the pool meanwhile, and waits for as long as the first takes. On PostgreSQL set
+//! `lock_timeout`, as an option of the connection or for the role: whoever has waited for that long is refused as
+//! [in progress](crate::api::Code::InProgress), and his transaction is to be rolled back.
+//!
+//! # What names a record
+//!
+//! Subject, action and key, and nothing else: two applications whose tables of Onceward are the same get each other's answers, if all
+//! three are the same. Give each a schema of its own, or let its actions begin with its name. The prefix of a
+//! [`Sql`](crate::store::Sql) store is not in it.
+//!
 //! # How long a record lives
 //!
 //! For [`retain`](crate::KeyRules::retain), from minutes to a year, each operation as it wants. What has expired is as good as absent, and
 //! is removed by [`keep_clean`], or by a [`Sql`](crate::store::Sql) store on the same database.
+//!
+//! It also is how long it can be found out what became of a commit whose answer was lost: let it be a minute at least.
 //!
 //! It runs from when the answer is written, at the end of the transaction. Of a claim whose answer is never written it runs from the claim:
 //! then let it be longer than the transaction takes, or a duplicate that has waited for the commit finds it over, and goes on.

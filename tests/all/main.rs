@@ -73,6 +73,7 @@ mod service_stop;
 mod settling;
 mod sql;
 mod sql_claims;
+mod sql_commits;
 mod sql_faults;
 mod sql_front;
 mod sql_input;

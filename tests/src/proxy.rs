@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 /// Where servers that talk among themselves call from, so that a proxy can tell them from clients.
@@ -23,6 +23,8 @@ pub enum Fate {
     LoseAnswer,
     /// The request is carried out, and the answer never comes, on a connection that stays open.
     SwallowAnswer,
+    /// The connection breaks, and the request arrives when it is [delivered](Proxy::deliver).
+    Late,
 }
 
 /// Which requests meet which fate.
@@ -52,6 +54,7 @@ pub struct Proxy {
     gate: watch::Sender<Gate>,
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
+    late: Arc<Notify>,
 }
 
 /// How slow the way is.
@@ -79,16 +82,18 @@ impl Proxy {
             gate: watch::Sender::default(),
             struck: Arc::default(),
             accepted: Arc::default(),
+            late: Arc::default(),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
         let (accepted, gate, before) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe(), Arc::clone(&proxy.before));
+        let late = Arc::clone(&proxy.late);
         tokio::spawn(async move {
             while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
                 let begun = *gate.borrow_and_update();
-                let carried =
-                    carry(client, before.load(Ordering::SeqCst), delay, Arc::clone(&plan), Arc::clone(&struck));
+                let port = before.load(Ordering::SeqCst);
+                let carried = carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck), Arc::clone(&late));
                 tokio::spawn(async move {
                     let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
                     tokio::select! {
@@ -145,6 +150,11 @@ impl Proxy {
         self.gate.send_modify(|gate| gate.is_cut = false);
     }
 
+    /// Lets a request that is [late](Fate::Late) arrive.
+    pub fn deliver(&self) {
+        self.late.notify_one();
+    }
+
     /// Nothing is lost any more.
     pub fn relent(&self) {
         *self.plan.lock().expect("nobody panics with it") = None;
@@ -168,6 +178,7 @@ async fn carry(
     delay: Delay,
     plan: Arc<Mutex<Option<Plan>>>,
     struck: Arc<AtomicUsize>,
+    late: Arc<Notify>,
 ) -> Option<()> {
     sleep(delay.connect).await;
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
@@ -182,6 +193,13 @@ async fn carry(
                     struck.fetch_add(1, Ordering::SeqCst);
                 }
                 if fate == Some(Fate::LoseRequest) {
+                    return None;
+                }
+                if fate == Some(Fate::Late) {
+                    drop(client);
+                    late.notified().await;
+                    server.write_all(request).await.ok()?;
+                    let _ = server.read(&mut answered).await.ok()?;
                     return None;
                 }
                 server.write_all(request).await.ok()?;

@@ -22,7 +22,9 @@ pub use self::dialect::Dialect;
 pub(crate) use self::dialect::{Answer, Row};
 use self::dialect::{Question, Verb};
 pub use self::failure::SqlError;
-pub(crate) use self::failure::{Failure, asks_for_a_repetition, has_failed_already, wants_a_repetition};
+pub(crate) use self::failure::{
+    Failure, asks_for_a_repetition, has_failed_already, has_waited_in_vain, wants_a_repetition,
+};
 pub use self::migration::Migrated;
 use super::{Bytes, Compared, Reign, Store, StoreError, async_trait};
 use crate::ticket::Ticket;

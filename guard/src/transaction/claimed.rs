@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use onceward_api::Code;
 use sqlx::{Pool, Transaction};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{ClaimError, Dialect};
 use crate::clock::Clock;
@@ -13,11 +13,13 @@ use crate::record::{Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
-use crate::store::sql::{Answer, Row, millis};
+use crate::store::sql::{Answer, Row, has_waited_in_vain, millis};
 use crate::ticket::Ticket;
 
 /// How long a database is asked what became of a claim.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// And how long it rests where it wants to be asked again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What is to be done in a transaction. A duplicate is no error.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub struct Claimed {
     name: String,
     rules: KeyRules,
     record: Done,
+    made: Instant,
 }
 
 /// What was found under the name of a claim.
@@ -46,6 +49,8 @@ pub(super) enum Found {
     Own,
     /// What somebody else has.
     Others(Done),
+    /// What somebody has not committed yet, for longer than the database lets anybody wait. The transaction that waited has failed.
+    InProgress,
 }
 
 impl Claimed {
@@ -60,7 +65,8 @@ impl Claimed {
             reply: None,
         };
         // Not the name that a store has for the same key: a guard may have its own record in the same table.
-        Ok(Self { name: ticket.name("onceward:transaction"), rules: rules.clone(), record })
+        let name = ticket.name("onceward:transaction");
+        Ok(Self { name, rules: rules.clone(), record, made: Instant::now() })
     }
 
     /// The name of the run, to write beside what it does.
@@ -87,21 +93,46 @@ impl Claimed {
     /// backend that has not noticed yet that its caller is gone, is waited for; so what this says stays true.
     ///
     /// # Errors
-    /// If the database cannot be asked, or does not say for half a minute: then it is not known yet.
+    /// If the database cannot be asked, or does not say for half a minute: then it is not known yet. [`ClaimError::Expired`] if nothing is
+    /// there and [`retain`](KeyRules::retain) is over, or nearly, since the claim was made: what has expired cannot be told from what was
+    /// never committed.
     pub async fn was_committed<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<bool, ClaimError> {
         let asked = timeout(PATIENCE, async {
-            let mut transaction = DB::begin(pool).await?;
-            let found = self.find(&mut transaction).await?;
-            transaction.rollback().await?;
-            Ok(matches!(found, Found::Own))
+            loop {
+                match self.look_for_it(pool).await {
+                    Ok(Found::Own) => return Ok(true),
+                    Ok(Found::Free | Found::Others(_)) if self.may_be_over_since(self.made) => {
+                        return Err(ClaimError::Expired);
+                    }
+                    Ok(Found::Free | Found::Others(_)) => return Ok(false),
+                    Ok(Found::InProgress) => {}
+                    Err(error) if error.asks_for_a_repetition() => {}
+                    Err(error) => return Err(error),
+                }
+                sleep(PAUSE).await;
+            }
         });
         asked.await.unwrap_or(Err(ClaimError::Database(sqlx::Error::PoolTimedOut)))
+    }
+
+    /// Finds what is there, and leaves it as it is.
+    async fn look_for_it<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<Found, ClaimError> {
+        let mut transaction = DB::begin(pool).await?;
+        let found = self.find(&mut transaction).await;
+        transaction.rollback().await?;
+        found
+    }
+
+    /// Whether a record that was written then may have expired by now, should the database's clock run a little faster than ours.
+    pub(super) fn may_be_over_since(&self, written: Instant) -> bool {
+        written.elapsed() >= self.rules.retain.mul_f64(0.9)
     }
 
     pub(super) async fn enter<DB: Dialect>(self, transaction: &mut Transaction<'_, DB>) -> Result<Entered, ClaimError> {
         Ok(match self.find(transaction).await? {
             Found::Free | Found::Own => Entered::Run(self),
             Found::Others(done) => self.duplicate_of(done).map_or_else(Entered::Refuse, Entered::Done),
+            Found::InProgress => Entered::Refuse(Code::InProgress.into()),
         })
     }
 
@@ -110,11 +141,13 @@ impl Claimed {
         let (value, millis) = (self.record.encode(), millis(self.rules.retain));
         loop {
             let row = Row { name: &self.name, value: &value, millis };
-            let there = match DB::claim(transaction, &row).await? {
-                Answer { is_done: true, .. } => return Ok(Found::Free),
-                Answer { there: Some(there), .. } => there,
+            let there = match DB::claim(transaction, &row).await {
+                Ok(Answer { is_done: true, .. }) => return Ok(Found::Free),
+                Ok(Answer { there: Some(there), .. }) => there,
                 // It was committed while this one waited for it: now it is seen.
-                Answer { there: None, .. } => continue,
+                Ok(Answer { there: None, .. }) => continue,
+                Err(error) if has_waited_in_vain(&error) => return Ok(Found::InProgress),
+                Err(error) => return Err(error.into()),
             };
             return match Record::decode(&there) {
                 Ok(Record::Done(done)) if done.run == self.record.run => Ok(Found::Own),

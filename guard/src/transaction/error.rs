@@ -22,6 +22,11 @@ pub enum ClaimError {
     /// The claim is not in this transaction: it was made in another one, or this was rolled back to before it.
     #[error("this transaction does not have the claim; complete it in the transaction in which it was made")]
     NotClaimed,
+    /// Whether it was committed is not known any more: its record, if there is one, may have expired.
+    #[error(
+        "a record of this may have expired, so that nobody knows any more whether it was committed; let `retain` be longer"
+    )]
+    Expired,
     /// The work has ended well, and still holds its transaction.
     #[error("the work did not give its transaction back, so nothing could be committed; drop it before the work ends")]
     NotGivenBack,
@@ -56,6 +61,6 @@ impl From<sqlx::Error> for ClaimError {
 /// Nothing of a transaction lasts that was not committed.
 impl From<ClaimError> for StoreError {
     fn from(error: ClaimError) -> Self {
-        Self::not_executed(error)
+        if matches!(error, ClaimError::Expired) { Self::unknown(error) } else { Self::not_executed(error) }
     }
 }

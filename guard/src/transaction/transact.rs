@@ -39,15 +39,28 @@ enum Tried<T, E> {
     Ended(Result<Ran<T>, RunError<E>>),
     /// An earlier try of the same run had been committed.
     WasCommitted,
+    /// Whether it had is not known any more: its record may be over.
+    Forgotten,
     /// Nothing was committed, and the next try may succeed. This is what to say if there is none.
     Repeat(RunError<E>),
-    /// It came to this value under its claim, and nobody has heard whether that was committed.
-    Lost(T, Failure),
+    /// It came to this value under its claim, with a record written at this time, and nobody has heard whether that was committed.
+    Lost(T, Instant, Failure),
 }
 
-/// What a try came to that may have been committed, and until when that is asked.
+/// How a try goes on.
+enum Going {
+    /// Under its claim.
+    Claimed,
+    /// Without, in the same transaction: a guard that observes does not keep anybody from anything.
+    Unclaimed,
+    /// Without, in a new one, because this one has failed.
+    Afresh,
+}
+
+/// What a try came to that may have been committed, when its record was written, and until when that is asked.
 struct Lost<T> {
     value: T,
+    written: Instant,
     until: Instant,
 }
 
@@ -82,7 +95,11 @@ impl Guard {
     ///
     /// # Errors
     /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the
-    /// database did not say for half a minute: the same intent again finds out.
+    /// database did not say for half a minute, or said it when [`retain`](KeyRules::retain) was over: until then the same intent again
+    /// finds out.
+    ///
+    /// A commit that has no answer within ten seconds is asked about over another connection. Its own goes back to the pool, which asks it
+    /// whether it is there for as long as it takes; `PoolOptions::after_release` can put an end to that.
     pub async fn transact<DB, T, E, F, W>(
         &self,
         pool: &Pool<DB>,
@@ -114,13 +131,15 @@ impl Guard {
                     let committed = lost.ok_or_else(|| RunError::Refused(Code::ReplyNotKept.into()));
                     return committed.map(|lost| Ran::Executed(lost.value));
                 }
-                (Tried::Lost(value, failure), _) => {
+                // Nothing is done a second time on a guess.
+                (Tried::Forgotten, _) => return Err(RunError::Store(ClaimError::Expired.into())),
+                (Tried::Lost(value, written, failure), _) => {
                     let until = *until.get_or_insert_with(|| Instant::now() + RESOLVE);
                     if Instant::now() >= until {
                         return Err(RunError::Store(failure.into()));
                     }
                     tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
-                    lost = Some(Lost { value, until });
+                    lost = Some(Lost { value, written, until });
                 }
                 // It cannot be asked at the moment, and what became of it is still not known.
                 (Tried::Repeat(error) | Tried::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
@@ -149,26 +168,17 @@ impl<DB: Dialect> Trial<'_, DB> {
         W: FnMut(Lent<DB>) -> F,
     {
         let until = lost.as_ref().map(|lost| lost.until);
-        let observes = self.guard.mode() == Mode::Observe;
         let mut transaction = match within(until, DB::begin(self.pool)).await {
             Ok(transaction) => transaction,
             Err(error) => return error.into(),
         };
         let mut claimed = self.claimed.as_ref();
         if let Some(own) = claimed {
-            match within(until, own.find(&mut transaction)).await {
-                Ok(Found::Free) => {}
-                Ok(Found::Own) => return Tried::WasCommitted,
-                Ok(Found::Others(done)) if observes => {
-                    let refused = own.duplicate_of(done).err();
-                    let outcome = refused.map_or(Outcome::Replayed, |refusal| Outcome::Refused(refusal.code()));
-                    self.guard.observe(outcome, self.intent.action);
-                    claimed = None;
-                }
-                Ok(Found::Others(done)) => return Tried::Ended(replayed(own, done)),
-                // The business goes on, in a transaction that has not failed.
-                Err(error) if observes && until.is_none() => {
-                    tracing::warn!(%error, action = self.intent.action, "could not be observed");
+            let found = within(until, own.find(&mut transaction)).await;
+            match self.judge(own, found, lost.as_ref()) {
+                Ok(Going::Claimed) => {}
+                Ok(Going::Unclaimed) => claimed = None,
+                Ok(Going::Afresh) => {
                     drop(transaction);
                     transaction = match DB::begin(self.pool).await {
                         Ok(transaction) => transaction,
@@ -176,7 +186,7 @@ impl<DB: Dialect> Trial<'_, DB> {
                     };
                     claimed = None;
                 }
-                Err(error) => return error.into(),
+                Err(tried) => return tried,
             }
             *lost = None;
         }
@@ -197,6 +207,44 @@ impl<DB: Dialect> Trial<'_, DB> {
             }
         }
     }
+
+    /// How a try goes on that has found this, or how it ends.
+    fn judge<T: DeserializeOwned, E>(
+        &self,
+        own: &Claimed,
+        found: Result<Found, ClaimError>,
+        lost: Option<&Lost<T>>,
+    ) -> Result<Going, Tried<T, E>> {
+        let (action, observes) = (self.intent.action, self.guard.mode() == Mode::Observe);
+        match (found, lost) {
+            (Ok(Found::Own), _) => Err(Tried::WasCommitted),
+            (Ok(Found::Free | Found::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {
+                Err(Tried::Forgotten)
+            }
+            (Ok(Found::Free), _) => Ok(Going::Claimed),
+            (Ok(Found::Others(done)), _) if observes => {
+                let refused = own.duplicate_of(done).err();
+                let outcome = refused.map_or(Outcome::Replayed, |refusal| Outcome::Refused(refusal.code()));
+                self.guard.observe(outcome, action);
+                Ok(Going::Unclaimed)
+            }
+            (Ok(Found::Others(done)), _) => Err(Tried::Ended(replayed(own, done))),
+            (Ok(Found::InProgress), None) if observes => {
+                self.guard.observe(Outcome::Refused(Code::InProgress), action);
+                Ok(Going::Afresh)
+            }
+            // What was lost may be what is in progress: then it is asked again.
+            (Ok(Found::InProgress), lost) => {
+                let refused = RunError::Refused(Code::InProgress.into());
+                Err(if lost.is_some() { Tried::Repeat(refused) } else { Tried::Ended(Err(refused)) })
+            }
+            (Err(error), None) if observes => {
+                tracing::warn!(%error, action, "could not be observed");
+                Ok(Going::Afresh)
+            }
+            (Err(error), _) => Err(error.into()),
+        }
+    }
 }
 
 /// Writes down what it came to, and commits.
@@ -208,34 +256,37 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
     let Some(claimed) = claimed else {
         // A database answers a commit of what has failed with a rollback, and calls that well.
         return match DB::goes_on(&mut transaction).await {
-            Ok(()) => committed(transaction, value, false).await,
+            Ok(()) => committed(transaction, value, None).await,
             Err(error) => ClaimError::from(error).into(),
         };
     };
     // What cannot be written as text is done all the same.
     let reply = serde_json::to_vec(&value).ok().map(|body| Reply::new(200, body));
+    let written = Instant::now();
     match claimed.complete(&mut transaction, reply).await {
-        Ok(()) => committed(transaction, value, true).await,
+        Ok(()) => committed(transaction, value, Some(written)).await,
         Err(error) => error.into(),
     }
 }
 
-/// Commits, and tells what is known of it.
+/// Commits, and tells what is known of it. What was claimed has its record, since the time when that was written.
 async fn committed<DB: Dialect, T, E>(
     transaction: Transaction<'static, DB>,
     value: T,
-    is_claimed: bool,
+    written: Option<Instant>,
 ) -> Tried<T, E> {
     let failure = match timeout(COMMIT, transaction.commit()).await {
-        Ok(Ok(())) if is_claimed => return Tried::Ended(Ok(Ran::Executed(value))),
+        Ok(Ok(())) if written.is_some() => return Tried::Ended(Ok(Ran::Executed(value))),
         Ok(Ok(())) => return Tried::Ended(Ok(Ran::Unprotected(value))),
         Ok(Err(error)) if asks_for_a_repetition(&error) => return ClaimError::from(error).into(),
         Ok(Err(error)) => Failure::from(error),
         Err(_) => Failure::TimedOut,
     };
-    // Without a claim there is nothing to ask for, and to do it again might be to do it twice.
-    let is_over = failure.is_certain() || !is_claimed;
-    if is_over { Tried::Ended(Err(RunError::Store(failure.into()))) } else { Tried::Lost(value, failure) }
+    match written {
+        Some(written) if !failure.is_certain() => Tried::Lost(value, written, failure),
+        // Without a claim there is nothing to ask for, and to do it again might be to do it twice.
+        _ => Tried::Ended(Err(RunError::Store(failure.into()))),
+    }
 }
 
 /// What somebody else's run came to.

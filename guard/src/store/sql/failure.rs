@@ -138,6 +138,12 @@ pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "25P02")
 }
 
+/// Whether a lock was waited for as long as `lock_timeout` lets anybody wait.
+pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
+}
+
 /// SQLite's result code without what is said in more detail.
 fn primary(error: &dyn DatabaseError) -> Option<i32> {
     error.try_downcast_ref::<SqliteError>()?;
