@@ -79,6 +79,7 @@ mod sql_front;
 mod sql_input;
 mod sql_service;
 mod sql_transactions;
+mod sql_upkeep;
 mod stores;
 mod stories;
 mod test_bed;

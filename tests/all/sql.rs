@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use onceward::api::Code;
 use onceward::store::laws::Laws;
 use onceward::store::{Compared, Migrated, Sql, Store as _, StoreError};
-use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Verdict};
+use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Token, Verdict};
+use onceward_tests::database::Either;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::proxy::{Fate, Proxy};
 use onceward_tests::wait::until;
@@ -13,6 +15,10 @@ use tempfile::TempDir;
 const MINUTE: Duration = Duration::from_secs(60);
 /// Patient, because the laws race on two cores with everything else.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Long enough for what is quick, where something is waited for in vain.
+const GIVE_UP: Duration = Duration::from_secs(2);
+/// How long a record lives whose end a law waits for.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A server with the tables, and its address.
 async fn postgres() -> (PostgresServer, String) {
@@ -52,20 +58,21 @@ async fn a_database_that_was_killed_has_what_was_committed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_laws_hold_on_postgresql() {
     let (_server, url) = postgres().await;
-    Laws::of(Sql::open_within(&url, PATIENCE).await.unwrap()).hold().await;
+    Laws::of(Sql::open_within(&url, PATIENCE).await.unwrap()).short(SHORT).hold().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_laws_hold_on_sqlite() {
     let (_folder, url) = sqlite().await;
-    Laws::of(Sql::open_within(&url, PATIENCE).await.unwrap()).hold().await;
+    Laws::of(Sql::open_within(&url, PATIENCE).await.unwrap()).short(SHORT).hold().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_laws_hold_where_the_database_would_rather_be_serializable() {
     let server = PostgresServer::start_with(&["default_transaction_isolation=serializable"]);
     Sql::migrate(&server.url()).await.unwrap();
-    Laws::of(Sql::open_within(&server.url(), PATIENCE).await.unwrap()).rounds(5).hold().await;
+    let store = Sql::open_within(&server.url(), PATIENCE).await.unwrap();
+    Laws::of(store).rounds(5).short(SHORT).hold().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -98,7 +105,7 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
     let (server, _) = postgres().await;
     let proxy = Proxy::before(server.port()).await;
     let url = server.url().replace(&server.port().to_string(), proxy.url().rsplit(':').next().unwrap());
-    let store = Sql::open_within(&url, Duration::from_millis(500)).await.unwrap();
+    let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     for (name, fate, is_there) in [
         ("answer", Fate::LoseAnswer, true),
         ("request", Fate::LoseRequest, false),
@@ -119,7 +126,7 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
 #[tokio::test]
 async fn what_waits_for_a_lock_too_long_has_certainly_changed_nothing() {
     let (server, url) = postgres().await;
-    let store = Sql::open(&url).await.unwrap();
+    let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     store.insert(&ticket("held"), b"x", MINUTE).await.unwrap();
     let pool = server.pool(1).await;
     let mut lock = pool.begin().await.unwrap();
@@ -137,7 +144,7 @@ async fn what_waits_for_a_lock_too_long_has_certainly_changed_nothing() {
 #[tokio::test]
 async fn what_waits_for_the_file_too_long_has_certainly_changed_nothing() {
     let (_folder, url) = sqlite().await;
-    let store = Sql::open_within(&url, Duration::from_millis(500)).await.unwrap();
+    let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     // Its cleaner has had its turn when this is answered, and does not wait for the file before us.
     store.insert(&ticket("before"), b"x", MINUTE).await.unwrap();
     let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
@@ -167,7 +174,7 @@ async fn a_store_that_is_dropped_stops_removing_what_has_expired() {
 #[tokio::test]
 async fn a_database_that_is_away_has_done_nothing_and_is_found_again() {
     let (mut server, url) = postgres().await;
-    let store = Sql::open(&url).await.unwrap();
+    let store = Sql::open_within(&url, PATIENCE).await.unwrap();
     store.insert(&ticket("kept"), b"x", MINUTE).await.unwrap();
     server.kill();
     // What was sent over a connection that had not noticed is unknown; what could not be sent is not.
@@ -195,7 +202,7 @@ async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
             let Ok(Verdict::Refuse(refusal)) = open().await.check(&Policy::token(), &intent).await else {
                 panic!("a used token")
             };
-            assert_eq!(refusal.code(), onceward_api::Code::TokenUsed);
+            assert_eq!(refusal.code(), Code::TokenUsed);
         }
     }
 }
@@ -203,48 +210,51 @@ async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
 /// Whoever restores a backup gives it another reign.
 #[tokio::test]
 async fn a_token_of_another_reign_is_stale_and_not_used() {
-    let (server, url) = postgres().await;
-    let secret = onceward::Secret::random();
-    let open = async || Guard::builder(Sql::open(&url).await.unwrap()).secret(secret.clone()).build();
-    let token = open().await.issue(MINUTE, Binding::none()).await.unwrap();
-    server.execute("UPDATE onceward_schema SET reign = decode('0102030405060708', 'hex')").await;
+    for database in Either::both().await {
+        let secret = onceward::Secret::random();
+        let store = async || Sql::open_within(&database.url(), PATIENCE).await.unwrap();
+        let open = async || Guard::builder(store().await).secret(secret.clone()).build();
+        let token = open().await.issue(MINUTE, Binding::none()).await.unwrap();
+        database.begin_reign().await;
+        assert_eq!(refused(&open().await, &token).await, Code::TokenStale, "{}", database.url());
+    }
+}
+
+/// What a token is refused for.
+async fn refused(guard: &Guard, token: &Token) -> Code {
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-    let Ok(Verdict::Refuse(refusal)) = open().await.check(&Policy::token(), &intent).await else {
-        panic!("a stale token")
-    };
-    assert_eq!(refusal.code(), onceward_api::Code::TokenStale);
+    let Ok(Verdict::Refuse(refusal)) = guard.check(&Policy::token(), &intent).await else { panic!("it is refused") };
+    refusal.code()
 }
 
 #[tokio::test]
 async fn a_thread_that_is_blocked_does_not_stop_renewals() {
     for (_kept, url) in both().await {
-        let [first, second] = [Sql::open(&url).await.unwrap(), Sql::open(&url).await.unwrap()].map(Guard::new);
+        let open = async || Guard::new(Sql::open_within(&url, PATIENCE).await.unwrap());
+        let (first, second) = (open().await, open().await);
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::new().lease(Duration::from_millis(300)));
+        let policy = Policy::key(KeyRules::new().lease(Duration::from_millis(1500)));
         let Ok(Verdict::Run(pass)) = first.check(&policy, &intent).await else { panic!("a free key") };
         #[expect(clippy::disallowed_methods, reason = "to block the thread is the point")]
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_secs(4));
         let Ok(Verdict::Refuse(refusal)) = second.check(&policy, &intent).await else { panic!("it still runs") };
-        assert_eq!(refusal.code(), onceward_api::Code::InProgress);
+        assert_eq!(refusal.code(), Code::InProgress);
         pass.release().await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn what_has_expired_is_removed_and_what_has_not_is_not() {
-    let (server, url) = postgres().await;
-    server
-        .execute(
-            "INSERT INTO onceward_records SELECT 'old-' || n, '', now() - interval '1 day' FROM generate_series(1, 1700) n;
-            INSERT INTO onceward_records SELECT 'new-' || n, '', now() + interval '1 day' FROM generate_series(1, 300) n",
-        )
-        .await;
-    let store = Sql::open(&url).await.unwrap();
-    let count = async || server.number("SELECT count(*) FROM onceward_records").await;
-    until("all that is over is removed", PATIENCE, async || count().await == 300).await;
-    store.insert(&ticket("one more"), b"x", MINUTE).await.unwrap();
-    assert_eq!(count().await, 301);
+    for database in Either::both().await {
+        database.fill("old", 1700, -1).await;
+        database.fill("new", 300, 1).await;
+        let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();
+        let count = async || database.number("SELECT count(*) FROM onceward_records").await;
+        until("all that is over is removed", PATIENCE, async || count().await == 300).await;
+        store.insert(&ticket("one more"), b"x", MINUTE).await.unwrap();
+        assert_eq!(count().await, 301, "{}", database.url());
+    }
 }
 
 #[tokio::test]

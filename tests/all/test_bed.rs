@@ -3,11 +3,15 @@
 use std::process::Command;
 use std::time::Duration;
 
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::sentinels::Sentinels;
 use onceward_tests::tls_redis::{Authority, TlsRedis};
 use onceward_tests::wait::until;
+
+use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -94,4 +98,15 @@ fn a_redis_with_tls_is_trusted_by_whoever_trusts_its_authority() {
     };
     assert_eq!(ping(&redis.authority()), "PONG\n");
     assert_eq!(ping(&stranger.certificate()), "");
+}
+
+/// Whoever kills a test does not have to look for what it has started.
+#[tokio::test]
+async fn a_test_that_is_killed_takes_its_database_with_it() {
+    let mut peer = Peer::start(PEER, "database", "none", &Ledger::new());
+    let port: u16 = peer.url.parse().unwrap();
+    let answers = async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok();
+    assert!(answers().await);
+    peer.kill();
+    until("it has ended", LONG, async || !answers().await).await;
 }

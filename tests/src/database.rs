@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use onceward::store::Sql;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use tempfile::TempDir;
@@ -84,6 +85,11 @@ impl Sqlite {
         options.connect().await.expect("the file opens")
     }
 
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("sqlite:{}", self.folder.path().join("test.db").display())
+    }
+
     /// Runs statements.
     pub async fn execute(&self, statements: &str) {
         sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut self.connection().await).await.expect("they run");
@@ -97,6 +103,84 @@ impl Sqlite {
     /// The one text that a query gives.
     pub async fn text(&self, query: &str) -> String {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.connection().await).await.expect("one text")
+    }
+}
+
+/// One of either kind, with the tables of Onceward.
+pub enum Either {
+    /// In a real PostgreSQL.
+    Postgres(Postgres),
+    /// In a file.
+    Sqlite(Sqlite),
+}
+
+impl Either {
+    /// A new one of each kind.
+    pub async fn both() -> [Self; 2] {
+        let both = [Self::Postgres(Postgres::with("").await), Self::Sqlite(Sqlite::with("").await)];
+        for database in &both {
+            Sql::migrate(&database.url()).await.expect("the tables can be made");
+        }
+        both
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Postgres(database) => database.url().to_owned(),
+            Self::Sqlite(database) => database.url(),
+        }
+    }
+
+    /// Runs statements.
+    pub async fn execute(&self, statements: &str) {
+        match self {
+            Self::Postgres(database) => database.execute(statements).await,
+            Self::Sqlite(database) => database.execute(statements).await,
+        }
+    }
+
+    /// The one number that a query gives.
+    pub async fn number(&self, query: &str) -> i64 {
+        match self {
+            Self::Postgres(database) => database.number(query).await,
+            Self::Sqlite(database) => database.number(query).await,
+        }
+    }
+
+    /// The time so many days from now, by the database's clock, as a record has it.
+    pub fn in_days(&self, days: i64) -> String {
+        match self {
+            Self::Postgres(_) => format!("clock_timestamp() + {days} * interval '1 day'"),
+            Self::Sqlite(_) => format!("CAST(unixepoch('subsec') * 1000 AS INTEGER) + {days} * 86400000"),
+        }
+    }
+
+    /// For how many milliseconds a record is still valid, by the database's clock.
+    pub fn left(&self) -> &'static str {
+        match self {
+            Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint",
+            Self::Sqlite(_) => "expires_at - CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+        }
+    }
+
+    /// Begins another reign, as after a backup was restored.
+    pub async fn begin_reign(&self) {
+        let reign = match self {
+            Self::Postgres(_) => "decode('0102030405060708', 'hex')",
+            Self::Sqlite(_) => "x'0102030405060708'",
+        };
+        self.execute(&format!("UPDATE onceward_schema SET reign = {reign}")).await;
+    }
+
+    /// Adds so many records, which expire in so many days.
+    pub async fn fill(&self, name: &str, count: usize, days: i64) {
+        let expires_at = self.in_days(days);
+        let numbers = format!("WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})");
+        self.execute(&format!(
+            "{numbers} INSERT INTO onceward_records SELECT '{name}-' || n, 'x', {expires_at} FROM n"
+        ))
+        .await;
     }
 }
 

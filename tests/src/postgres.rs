@@ -22,6 +22,8 @@ use crate::wait::until_blocking;
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// Who runs them there.
 const USER: &str = "postgres";
+/// What gives it another clock, if that is in its folder.
+const CLOCK: &str = "clock.so";
 /// What the tests get in with.
 pub const PASSWORD: &str = "correct-horse";
 /// Quick to start, and enough for a race. What is said later goes over it.
@@ -36,9 +38,35 @@ const SETTINGS: [&str; 8] = [
     "log_min_messages=warning",
 ];
 
+/// A clock that is wrong by as many seconds as `AHEAD` says.
+const OTHER_CLOCK: &str = "
+    #define _GNU_SOURCE
+    #include <sys/syscall.h>
+    #include <sys/time.h>
+    #include <time.h>
+    #include <unistd.h>
+    int clock_gettime(clockid_t id, struct timespec *now) {
+        int failed = syscall(SYS_clock_gettime, id, now);
+        if (id == CLOCK_REALTIME) now->tv_sec += AHEAD;
+        return failed;
+    }
+    int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+        struct timespec exactly;
+        int failed = clock_gettime(CLOCK_REALTIME, &exactly);
+        now->tv_sec = exactly.tv_sec;
+        now->tv_usec = exactly.tv_nsec / 1000;
+        return failed;
+    }
+    time_t time(time_t *to) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        if (to) *to = now.tv_sec;
+        return now.tv_sec;
+    }";
+
 /// A running server.
 pub struct PostgresServer {
-    child: Child,
+    process: Process,
     port: u16,
     folder: TempDir,
     settings: Vec<String>,
@@ -50,15 +78,29 @@ impl PostgresServer {
         Self::start_with(&[])
     }
 
+    /// Starts one whose clock is ahead of ours by so many seconds.
+    pub fn start_ahead(seconds: i64) -> Self {
+        let folder = initialised();
+        let (source, library) = (folder.path().join("clock.c"), folder.path().join(CLOCK));
+        fs::write(&source, OTHER_CLOCK).expect("the folder can be written");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", &format!("-DAHEAD={seconds}"), "-o"]).arg(&library).arg(&source);
+        assert!(compiler.status().expect("cc runs, which Rust needs too").success(), "the clock compiles");
+        Self::start_in(folder, &[])
+    }
+
     /// Starts one with settings of its own, as in `fsync=on`.
     pub fn start_with(settings: &[&str]) -> Self {
-        let folder = initialised();
+        Self::start_in(initialised(), settings)
+    }
+
+    fn start_in(folder: TempDir, settings: &[&str]) -> Self {
         let settings: Vec<_> = SETTINGS.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
         // Somebody else may get the port between our asking for it and the server's: then another one is taken.
         for _ in 0..10 {
             let port = free_port();
-            if let Some(child) = spawn(port, folder.path(), &settings) {
-                return Self { child, port, folder, settings };
+            if let Some(process) = spawn(port, folder.path(), &settings) {
+                return Self { process, port, folder, settings };
             }
         }
         panic!("postgres does not start: {}", said(folder.path()));
@@ -109,29 +151,47 @@ impl PostgresServer {
 
     /// Ends it as a crash would: nothing is written any more, and the next start recovers.
     pub fn kill(&mut self) {
-        self.signal(Signal::QUIT);
-        self.child.wait().expect("the server ends");
+        self.process.end();
     }
 
     /// Starts it again where it was.
     pub fn restart(&mut self) {
-        let child = spawn(self.port, self.folder.path(), &self.settings);
-        self.child = child.unwrap_or_else(|| panic!("postgres starts again: {}", said(self.folder.path())));
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("the server can be signalled");
+        let process = spawn(self.port, self.folder.path(), &self.settings);
+        self.process = process.unwrap_or_else(|| panic!("postgres starts again: {}", said(self.folder.path())));
     }
 }
 
-impl Drop for PostgresServer {
-    fn drop(&mut self) {
-        // It may have been killed by the test already. This signal also ends what it has started.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::QUIT);
-        if !until_blocking(Duration::from_secs(10), || self.child.try_wait().is_ok_and(|ended| ended.is_some())) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+/// The server itself, and who ends it if this process dies before it could.
+struct Process {
+    server: Child,
+    watch: Child,
+}
+
+impl Process {
+    /// The watch reads from a pipe that nobody but this process can write to, so it has nothing more to read when this one is gone.
+    fn watched(server: Child) -> Self {
+        let script = format!("read nothing; kill -QUIT {}", server.id());
+        let watch = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().expect("sh runs");
+        Self { server, watch }
+    }
+
+    /// Ends it, unless that has been done. The signal also ends what it has started.
+    fn end(&mut self) {
+        // First, so that it does not signal whoever has the same id by then.
+        let _ = self.watch.kill().and_then(|()| self.watch.wait());
+        if self.server.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return;
         }
+        let _ = kill_process(Pid::from_child(&self.server), Signal::QUIT);
+        if !until_blocking(Duration::from_secs(10), || self.server.try_wait().is_ok_and(|ended| ended.is_some())) {
+            let _ = self.server.kill().and_then(|()| self.server.wait());
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -156,24 +216,25 @@ fn initialised() -> TempDir {
     folder
 }
 
-fn spawn(port: u16, folder: &Path, settings: &[String]) -> Option<Child> {
+fn spawn(port: u16, folder: &Path, settings: &[String]) -> Option<Process> {
     let log = File::create(folder.join("log")).expect("the folder can be written");
     let mut command = program("postgres", folder);
     command.arg("-D").arg(folder.join("data")).args(["-p", &port.to_string()]);
     settings.iter().for_each(|setting| {
         command.args(["-c", setting]);
     });
-    let mut child = command.stdout(Stdio::null()).stderr(log).spawn().expect("postgres runs");
+    let clock = folder.join(CLOCK);
+    if clock.exists() {
+        command.env("LD_PRELOAD", clock);
+    }
+    let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("postgres runs");
+    let mut process = Process::watched(child);
     let ready = folder.join("data/postmaster.pid");
     let is_ready = || fs::read_to_string(&ready).is_ok_and(|text| text.lines().any(|line| line.trim() == "ready"));
-    let has_ended = |child: &mut Child| child.try_wait().expect("its own child").is_some();
-    until_blocking(Duration::from_secs(30), || is_ready() || has_ended(&mut child));
-    if !has_ended(&mut child) && is_ready() && TcpStream::connect(("127.0.0.1", port)).is_ok() {
-        return Some(child);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    None
+    let mut has_ended = || process.server.try_wait().expect("its own child").is_some();
+    until_blocking(Duration::from_secs(30), || is_ready() || has_ended());
+    let is_up = !has_ended() && is_ready() && TcpStream::connect(("127.0.0.1", port)).is_ok();
+    is_up.then_some(process)
 }
 
 /// What it has said since it was started last.

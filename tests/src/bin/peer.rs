@@ -1,7 +1,7 @@
 //! `peer KIND STORE LEDGER [LOG]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
-//! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one that does not wait at all, `consumer`
-//! for one that takes messages from a queue instead, `payer` for one that makes the one payment that is named in place of the ledger, or the
-//! name of a flaw.
+//! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one
+//! that does not wait at all, `consumer` for one that takes messages from a queue instead, `payer` for one that makes the one payment
+//! that is named in place of the ledger, `database` for one that has a PostgreSQL, or the name of a flaw.
 //! Its events go to `LOG`.
 
 use std::io::Write as _;
@@ -40,6 +40,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let pool = sqlx::PgPool::connect(store).await?;
         let ran = onceward_tests::bank::pay_once(&Guard::new(Memory::new()), &pool, ledger).await?;
         return Ok(say(&ran.into_value())?);
+    }
+    if kind == "database" {
+        let server = onceward_tests::postgres::PostgresServer::start();
+        say(&server.port().to_string())?;
+        return Ok(std::future::pending().await);
     }
     let ledger = Ledger::at(Path::new(ledger));
     let listener = TcpListener::bind(("127.0.0.1", 0))?;

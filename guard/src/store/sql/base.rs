@@ -7,10 +7,10 @@ use std::time::Duration;
 use sqlx::pool::PoolOptions;
 use sqlx::{ConnectOptions, Connection, Pool};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::cleaner;
-use super::dialect::{Answer, Batch, Dialect, Question, Statements};
+use super::cleaner::Cleaner;
+use super::dialect::{Answer, Dialect, Question, Statements};
 use super::failure::{Failure, SqlError, leaves_the_connection};
 use super::migration::VERSION;
 use crate::background;
@@ -18,6 +18,8 @@ use crate::store::async_trait;
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
+/// How often the reign is looked at, and how long that may take.
+const LOOK: Duration = Duration::from_secs(10);
 /// What an answer gets beyond its time, since the database gives up a statement by itself a moment before.
 const BEYOND: Duration = Duration::from_millis(10);
 
@@ -58,18 +60,19 @@ impl<DB: Dialect> Base<DB> {
         let connect = timeout(CONNECT, options.connect()).await;
         let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
         let mut connection = connect.map_err(SqlError::from)?;
-        let asked = timeout(CONNECT, reign::<DB>(&mut connection)).await;
-        let reign = asked.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
+        let asked = timeout(CONNECT, reign::<DB>(&mut connection));
+        let reign = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
         let _ = connection.close().await;
         let base = Arc::new(Self { pool: pool.connect_lazy_with(options), reign: AtomicU64::new(reign) });
-        background::spawn(look_after(Arc::downgrade(&base)));
+        background::spawn(keep_clean(Arc::downgrade(&base)));
+        background::spawn(watch_reign(Arc::downgrade(&base)));
         Ok(base)
     }
 
     /// Notes the reign that is stored now, if that is told in time.
     async fn look_at_reign(&self) {
-        let Ok(Ok(mut connection)) = timeout(cleaner::PATIENCE, self.pool.acquire()).await else { return };
-        match timeout(cleaner::PATIENCE, reign::<DB>(&mut connection)).await {
+        let Ok(Ok(mut connection)) = timeout(LOOK, self.pool.acquire()).await else { return };
+        match timeout(LOOK, reign::<DB>(&mut connection)).await {
             Ok(Ok(reign)) => self.reign.store(reign, Ordering::Relaxed),
             Ok(Err(error)) => tracing::debug!(%error, "the reign could not be looked at"),
             Err(_) => connection.close_on_drop(),
@@ -127,20 +130,22 @@ async fn reign<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlE
     Ok(u64::from_be_bytes(reign))
 }
 
-/// Removes what has expired, and looks whether the reign is another one, until the store is dropped, which ends it between any two
-/// statements.
-async fn look_after<DB: Dialect>(base: Weak<Base<DB>>) {
-    let mut batch = Batch::FIRST;
+/// Removes what has expired until the store is dropped, which ends it between any two batches.
+async fn keep_clean<DB: Dialect>(base: Weak<Base<DB>>) {
+    let mut cleaner = Cleaner::new();
     loop {
         let Some(base) = base.upgrade() else { return };
-        let cleaned = cleaner::clean_some(&base.pool, &mut batch).await;
-        let cleaned = cleaned.inspect_err(|error| tracing::debug!(%error, "what has expired could not be removed yet"));
-        let pause = cleaned.ok().flatten();
-        if pause.is_none() {
-            batch = Batch::FIRST;
-            base.look_at_reign().await;
-        }
+        let pause = cleaner.clean(&base.pool).await;
         drop(base);
-        tokio::time::sleep(pause.unwrap_or(cleaner::EVERY)).await;
+        sleep(pause).await;
+    }
+}
+
+/// Looks whether the reign is another one, whatever else there is to do, until the store is dropped.
+async fn watch_reign<DB: Dialect>(base: Weak<Base<DB>>) {
+    loop {
+        sleep(LOOK).await;
+        let Some(base) = base.upgrade() else { return };
+        base.look_at_reign().await;
     }
 }

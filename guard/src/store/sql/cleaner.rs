@@ -8,42 +8,92 @@ use tokio::time::{Instant, timeout};
 use super::dialect::{Batch, Dialect};
 
 /// How often it looks.
-pub(super) const EVERY: Duration = Duration::from_secs(10);
-/// How long one statement may take, and how long a connection is waited for: a database that does not answer is asked again later.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_secs(10);
+/// How long one batch may take, and how long a connection is waited for: a database that does not answer is asked again later.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a database works at one batch, whatever the connection grants the statements of others: it gives up a moment before we do.
+pub(super) const STATEMENT: Duration = Duration::from_secs(8);
 /// How much longer than a batch has taken it pauses after it: four fifths of the time are the application's.
 const PAUSE: u32 = 4;
 /// And at least this long.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// Removes one batch, and says how long to pause before the next one, if there is one.
-pub(super) async fn clean_some<DB: Dialect>(
-    pool: &Pool<DB>,
-    batch: &mut Batch,
-) -> Result<Option<Duration>, sqlx::Error> {
-    let begun = Instant::now();
-    let acquired = timeout(PATIENCE, pool.acquire()).await;
-    let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-    let Ok(removed) = timeout(PATIENCE, DB::clean(&mut connection, batch)).await else {
-        connection.close_on_drop();
-        return Err(sqlx::Error::Protocol("the database did not answer in time".to_owned()));
-    };
-    let removed = removed?;
-    batch.from = removed.until;
-    let pause = (begun.elapsed() * PAUSE).max(SHORTEST);
-    Ok((removed.count >= batch.most).then_some(pause))
+/// How far the removing has come.
+pub(super) struct Cleaner {
+    batch: Batch,
+}
+
+impl Cleaner {
+    pub(super) fn new() -> Self {
+        Self { batch: Batch::FIRST }
+    }
+
+    /// Removes one batch, and says how long to pause before the next one. One that failed is tried again from where it was.
+    pub(super) async fn clean<DB: Dialect>(&mut self, pool: &Pool<DB>) -> Duration {
+        let begun = Instant::now();
+        match self.remove(pool).await {
+            Ok(true) => (begun.elapsed() * PAUSE).max(SHORTEST),
+            Ok(false) => {
+                self.batch = Batch::FIRST;
+                EVERY
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what has expired could not be removed yet");
+                EVERY
+            }
+        }
+    }
+
+    /// Removes one batch, and says whether there may be another one.
+    async fn remove<DB: Dialect>(&mut self, pool: &Pool<DB>) -> Result<bool, sqlx::Error> {
+        let acquired = timeout(PATIENCE, pool.acquire()).await;
+        let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+        let Ok(removed) = timeout(PATIENCE, DB::clean(&mut connection, &self.batch)).await else {
+            connection.close_on_drop();
+            return Err(sqlx::Error::Protocol("the database did not answer in time".to_owned()));
+        };
+        let removed = removed?;
+        self.batch.from = removed.until;
+        Ok(removed.count >= self.batch.most)
+    }
 }
 
 /// Removes what has expired for as long as it is polled.
 pub(crate) async fn keep_clean<DB: Dialect>(pool: &Pool<DB>) {
-    let mut batch = Batch::FIRST;
+    let mut cleaner = Cleaner::new();
     loop {
-        let cleaned = clean_some(pool, &mut batch).await;
-        let cleaned = cleaned.inspect_err(|error| tracing::warn!(%error, "what has expired could not be removed yet"));
-        let pause = cleaned.ok().flatten();
-        if pause.is_none() {
-            batch = Batch::FIRST;
-        }
-        tokio::time::sleep(pause.unwrap_or(EVERY)).await;
+        let pause = cleaner.clean(pool).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+
+    use super::super::address::Address;
+    use super::super::migration::script;
+    use super::*;
+
+    /// To begin anew would be to step over all that was removed, which takes the longest where there is the most to remove.
+    #[tokio::test]
+    async fn a_batch_that_failed_is_tried_again_from_where_it_was() {
+        let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
+        let run = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.unwrap();
+        run(script(&Address::Sqlite(SqliteConnectOptions::new()))).await;
+        run("WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 700)
+            INSERT INTO onceward_records SELECT 'over-' || n, x'', n FROM n")
+        .await;
+        let mut cleaner = Cleaner::new();
+        assert!(cleaner.clean(&pool).await < EVERY, "there is more");
+        assert_eq!(cleaner.batch.from, 500);
+
+        run("ALTER TABLE onceward_records RENAME TO elsewhere").await;
+        assert_eq!((cleaner.clean(&pool).await, cleaner.batch.from), (EVERY, 500));
+
+        run("ALTER TABLE elsewhere RENAME TO onceward_records").await;
+        assert_eq!((cleaner.clean(&pool).await, cleaner.batch.from), (EVERY, 0), "that was all");
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM onceward_records").fetch_one(&pool).await.unwrap();
+        assert_eq!(left, 0);
     }
 }

@@ -7,9 +7,10 @@
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{Connection as _, Pool, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, Connection as _, Pool, Postgres, Transaction};
 
 use super::base::CONNECT;
+use super::cleaner::STATEMENT;
 use super::dialect::{Answer, Batch, Dialect, Question, Removed, Row, Statements, Verb};
 
 /// How many connections a store has at most.
@@ -76,8 +77,13 @@ impl Statements for Postgres {
     }
 
     async fn clean(connection: &mut PgConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {
+        // In the time of its own: the connection's is that of a verb.
+        let begin =
+            format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {}", STATEMENT.as_millis());
+        let mut transaction = connection.begin_with(AssertSqlSafe(begin)).await?;
         let query = sqlx::query_as(CLEAN).bind(batch.from).bind(batch.most);
-        let (count, until) = query.fetch_one(connection).await?;
+        let (count, until) = query.fetch_one(&mut *transaction).await?;
+        transaction.commit().await?;
         Ok(Removed { count, until })
     }
 
