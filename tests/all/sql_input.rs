@@ -5,6 +5,7 @@ use onceward::transaction::{ClaimError, Entered, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
 use onceward_tests::bank::{TABLES, pay_once};
 use onceward_tests::client::Answer;
+use onceward_tests::database::Either;
 use onceward_tests::postgres::PostgresServer;
 use onceward_tests::service::OncewardServer;
 use serde_json::json;
@@ -59,6 +60,9 @@ async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
             .await;
         let claimed = pay_once(&Guard::new(Memory::new()), &server.pool(1).await, "k").await.unwrap_err().to_string();
         assert!(claimed.contains("not as this version of Onceward makes them"), "{theirs}: {claimed}");
+        for error in [Sql::open(&server.url()).await.map(drop), Sql::migrate(&server.url()).await.map(drop)] {
+            assert!(matches!(error, Err(SqlError::OtherShape(_))), "{theirs}: {error:?}");
+        }
         assert_eq!(server.number("SELECT count(*) FROM ledger").await, 0);
     }
     let server = PostgresServer::start();
@@ -66,6 +70,35 @@ async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
     let error = Sql::migrate(&server.url()).await.unwrap_err();
     assert!(matches!(error, SqlError::OtherShape(_)), "{error}");
     assert_eq!(server.number("SELECT count(*) FROM pg_tables WHERE tablename = 'onceward_schema'").await, 0);
+}
+
+/// It has all that ours has, and what is over in it would be removed.
+#[tokio::test]
+async fn a_table_of_the_same_shape_without_the_other_one_is_not_taken_over() {
+    for database in Either::both().await {
+        database.execute("DROP TABLE onceward_schema").await;
+        database.fill("theirs", 3, -1).await;
+        let error = Sql::migrate(&database.url()).await.unwrap_err();
+        assert!(error.to_string().contains("without onceward_schema"), "{error}");
+        assert!(matches!(Sql::open(&database.url()).await, Err(SqlError::NotMigrated)));
+        assert_eq!(database.number("SELECT count(*) FROM onceward_records").await, 3);
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_tables_of_other_types_is_left_alone() {
+    for theirs in [
+        "name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL, expires_at INTEGER NOT NULL",
+        "name TEXT NOT NULL PRIMARY KEY, value BLOB NOT NULL, expires_at TEXT NOT NULL",
+        "name TEXT NOT NULL, value BLOB NOT NULL, expires_at INTEGER NOT NULL",
+        "name TEXT NOT NULL, value BLOB NOT NULL, expires_at INTEGER NOT NULL, PRIMARY KEY (name, value)",
+    ] {
+        let [_, database] = Either::both().await;
+        database.execute(&format!("DROP TABLE onceward_records; CREATE TABLE onceward_records ({theirs})")).await;
+        for error in [Sql::open(&database.url()).await.map(drop), Sql::migrate(&database.url()).await.map(drop)] {
+            assert!(matches!(error, Err(SqlError::OtherShape(_))), "{theirs}: {error:?}");
+        }
+    }
 }
 
 #[tokio::test]

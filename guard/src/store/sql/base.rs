@@ -60,7 +60,11 @@ impl<DB: Dialect> Base<DB> {
         let connect = timeout(CONNECT, options.connect()).await;
         let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
         let mut connection = connect.map_err(SqlError::from)?;
-        let asked = timeout(CONNECT, reign::<DB>(&mut connection));
+        let asked = timeout(CONNECT, async {
+            let reign = reign::<DB>(&mut connection).await?;
+            check_shape::<DB>(&mut connection).await?;
+            Ok(reign)
+        });
         let reign = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
         let _ = connection.close().await;
         let base = Arc::new(Self { pool: pool.connect_lazy_with(options), reign: AtomicU64::new(reign) });
@@ -128,6 +132,14 @@ async fn reign<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlE
     }
     let reign: [u8; 8] = reign.try_into().map_err(|_| SqlError::OtherShape("a reign has eight bytes".to_owned()))?;
     Ok(u64::from_be_bytes(reign))
+}
+
+/// What is removed there has to be ours.
+pub(super) async fn check_shape<DB: Dialect>(connection: &mut DB::Connection) -> Result<(), SqlError> {
+    match DB::oddity(connection).await.map_err(SqlError::from)? {
+        Some(oddity) => Err(SqlError::OtherShape(oddity)),
+        None => Ok(()),
+    }
 }
 
 /// Removes what has expired until the store is dropped, which ends it between any two batches.

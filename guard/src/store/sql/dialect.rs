@@ -20,6 +20,9 @@ pub(crate) trait Statements: Database {
     /// Which version the tables are of, and the reign of the store.
     fn version(connection: &mut Self::Connection) -> impl Future<Output = Result<(i32, Vec<u8>), sqlx::Error>> + Send;
 
+    /// What shows that the table of records is not ours, if there is one.
+    fn oddity(connection: &mut Self::Connection) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send;
+
     /// Removes some rows that have expired, and says how many. Rows that somebody works with are left for later.
     fn clean(
         connection: &mut Self::Connection,

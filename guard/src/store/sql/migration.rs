@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions as _, Connection, Postgres, Sqlite};
 use tokio::time::timeout;
 
 use super::address::Address;
-use super::base::CONNECT;
+use super::base::{CONNECT, check_shape};
 use super::dialect::{Dialect, Statements};
 use super::failure::SqlError;
 
@@ -98,6 +98,8 @@ where
     let migrated = match DB::version(&mut connection).await.map_err(SqlError::from) {
         Ok(_) => Migrated::Current,
         Err(SqlError::NotMigrated) => {
+            // Before anything is made: what is taken over here is removed when its time is over.
+            check_shape::<DB>(&mut connection).await?;
             sqlx::raw_sql(script).execute(&mut connection).await.map_err(SqlError::from)?;
             Migrated::Made
         }
@@ -105,9 +107,10 @@ where
     };
     // Also of what was there before: a table of our name may be somebody else's.
     let (version, _) = <DB as Statements>::version(&mut connection).await.map_err(SqlError::from)?;
-    let _ = connection.close().await;
-    match version {
-        VERSION => Ok(migrated),
-        other => Err(SqlError::OtherShape(format!("they are of version {other}, and this is {VERSION}"))),
+    if version != VERSION {
+        return Err(SqlError::OtherShape(format!("they are of version {version}, and this is {VERSION}")));
     }
+    check_shape::<DB>(&mut connection).await?;
+    let _ = connection.close().await;
+    Ok(migrated)
 }

@@ -46,6 +46,20 @@ const LOOK: &str = "SELECT false, value FROM onceward_records WHERE name = $1 AN
 const VERSION: &str = "SELECT version, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
+/// Ours are made in one transaction, so the first is looked for first. What has other columns beside ours may be ours.
+const ODDITY: &str = "SELECT CASE
+    WHEN to_regclass('onceward_records') IS NULL THEN NULL
+    WHEN to_regclass('onceward_schema') IS NULL THEN 'onceward_records is there without onceward_schema'
+    WHEN 'expires_at timestamp with time zone, name text, value bytea' IS DISTINCT FROM (
+        SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attname) FROM pg_attribute
+        WHERE attrelid = to_regclass('onceward_records') AND attname IN ('name', 'value', 'expires_at'))
+        THEN 'a column of onceward_records has another type'
+    WHEN NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+        WHERE indrelid = to_regclass('onceward_records') AND attname = 'name' AND indisunique AND indnkeyatts = 1
+            AND indpred IS NULL)
+        THEN 'nothing makes the name unique'
+    END";
+
 /// The time is asked for once: as a subquery it bounds what is read of the index, and in its own place every row that is still
 /// valid would be read and left.
 const CLEAN: &str = "WITH removed AS (DELETE FROM onceward_records WHERE ctid = ANY (ARRAY (
@@ -74,6 +88,10 @@ impl Statements for Postgres {
 
     async fn version(connection: &mut PgConnection) -> Result<(i32, Vec<u8>), sqlx::Error> {
         sqlx::query_as(VERSION).fetch_one(connection).await
+    }
+
+    async fn oddity(connection: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+        sqlx::query_scalar(ODDITY).fetch_one(connection).await
     }
 
     async fn clean(connection: &mut PgConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {

@@ -31,6 +31,19 @@ const LOOK: &str = "SELECT value FROM onceward_records WHERE name = ?1 AND expir
 const VERSION: &str = "SELECT version, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
+/// What has other columns beside ours may be ours.
+const ODDITY: &str = "SELECT CASE
+    WHEN NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_records') THEN NULL
+    WHEN NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_schema')
+        THEN 'onceward_records is there without onceward_schema'
+    WHEN 'expires_at INTEGER, name TEXT, value BLOB' IS NOT (SELECT group_concat(name || ' ' || type, ', ') FROM (
+        SELECT name, type FROM pragma_table_info('onceward_records')
+        WHERE name IN ('name', 'value', 'expires_at') ORDER BY name))
+        THEN 'a column of onceward_records has another type'
+    WHEN 'name' IS NOT (SELECT group_concat(name) FROM pragma_table_info('onceward_records') WHERE pk > 0)
+        THEN 'nothing makes the name unique'
+    END";
+
 const CLEAN: &str = "DELETE FROM onceward_records WHERE rowid IN (
     SELECT rowid FROM onceward_records WHERE expires_at <= unixepoch('subsec') * 1000 AND expires_at >= ?1
     ORDER BY expires_at LIMIT ?2) RETURNING expires_at";
@@ -62,6 +75,10 @@ impl Statements for Sqlite {
 
     async fn version(connection: &mut SqliteConnection) -> Result<(i32, Vec<u8>), sqlx::Error> {
         sqlx::query_as(VERSION).fetch_one(connection).await
+    }
+
+    async fn oddity(connection: &mut SqliteConnection) -> Result<Option<String>, sqlx::Error> {
+        sqlx::query_scalar(ODDITY).fetch_one(connection).await
     }
 
     async fn clean(connection: &mut SqliteConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {
