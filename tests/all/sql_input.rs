@@ -1,16 +1,19 @@
 //! Databases and transactions that cannot be used: each says what to do.
 
+use std::time::{Duration, Instant};
+
 use onceward::store::{Memory, Migrated, Sql, SqlError};
 use onceward::transaction::{ClaimError, Entered, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
 use onceward_tests::bank::{TABLES, pay_once};
 use onceward_tests::client::Answer;
 use onceward_tests::database::Either;
-use onceward_tests::postgres::PostgresServer;
-use onceward_tests::service::OncewardServer;
+use onceward_tests::postgres::{PASSWORD, PostgresServer};
+use onceward_tests::service::{OncewardServer, command};
 use serde_json::json;
 use sqlx::SqlitePool;
 
+use crate::cli::said as said_by;
 use crate::service::post;
 
 /// What opening and claiming say, which is the same.
@@ -99,6 +102,32 @@ async fn a_file_with_tables_of_other_types_is_left_alone() {
             assert!(matches!(error, Err(SqlError::OtherShape(_))), "{theirs}: {error:?}");
         }
     }
+}
+
+/// It is there, and to wait for it would not help.
+#[tokio::test]
+async fn a_database_that_says_no_is_not_out_of_reach() {
+    let server = PostgresServer::start();
+    server.execute("CREATE ROLE poor LOGIN PASSWORD 'poor'").await;
+    let url = server.url();
+    let read_only = format!("{url}?options[default_transaction_read_only]=on");
+    let nobody = url.replace(PASSWORD, "wrong");
+    for (address, says, fix) in [
+        (&nobody, "password authentication failed", "the user and the password"),
+        (&server.url_of("none"), "database \"none\" does not exist", "CREATE DATABASE"),
+        (&url.replace("postgres:correct-horse", "poor:poor"), "permission denied for schema public", "grant this user"),
+        (&read_only, "read-only transaction", "name the primary"),
+    ] {
+        let error = Sql::migrate(address).await.unwrap_err();
+        assert!(matches!(error, SqlError::Refused { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(says) && text.contains(fix) && !text.contains("reach"), "{text}");
+    }
+    let mut service = command(&["--listen", "127.0.0.1:0", "--store", &nobody, "--wait-for", "1h"]);
+    let begun = Instant::now();
+    let (code, text) = said_by(&service.output().unwrap());
+    assert!(code == 1 && text.contains("password authentication failed"), "{text}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "it is not waited for");
 }
 
 #[tokio::test]

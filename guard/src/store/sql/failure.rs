@@ -23,6 +23,14 @@ pub enum SqlError {
     /// The database could not be reached.
     #[error("the database is out of reach: {0}")]
     Unreachable(String),
+    /// The database answers, and does not let us in, or do what has to be done.
+    #[error("the database says no: {says}; {fix}")]
+    Refused {
+        /// What it says.
+        says: String,
+        /// What to do about it.
+        fix: &'static str,
+    },
     /// The tables are missing.
     #[error("the tables of Onceward are not in this database; {FIX}")]
     NotMigrated,
@@ -38,11 +46,12 @@ pub enum SqlError {
 }
 
 impl SqlError {
-    /// What an error says about the tables, or else that the database is out of reach.
+    /// What an error says about the tables or about us, or else that the database is out of reach.
     pub(super) fn from(error: sqlx::Error) -> Self {
-        match shape(&error) {
-            Some(found) => found,
-            None => Self::Unreachable(error.to_string()),
+        match (shape(&error), fix(&error)) {
+            (Some(found), _) => found,
+            (None, Some(fix)) => Self::Refused { says: error.to_string(), fix },
+            (None, None) => Self::Unreachable(error.to_string()),
         }
     }
 }
@@ -142,6 +151,18 @@ pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
 pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
+}
+
+/// What to do where a database does not let us in, or do what has to be done. To wait would not help.
+fn fix(error: &sqlx::Error) -> Option<&'static str> {
+    let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
+    match error.code() {
+        code if code.starts_with("28") => Some("look at the user and the password in the address, and at pg_hba.conf"),
+        "3D000" => Some("make this database with CREATE DATABASE, or name another one in the address"),
+        "42501" => Some("grant this user what it needs, or let its owner run `onceward migrate`"),
+        "25006" => Some("name the primary, and a user who may write"),
+        _ => None,
+    }
 }
 
 /// SQLite's result code without what is said in more detail.
