@@ -4,7 +4,7 @@ use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
 use super::statement::{Step, Write, found};
 use super::{Answer, PatternError, Why};
-use crate::store::sql::asks_for_a_repetition;
+use crate::store::sql::{asks_for_a_repetition, has_failed_already, is_prepared_for_another_shape};
 
 /// How often a row may change between the statement and the look, before the caller is asked to come again.
 const ROUNDS: usize = 10;
@@ -99,8 +99,11 @@ impl<C: SqlConnection> Change<C> {
 
 /// What an error of the database means to the caller.
 pub(super) fn told(error: sqlx::Error) -> PatternError {
-    if asks_for_a_repetition(&error) {
+    if asks_for_a_repetition(&error) || is_prepared_for_another_shape(&error) {
         return PatternError::Again(Some(error));
+    }
+    if has_failed_already(&error) {
+        return PatternError::FailedAlready(error);
     }
     PatternError::Database(error)
 }

@@ -11,7 +11,7 @@ use super::name::Name;
 
 /// A change to one row, which its key names. What kind of change it is, the verb says that ends it.
 ///
-/// Values are bound, whatever is in them, and may be of any type that sqlx can send. Names of tables and columns are
+/// Values are bound, whatever is in them, and may be of any type that sqlx can send; [`with`](Self::with) says which can be compared. Names of tables and columns are
 /// checked and quoted: they are written as the database has them, and a mistake is an error of the verb.
 #[must_use = "a change does nothing before its verb"]
 pub struct Change<C: SqlConnection> {
@@ -57,6 +57,10 @@ impl<C: SqlConnection> Change<C> {
     }
 
     /// What is to be in a column. Where the same was done before, it is compared: other content is another intention.
+    ///
+    /// It is compared with what the column holds. A type that has no equality cannot be compared (`json`: use `jsonb`), and what the column
+    /// rounds is never the same again (an `f64` in a `real`, more digits than a `numeric(6, 2)` has): round it before, or
+    /// [note](Self::noting) it.
     pub fn with<'v, T>(mut self, column: &str, value: T) -> Self
     where
         T: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>>,

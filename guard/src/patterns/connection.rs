@@ -23,6 +23,7 @@ pub(super) mod speaks {
     use sqlx::{Arguments as _, AssertSqlSafe, Connection, Database, Error, PgConnection, Row as _, SqliteConnection};
 
     use super::{ArgumentsOf, RowOf};
+    use crate::store::sql::is_prepared_for_another_shape;
 
     /// The column that says how a row was found.
     pub(in crate::patterns) const FOUND: &str = "onceward_found";
@@ -47,7 +48,12 @@ pub(super) mod speaks {
     #[async_trait]
     impl Speaks for PgConnection {
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error> {
-            sqlx::query_with(AssertSqlSafe(statement), arguments).fetch_all(self).await
+            let rows = sqlx::query_with(AssertSqlSafe(statement), arguments).fetch_all(&mut *self).await;
+            if rows.as_ref().is_err_and(is_prepared_for_another_shape) {
+                // So that it is prepared anew when it is asked again.
+                self.clear_cached_statements().await?;
+            }
+            rows
         }
 
         fn bind(arguments: &mut ArgumentsOf<Self>, number: i64) -> Result<(), BoxDynError> {
@@ -66,7 +72,8 @@ pub(super) mod speaks {
     #[async_trait]
     impl Speaks for SqliteConnection {
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error> {
-            sqlx::query_with(AssertSqlSafe(statement), arguments).fetch_all(self).await
+            // Prepared anew each time, which costs little here: one that is kept goes on with the columns that the table had.
+            sqlx::query_with(AssertSqlSafe(statement), arguments).persistent(false).fetch_all(self).await
         }
 
         fn bind(arguments: &mut ArgumentsOf<Self>, number: i64) -> Result<(), BoxDynError> {

@@ -4,7 +4,7 @@ use sqlx::error::BoxDynError;
 
 /// Nothing is known to have changed: the change was asked wrongly, or the database did not do it.
 ///
-/// After [`Again`](PatternError::Again) and [`Database`](PatternError::Database), roll the transaction back; whether a
+/// After [`Again`](PatternError::Again), [`FailedAlready`](PatternError::FailedAlready) and [`Database`](PatternError::Database), roll the transaction back; whether a
 /// statement outside of a transaction ran before its connection broke, only asking the same again can tell.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,8 +57,11 @@ pub enum PatternError {
     /// Another transaction was in the way: roll back, and do the whole transaction once more.
     #[error("another transaction was in the way: roll back and repeat the whole transaction")]
     Again(#[source] Option<sqlx::Error>),
+    /// An earlier statement of this transaction has failed.
+    #[error("this transaction has failed before, and takes no more statements: roll it back, and begin a new one")]
+    FailedAlready(#[source] sqlx::Error),
     /// The database did not do it.
-    #[error("the database did not do it")]
+    #[error("the database did not do it: {0}")]
     Database(#[source] sqlx::Error),
 }
 

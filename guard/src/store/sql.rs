@@ -23,7 +23,8 @@ pub(crate) use self::dialect::{Answer, Row};
 use self::dialect::{Question, Verb};
 pub use self::failure::SqlError;
 pub(crate) use self::failure::{
-    Failure, asks_for_a_repetition, has_failed_already, has_waited_in_vain, wants_a_repetition,
+    Failure, asks_for_a_repetition, has_failed_already, has_waited_in_vain, is_prepared_for_another_shape,
+    wants_a_repetition,
 };
 pub use self::migration::Migrated;
 use super::{Bytes, Compared, Reign, Store, StoreError, async_trait};

@@ -3,9 +3,12 @@
 use std::error::Error as _;
 
 use onceward::patterns::{Change, PatternError};
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};
 use sqlx::{Connection as _, PgConnection, Row as _};
 
-use super::{on_both, said};
+use super::{on_both, repeated, said};
 
 const ORDERS: &str =
     "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, \"group\" TEXT, total INTEGER, version INTEGER);
@@ -108,6 +111,22 @@ on_both! {
         }
     }
 
+    /// A statement that is prepared knows the columns that its table had.
+    async fn a_table_that_was_altered_meanwhile_is_asked_again(ORDERS => database) {
+        let mut connection = database.connection().await;
+        let row = || Change::<Connection>::to("orders").key("id", 7_i64).with("total", 1_i64);
+        assert_eq!(said(&row().insert_once(&mut connection).await.unwrap()), "already applied");
+        database.execute("ALTER TABLE orders ADD COLUMN note TEXT DEFAULT '2'").await;
+        let again = repeated!(async {
+            let mut transaction = connection.begin_with(BEGIN).await.unwrap();
+            let answer = row().insert_once(&mut *transaction).await?;
+            transaction.commit().await.unwrap();
+            Ok(answer)
+        });
+        assert_eq!(said(&again), "already applied");
+        assert_eq!(again.row().unwrap().get::<String, _>("note"), "2");
+    }
+
     /// Columns narrower than what is bound, and names that are words of SQL.
     async fn narrow_columns_and_reserved_words_are_columns_like_any_other(ORDERS => database) {
         let mut connection = database.connection().await;
@@ -119,9 +138,9 @@ on_both! {
     }
 }
 
-/// After an error PostgreSQL does nothing more in a transaction, and what it says is handed on.
+/// After an error PostgreSQL does nothing more in a transaction.
 #[tokio::test]
-async fn a_transaction_that_has_failed_already_is_told_as_the_database_tells_it() {
+async fn a_transaction_that_has_failed_already_is_to_be_rolled_back() {
     let database = onceward_tests::database::Postgres::with(ORDERS).await;
     let mut connection = database.connection().await;
     let mut transaction = connection.begin().await.unwrap();
@@ -129,6 +148,7 @@ async fn a_transaction_that_has_failed_already_is_told_as_the_database_tells_it(
     let row = Change::<PgConnection>::to("orders").key("id", 9_i64);
     let refused = row.insert_once(&mut *transaction).await.map(drop).unwrap_err();
     assert!(!refused.is_temporary());
+    assert!(refused.to_string().contains("roll it back"), "{refused}");
     let cause = refused.source().unwrap().to_string();
     assert!(cause.contains("current transaction is aborted"), "{cause}");
 }
@@ -140,8 +160,8 @@ async fn a_key_of_ten_kilobytes_is_refused_by_an_index_that_cannot_hold_it() {
     let mut connection = database.connection().await;
     let name: String = std::iter::repeat_with(fastrand::alphanumeric).take(10_000).collect();
     let row = Change::<PgConnection>::to("long").key("name", name);
-    let cause = row.insert_once(&mut connection).await.map(drop).unwrap_err().source().unwrap().to_string();
-    assert!(cause.contains("index row"), "{cause}");
+    let refused = row.insert_once(&mut connection).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("index row"), "{refused}");
     assert_eq!(database.number("SELECT count(*) FROM long").await, 0);
 }
 
@@ -156,4 +176,35 @@ async fn a_table_may_be_named_with_its_schema() {
     let order = || Change::<PgConnection>::to("shop.orders").key("id", 7_i64);
     assert_eq!(said(&order().insert_once(&mut connection).await.unwrap()), "applied");
     assert_eq!(said(&order().insert_once(&mut connection).await.unwrap()), "already applied");
+}
+
+/// A value for a column of type json.
+struct Json(&'static str);
+
+impl sqlx::Type<sqlx::Postgres> for Json {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_name("json")
+    }
+}
+
+impl sqlx::Encode<'_, sqlx::Postgres> for Json {
+    fn encode_by_ref(&self, to: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        to.extend(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+}
+
+/// What cannot be compared, and what is not the same any more once the column has rounded it.
+#[tokio::test]
+async fn a_value_is_compared_as_the_column_holds_it() {
+    let tables = "CREATE TABLE prices (id BIGINT PRIMARY KEY, price REAL, said JSON);
+        INSERT INTO prices VALUES (7, 0.1, '{}')";
+    let database = onceward_tests::database::Postgres::with(tables).await;
+    let mut connection = database.connection().await;
+    let row = || Change::<PgConnection>::to("prices").key("id", 7_i64);
+    assert_eq!(said(&row().with("price", 0.1_f32).insert_once(&mut connection).await.unwrap()), "already applied");
+    assert_eq!(said(&row().with("price", 0.1_f64).insert_once(&mut connection).await.unwrap()), "different");
+    let refused = row().with("said", Json("{}")).insert_once(&mut connection).await.map(drop).unwrap_err();
+    assert!(refused.to_string().contains("operator does not exist: json"), "{refused}");
+    assert_eq!(said(&row().noting("said", Json("{}")).insert_once(&mut connection).await.unwrap()), "already applied");
 }

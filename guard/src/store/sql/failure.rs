@@ -153,6 +153,15 @@ pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
 }
 
+/// Whether a statement was prepared when its table had other columns.
+pub(crate) fn is_prepared_for_another_shape(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    let is_outdated = |error: &PgDatabaseError| {
+        error.code() == "0A000" && error.routine().is_some_and(|routine| routine == "RevalidateCachedQuery")
+    };
+    error.try_downcast_ref::<PgDatabaseError>().is_some_and(is_outdated)
+}
+
 /// What to do where a database does not let us in, or do what has to be done. To wait would not help.
 fn fix(error: &sqlx::Error) -> Option<&'static str> {
     let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
