@@ -179,7 +179,8 @@ async fn a_server_that_crashes_in_the_middle_of_payments_has_made_each_once_or_n
                 })
             })
             .collect();
-        tokio::time::sleep(Duration::from_millis(20 + 10 * crash as u64)).await;
+        let begun = format!("SELECT count(*) FROM ledger WHERE payment LIKE 'payment-{crash}-%'");
+        until("the first have paid", Duration::from_secs(20), async || server.number(&begun).await > 0).await;
         server.kill();
         server.restart();
         for (payment, paying) in paying.into_iter().enumerate() {

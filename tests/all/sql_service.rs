@@ -18,6 +18,11 @@ fn both() -> [(Box<dyn Any>, String); 2] {
     [(Box::new(server), at_server), (Box::new(folder), at_folder)]
 }
 
+/// The service on this store, which may take its time on a busy machine.
+fn patient(store: &str) -> OncewardServer {
+    OncewardServer::start(&["--store", store, "--store-timeout", "10s"])
+}
+
 fn body(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_default()
 }
@@ -66,7 +71,7 @@ async fn the_statements_that_are_printed_are_those_that_are_run() {
 async fn what_was_used_and_what_was_answered_survive_a_kill() {
     for (_kept, store) in both() {
         Sql::migrate(&store).await.unwrap();
-        let service = OncewardServer::start(&["--store", &store]);
+        let service = patient(&store);
         let url = &service.url;
         let (used, fresh) = (token(url).await, token(url).await);
         assert_eq!(redeem(url, &used).await, "200 redeemed");
@@ -78,8 +83,8 @@ async fn what_was_used_and_what_was_answered_survive_a_kill() {
         // Killed, not asked to end.
         drop(service);
 
-        let service = OncewardServer::start(&["--store", &store]);
-        let other = OncewardServer::start(&["--store", &store]);
+        let service = patient(&store);
+        let other = patient(&store);
         assert_eq!(redeem(&service.url, &used).await, "409 token_used", "{store}");
         assert_eq!(redeem(&other.url, &fresh).await, "200 redeemed", "{store}");
         assert_eq!(redeem(&service.url, &fresh).await, "409 token_used", "{store}");
@@ -96,7 +101,7 @@ async fn what_was_used_and_what_was_answered_survive_a_kill() {
 async fn a_database_that_is_down_stops_everything_and_nothing_is_guessed() {
     let mut server = PostgresServer::start();
     Sql::migrate(&server.url()).await.unwrap();
-    let service = OncewardServer::start(&["--store", &server.url()]);
+    let service = patient(&server.url());
     let token = token(&service.url).await;
     server.kill();
     for _ in 0..3 {

@@ -56,7 +56,7 @@ async fn to_look_without_a_lock_loses_what_another_wrote() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_held_for_long_leaves_no_connection_for_anybody_else() {
     let database = Postgres::with(ORDERS).await;
-    let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_millis(200));
+    let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(3));
     let pool = pool.connect(database.url()).await.unwrap();
     let mut holder = pool.begin().await.unwrap();
     let lock = "SELECT paid FROM orders WHERE id = 7 FOR UPDATE";
