@@ -1,6 +1,6 @@
 //! Databases and transactions that cannot be used: each says what to do.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onceward::store::{Memory, Migrated, Sql, SqlError};
 use onceward::transaction::{ClaimError, Entered, claim_in};
@@ -12,6 +12,7 @@ use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::service::{OncewardServer, command};
 use serde_json::json;
 use sqlx::SqlitePool;
+use tokio::time::Instant;
 
 use crate::cli::said as said_by;
 use crate::service::post;

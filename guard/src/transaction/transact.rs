@@ -91,7 +91,8 @@ impl Guard {
     /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
     ///
     /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
-    /// has forgotten, the handler runs, and this gives what came of it before.
+    /// has forgotten, the handler runs, and this gives what came of it before. The answer then is marked as *executed*, since the handler
+    /// was, and it is counted once, by `Protect`: this counts no verdicts of its own.
     ///
     /// # Errors
     /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the

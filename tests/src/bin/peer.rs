@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if kind == "database" {
         let server = onceward_tests::postgres::PostgresServer::start();
         say(&server.port().to_string())?;
-        return Ok(std::future::pending().await);
+        return std::future::pending().await;
     }
     let ledger = Ledger::at(Path::new(ledger));
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
