@@ -117,7 +117,9 @@ impl Guard {
         let left = Duration::from_millis(token.expires_at.checked_sub(now).filter(|left| *left > 0)?);
         let life = left.min(*Self::TOKEN_TTL.end()) + GRACE;
         let deadline = now.saturating_add(life.as_millis() as u64);
-        Some((Done { run: NOBODY, fingerprint: None, deadline, reply: None }.encode(), life))
+        // No answer is for anybody, so that it is called used also where answers are remembered.
+        let asker = Some(*NOBODY.as_bytes());
+        Some((Done { run: NOBODY, fingerprint: None, asker, deadline, reply: None }.encode(), life))
     }
 }
 
@@ -198,6 +200,9 @@ mod tests {
         }
         pass.release().await.unwrap();
         assert_eq!(used(in_hand.as_str()).await, Code::TokenUsed);
+        let remembered = Policy::Token(TokenRules::new().remember(TTL));
+        let Ok(Verdict::Refuse(refusal)) = guard.check(&remembered, &intent).await else { panic!("it is barred") };
+        assert_eq!(refusal.code(), Code::TokenUsed);
 
         let marked = guard.issue(TTL, Binding::none()).await.unwrap();
         let attempt = Attempt::new("one").unwrap();
