@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::redis_server::RedisServer;
@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::service::post;
 use crate::service_stop::{STOPS, rounds};

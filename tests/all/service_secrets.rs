@@ -70,7 +70,7 @@ async fn handle_secrets(url: &str, redis: &mut RedisServer) -> Vec<String> {
     assert!(tokens.len() >= 2 && passes.len() >= 2, "{} {}", tokens.len(), passes.len());
     tokens.append(&mut passes);
     let counted = get(url, "/metrics").await;
-    assert_unseen(&String::from_utf8(counted.body.to_vec()).unwrap(), &tokens);
+    assert_unseen(std::str::from_utf8(&counted.body).unwrap(), &tokens);
     tokens
 }
 

@@ -1,6 +1,6 @@
 //! What a command has to say, for people and for programs.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use onceward::store::{BadAddress, StoreError};
 use serde_json::{Value, json};
@@ -17,9 +17,12 @@ pub(super) struct Said {
     pub(super) json: Value,
 }
 
-/// Tells whoever waits for a command why it takes a while. It goes beside what the command has to say.
+/// Tells whoever sits and waits for a command why it takes a while, and no program.
 pub(super) fn meanwhile(text: &str) {
-    let _ = std::io::stderr().write_all(format!("onceward: {text}\n").as_bytes());
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        let _ = stderr.write_all(format!("onceward: {text}\n").as_bytes());
+    }
 }
 
 /// Why a command could not do its work.

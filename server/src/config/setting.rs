@@ -94,7 +94,12 @@ pub const SETTINGS: [Setting; 27] = [
     ),
     plain("demo", "BOOL", Some("auto"), "Whether a demo shop stands at `/`; `auto`: with the memory store"),
     plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
-    plain("wait_for", "DURATION", Some("10s"), "How long to wait until the store answers, at start and in every command"),
+    plain(
+        "wait_for",
+        "DURATION",
+        Some("10s"),
+        "How long to wait until the store answers, at start and in every command",
+    ),
     plain(
         "share_every",
         "DURATION",
