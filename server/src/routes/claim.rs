@@ -23,7 +23,8 @@ const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
 ///
 /// Ask before doing what a caller has sent under a key of its own. `run`: do it, renew the claim while it takes longer than
 /// its lease, and say how it ended. `replay`: it was done before, and this is what was answered. Anything else is a problem.
-/// With `attempt`, the same attempt gets the same pass, so that the question may be repeated if its answer was lost.
+/// With `attempt`, the same attempt gets the same pass and a whole lease, so that the question may be repeated if its answer was lost;
+/// with `hold`, only until the lease is over, since it may have run by then.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
