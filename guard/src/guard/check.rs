@@ -239,3 +239,27 @@ pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Im
     }
     Ok(token)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::intent::Binding;
+    use crate::record::Done;
+    use crate::testing;
+
+    /// Whoever asks for a barred token takes what bars it in hand for a moment, and just then the token may be given back.
+    #[tokio::test]
+    async fn what_bars_a_token_goes_back_over_the_token_itself() {
+        let (guard, clock) = testing::guard();
+        let life = Duration::from_secs(60);
+        let issued = guard.issue(life, Binding::none()).await.unwrap();
+        let (token, _) = Imprint::open(issued.as_str()).unwrap();
+        let ticket = Ticket::of_token(token.id);
+        let deadline = Clock::from(&clock).wall() + life.as_millis() as u64;
+        let bar = Done { run: RunId::new(), fingerprint: None, deadline, reply: None }.encode();
+        let verdict = guard.put_back_used(&ticket, &bar, token).await.unwrap();
+        assert!(matches!(verdict, Verdict::Refuse(refusal) if refusal.code() == Code::TokenUsed));
+        assert_eq!(guard.store().look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));
+    }
+}
