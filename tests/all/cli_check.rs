@@ -7,6 +7,7 @@ use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command, run};
 use onceward_tests::wait::{until, until_blocking};
 use serde_json::Value;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::cli::{json, said};
@@ -306,8 +307,10 @@ async fn one_node_of_a_cluster_that_evicts_is_named_with_its_place() {
 
     cluster.nodes[masters[silent]].server.freeze();
     let secret = "a-secret-so-that-none-is-fetched";
-    let (code, text) =
-        self::said(&run(&["--listen", "127.0.0.1:0", "--secret", secret, "--store", &cluster.address()]));
+    // Where it cannot listen, so that it ends in any case.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let (code, text) = self::said(&run(&["--listen", &listen, "--secret", secret, "--store", &cluster.address()]));
     cluster.nodes[masters[silent]].server.thaw();
     assert!(code == 1 && text.contains(&place) && text.contains("--allow-eviction"), "{text}");
 }
