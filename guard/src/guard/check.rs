@@ -257,8 +257,8 @@ mod tests {
         let (token, _) = Imprint::open(issued.as_str()).unwrap();
         let ticket = Ticket::of_token(token.id);
         let deadline = Clock::from(&clock).wall() + life.as_millis() as u64;
-        let bar = Done { run: RunId::new(), fingerprint: None, deadline, reply: None }.encode();
-        let verdict = guard.put_back_used(&ticket, &bar, token).await.unwrap();
+        let bar = Done { run: RunId::new(), fingerprint: None, asker: None, deadline, reply: None }.encode();
+        let verdict = guard.put_back_used(&ticket, &bar, token, Code::TokenUsed).await.unwrap();
         assert!(matches!(verdict, Verdict::Refuse(refusal) if refusal.code() == Code::TokenUsed));
         assert_eq!(guard.store().look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));
     }
