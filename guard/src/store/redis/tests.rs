@@ -1,11 +1,17 @@
 //! A store on a link that answers late, or never.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::deadline::Deadline;
+use super::life::Life;
+use super::link::{Key, Question, Said};
 use super::*;
+use crate::store::{Reign, Store as _, StoreError, async_trait};
+use crate::ticket::{Kind, Ticket};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
