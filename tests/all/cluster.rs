@@ -246,6 +246,25 @@ async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() 
     both.judge("failovers in a cluster");
 }
 
+/// What has no connection to the owner of a slot asks anybody, and anybody answers INFO.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_token_is_of_the_reign_that_has_it_though_the_application_s_connection_to_that_was_lost() {
+    let cluster = RedisCluster::start().await;
+    let guard = Guard::new(Redis::over_cluster(of_the_application(&cluster, 0).await).timeout(PATIENT));
+    until("all is well", BACK, || issues(&guard)).await;
+    let mut accepted = 0;
+    for round in 0..100 {
+        cluster.nodes[round % 3].proxy.reset();
+        let tokens = join_all((0..8).map(|_| guard.issue(MINUTE, Binding::none()))).await;
+        for token in tokens.into_iter().flatten() {
+            let told = redeem(&guard, token.as_str()).await;
+            assert_ne!(told, Told::Stale, "no reign has ended");
+            accepted += usize::from(told == Told::Accepted);
+        }
+    }
+    assert!(accepted > 100, "{accepted}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_connection_of_the_application_is_led_to_the_new_master_too() {
     let mut cluster = RedisCluster::start().await;

@@ -5,7 +5,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
-use redis::{Pipeline, ServerErrorKind};
+use redis::{Cmd, Pipeline};
 use tokio::time::sleep;
 
 use super::deadline::Deadline;
@@ -99,14 +99,15 @@ impl Link for HandedCluster {
         known.get(&slot_of(key.0().as_bytes()))?.fresh(FRESH)
     }
 
+    /// Asked behind a command on the key itself: a connection that has lost the owner of a slot asks anybody, who says of a key
+    /// that it is another's, and tells of no life but its own.
     async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
-        let slot = slot_of(key.0().as_bytes());
-        let question = Question { command: Life::command(), key_at: 0, wants_life: false };
-        let life = match self.ask(&question, &To::Owner(slot), deadline).await {
-            Ok(Said { value, .. }) => Life::read(&value),
-            Err(failure) if failure.is(ServerErrorKind::NoPerm) => Life::Hidden,
-            Err(failure) => return Err(failure),
-        };
+        let name = key.0();
+        let slot = slot_of(name.as_bytes());
+        let mut command = Cmd::new();
+        command.arg("GET").arg(name);
+        let said = self.send(Question { command, key_at: 1, wants_life: true }, deadline).await?;
+        let life = said.life.unwrap_or(Life::Hidden);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.entry(slot).or_default().note(life).map(|reign| (life, reign)).ok_or(Failure::Replica)
     }
