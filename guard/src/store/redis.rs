@@ -47,7 +47,7 @@ use self::sentinel::Sentinels;
 /// # Ok::<(), onceward::store::BadAddress>(())
 /// ```
 ///
-/// Nothing is ever sent twice: a command whose answer was lost is reported as [`StoreError::Unknown`].
+/// Nothing is ever sent twice: a command whose answer was lost is reported as [`StoreError::Unknown`](crate::store::StoreError::Unknown).
 ///
 /// A Redis that restarts from an old snapshot, or is replaced by a replica that has not seen everything, has tokens again that
 /// were used. So each token is bound to the life of the server that issued it, which that server's `master_replid` names, and is
