@@ -115,18 +115,18 @@ async fn a_lost_commit_whose_record_may_be_over_is_unknown_and_not_done_again() 
     // A new connection takes longer than the record lives.
     let delay = Delay { connect: Duration::from_secs(1), ..Delay::default() };
     let proxy = Proxy::slowly_before(server.port(), delay).await;
-    let pool = over(proxy.port(), ("default_transaction_isolation", "read committed"));
+    let pool = || over(proxy.port(), ("default_transaction_isolation", "read committed"));
     let rules = KeyRules::new().retain(Duration::from_millis(200));
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, "k").await };
     proxy.next("COMMIT", Fate::LoseAnswer);
-    let lost = guard.transact(&pool, &rules, &intent, work).await;
+    let lost = guard.transact(&pool(), &rules, &intent, work).await;
     assert!(matches!(lost, Err(RunError::Store(StoreError::Unknown(_)))), "{lost:?}");
     assert_eq!(server.number("SELECT balance FROM account").await, 1);
 
-    let claimed = lose(&pool, &proxy, &rules, Fate::LoseAnswer).await;
-    let asked = claimed.was_committed(&pool).await;
+    let claimed = lose(&pool(), &proxy, &rules, Fate::LoseAnswer).await;
+    let asked = claimed.was_committed(&pool()).await;
     assert!(matches!(asked, Err(ClaimError::Expired)), "{asked:?}");
     assert_eq!(server.number("SELECT balance FROM account").await, 2);
 }
