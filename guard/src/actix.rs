@@ -46,6 +46,7 @@ mod serve;
 mod subject;
 mod token_route;
 mod whole;
+mod worker;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::form::scan_in_pieces;

@@ -32,6 +32,8 @@ use crate::run_id::RunId;
 #[cfg(feature = "actix")]
 use crate::secret::Secret;
 use crate::sharing::Sharing;
+#[cfg(feature = "actix")]
+use crate::store::Home;
 use crate::store::{Reign, Store, StoreError};
 use crate::ticket::{Kind, Ticket};
 use crate::token::{GRACE, Imprint, Token};
@@ -56,6 +58,8 @@ struct Inner {
     last_call: Duration,
     drain_limit: Duration,
     problem_base: String,
+    #[cfg(feature = "actix")]
+    home: Option<Arc<Home>>,
     _alive: watch::Sender<()>,
 }
 
@@ -127,7 +131,7 @@ impl Guard {
 
     /// A guard on this store, with settings of your own.
     pub fn builder(store: impl Store) -> GuardBuilder {
-        GuardBuilder::on(Arc::new(store))
+        GuardBuilder::on(store)
     }
 
     /// Issues a token that lives for `ttl`.
@@ -308,6 +312,12 @@ impl Guard {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.store
+    }
+
+    /// The home of its store, if that is in memory.
+    #[cfg(feature = "actix")]
+    pub(crate) fn home(&self) -> Option<&Arc<Home>> {
+        self.0.home.as_ref()
     }
 
     pub(crate) fn waiting(&self) -> &Waiting {

@@ -16,6 +16,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "actix")]
+pub(crate) use self::memory::Home;
 pub use self::memory::Memory;
 pub(crate) use self::metered::Metered;
 #[cfg(feature = "redis")]

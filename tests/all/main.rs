@@ -90,5 +90,6 @@ mod upstreams;
 mod waiting;
 mod wrapping;
 
+mod worker_stores;
 /// The shop as a program of its own.
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

@@ -93,6 +93,8 @@ impl Shop {
 /// The shop's routes.
 pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let (guard, ledger) = (guard.clone(), ledger.clone());
+    // They have a memory store of their own, which all workers share.
+    let pages = pages::routes(&guard);
     move |config| {
         let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
         let anyone = SubjectFrom::anonymous;
@@ -101,7 +103,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
         config
             .app_data(web::Data::new(ledger.clone()))
             .configure(keyed::routes(&guard))
-            .configure(pages::routes(&guard))
+            .configure(pages.clone())
             .configure(remembered::routes(&guard))
             .configure(spaced::routes(&guard))
             .service(token_route(&guard, anyone()))

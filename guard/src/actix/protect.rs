@@ -21,6 +21,7 @@ use super::key_from::KeyFrom;
 use super::reading::Reading;
 use super::require::mark_seen;
 use super::subject::SubjectFrom;
+use super::worker::assert_shared;
 use crate::fingerprint::Fields;
 use crate::guard::Guard;
 use crate::mode::Mode;
@@ -69,24 +70,49 @@ struct Rules {
 
 impl Protect {
     /// Asks for a one-time token, from whoever `subject` finds.
+    ///
+    /// # Panics
+    /// If every worker of a server builds a memory store of its own: build the guard before `HttpServer::new`.
+    #[track_caller]
     pub fn token(guard: &Guard, subject: SubjectFrom) -> Self {
         Self::new(guard, subject, Policy::token(), 0)
     }
 
     /// Takes the same from the same caller once in a while. What is the same is told by its content, or by a name of your own
     /// choosing with [`from`](Self::from).
+    ///
+    /// # Panics
+    /// As [`token`](Self::token) does.
+    #[track_caller]
     pub fn interval(guard: &Guard, subject: SubjectFrom, rules: IntervalRules) -> Self {
         Self::new(guard, subject, Policy::interval(rules), 0)
     }
 
     /// Asks for a key, `Idempotency-Key` unless [`from`](Self::from) says otherwise. The first answer under it is kept and
     /// given again; a second request with other content is refused.
+    ///
+    /// Mark the handler with [`entered`](super::entered()). Then a request that an extractor rejects leaves the key free, whatever the
+    /// error, and every response of the handler counts as its status says. Without the mark, a 4xx that an extractor made looks like one
+    /// of a handler which passes on another party's error. So without it only these count as made before the handler:
+    ///
+    /// - an error in [`NotEntered`](super::NotEntered), which says so itself;
+    /// - without [`hold`](KeyRules::hold), and if the body was read to its end: an error of `Json` (syntax, type, size), of `Form` (type, size,
+    ///   encoding, not its fields), and `PathError`, each as actix-web made it, not wrapped by an `error_handler`.
+    ///
+    /// Everything else is the handler's, also the 404 and 405 of the router, since an application's `default_service` may have taken
+    /// effect: a 4xx is then stored and replayed, as the table of effects says.
+    ///
+    /// # Panics
+    /// As [`token`](Self::token) does.
+    #[track_caller]
     pub fn key(guard: &Guard, subject: SubjectFrom, rules: KeyRules) -> Self {
         let answer_limit = rules.reply_limit;
         Self::new(guard, subject, Policy::key(rules), answer_limit)
     }
 
+    #[track_caller]
     fn new(guard: &Guard, subject: SubjectFrom, policy: Policy, answer_limit: usize) -> Self {
+        assert_shared(guard);
         Self(Rules {
             guard: guard.clone(),
             policy,

@@ -6,6 +6,7 @@ use super::answer::refuse;
 use super::json::{issued, read_json};
 use super::require::mark_seen;
 use super::subject::SubjectFrom;
+use super::worker::assert_shared;
 use crate::guard::Guard;
 use crate::intent::Binding;
 use crate::mode::Mode;
@@ -16,7 +17,12 @@ use crate::refusal::Refusal;
 /// The body may name the `action` it is for and a shorter `ttl`. Whom it is for is not the client's to say: that is
 /// what `subject` finds, and the token is bound to it, unless it is anonymous. A guard that is off does not ask its store, and
 /// one that observes does not mind if that fails: the page gets a token to go on with, which no guard that enforces accepts.
+///
+/// # Panics
+/// If every worker of a server builds a memory store of its own: build the guard before `HttpServer::new`.
+#[track_caller]
 pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
+    assert_shared(guard);
     let (guard, others) = (guard.clone(), guard.clone());
     let post = move |request: HttpRequest, body: web::Payload| {
         let (guard, subject) = (guard.clone(), subject.clone());

@@ -13,6 +13,8 @@ use crate::meter::{self, Meter};
 use crate::mode::{Mode, Observed};
 use crate::secret::Secret;
 use crate::sharing::{Sharing, keep_sharing};
+#[cfg(feature = "actix")]
+use crate::store::Home;
 use crate::store::{Metered, Store};
 use crate::upkeep::Upkeep;
 use crate::waiting::Waiting;
@@ -32,12 +34,16 @@ pub struct GuardBuilder {
     waiters: usize,
     mode: Mode,
     by_hand: bool,
+    #[cfg(feature = "actix")]
+    home: Option<Arc<Home>>,
 }
 
 impl GuardBuilder {
-    pub(super) fn on(store: Arc<dyn Store>) -> Self {
+    pub(super) fn on(store: impl Store) -> Self {
         Self {
-            store,
+            #[cfg(feature = "actix")]
+            home: Home::of(&store),
+            store: Arc::new(store),
             secret: None,
             secret_previous: None,
             share_every: Duration::from_secs(60),
@@ -154,6 +160,8 @@ impl GuardBuilder {
             last_call: self.last_call,
             drain_limit: self.drain_limit,
             problem_base: self.problem_base,
+            #[cfg(feature = "actix")]
+            home: self.home,
             _alive: alive,
         }))
     }

@@ -6,6 +6,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+#[cfg(feature = "actix")]
+use std::{
+    any::Any,
+    sync::Arc,
+    thread::{self, Thread, ThreadId},
+};
 
 use metrics::gauge;
 use onceward_api::metric;
@@ -26,6 +32,10 @@ const FULL_SWEEP_EVERY: u64 = 1_000;
 
 /// A store that is gone when the process ends. Its [`reign`](Store::reign) changes with every instance, so that tokens
 /// of an earlier one are told apart from used ones.
+///
+/// Each instance is a store of its own. Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs
+/// once in every worker, and a store that is built there knows nothing of what the other workers have accepted. `Protect` and
+/// `token_route` panic where they find that, and the server does not start.
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     limit: usize,
@@ -33,6 +43,27 @@ pub struct Memory {
     clock: Clock,
     reign: Reign,
     last_full_sweep: AtomicU64,
+    #[cfg(feature = "actix")]
+    home: Arc<Home>,
+}
+
+/// The thread that has made a memory store. Each store has one of its own.
+#[cfg(feature = "actix")]
+#[derive(Debug)]
+pub(crate) struct Home(ThreadId);
+
+#[cfg(feature = "actix")]
+impl Home {
+    /// The home of a store, if that is in memory.
+    pub(crate) fn of(store: &dyn Any) -> Option<Arc<Self>> {
+        let shared = || store.downcast_ref::<Arc<Memory>>().map(Arc::as_ref);
+        store.downcast_ref::<Memory>().or_else(shared).map(|memory| Arc::clone(&memory.home))
+    }
+
+    /// Whether this thread has made the store.
+    pub(crate) fn is_on(&self, thread: &Thread) -> bool {
+        self.0 == thread.id()
+    }
 }
 
 /// One part of the map.
@@ -66,6 +97,8 @@ impl Memory {
             clock,
             reign: random(),
             last_full_sweep: AtomicU64::new(0),
+            #[cfg(feature = "actix")]
+            home: Arc::new(Home(thread::current().id())),
         }
     }
 

@@ -1,7 +1,8 @@
 //! `peer KIND STORE LEDGER [LOG]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
 //! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one
 //! that does not wait at all, `consumer` for one that takes messages from a queue instead, `payer` for one that makes the one payment
-//! that is named in place of the ledger, `database` for one that has a PostgreSQL, or the name of a flaw.
+//! that is named in place of the ledger, `database` for one that has a PostgreSQL, `inside` for one that builds its guard on memory inside
+//! the closure of its server, or the name of a flaw.
 //! Its events go to `LOG`.
 
 use std::io::Write as _;
@@ -59,6 +60,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some((_, flaw)) = KeyFlaw::ALL.into_iter().find(|(name, _)| name == kind) {
         let routes = Naive::open(flaw, store)?.routes(&ledger);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+        say(&url)?;
+        return Ok(server.run().await?);
+    }
+    if kind == "inside" {
+        let server = HttpServer::new(move || {
+            let guard = Guard::new(Memory::new());
+            App::new().configure(routes(&guard, &ledger))
+        });
+        let server = server.workers(2).listen(listener)?;
         say(&url)?;
         return Ok(server.run().await?);
     }

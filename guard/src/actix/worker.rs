@@ -1,0 +1,91 @@
+//! The worker threads of a server, each of which builds the application for itself.
+
+use std::panic::Location;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, Thread};
+
+use crate::guard::Guard;
+use crate::store::Home;
+
+/// What the names of worker threads begin with: in a runtime of tokio, and in a system of actix.
+const NAMES: [&str; 2] = ["actix-server worker ", "actix-rt|system:"];
+
+/// A worker by the name of its thread: `actix-server worker 1`, `actix-rt|system:0|arbiter:1`.
+#[derive(Debug, PartialEq, Eq)]
+struct Worker {
+    group: String,
+    number: usize,
+}
+
+impl Worker {
+    fn of(thread: &Thread) -> Option<Self> {
+        let name = thread.name().filter(|name| NAMES.iter().any(|known| name.starts_with(known)))?;
+        let (group, number) = name.rsplit_once([' ', ':'])?;
+        Some(Self { group: group.to_owned(), number: number.parse().ok()? })
+    }
+}
+
+/// A memory store that a worker has built and uses at one place of the program.
+struct Used {
+    home: Weak<Home>,
+    worker: Worker,
+    place: &'static Location<'static>,
+}
+
+impl Used {
+    /// Whether another worker has built another store for the same place. Servers that a process starts one after the other, or in
+    /// several runtimes, have workers of the same numbers or in other groups.
+    fn competes_with(&self, other: &Self) -> bool {
+        self.place == other.place
+            && self.worker.group == other.worker.group
+            && self.worker.number != other.worker.number
+            && !self.home.ptr_eq(&other.home)
+    }
+}
+
+static IN_USE: Mutex<Vec<Used>> = Mutex::new(Vec::new());
+
+/// Asserts that the memory store of a guard is shared by all workers of its server.
+///
+/// # Panics
+/// If this worker has built the store, and another worker has built one for the same place.
+#[track_caller]
+pub(super) fn assert_shared(guard: &Guard) {
+    let here = thread::current();
+    let (Some(home), Some(worker)) = (guard.home().filter(|home| home.is_on(&here)), Worker::of(&here)) else {
+        return;
+    };
+    let used = Used { home: Arc::downgrade(home), worker, place: Location::caller() };
+    let is_shared = {
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        in_use.retain(|other| other.home.strong_count() > 0);
+        let is_shared = !in_use.iter().any(|other| used.competes_with(other));
+        in_use.push(used);
+        is_shared
+    };
+    assert!(
+        is_shared,
+        "every worker of this server builds a memory store of its own, so none knows what another has accepted: \
+         build the guard before `HttpServer::new` and move a clone into the closure"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(name: &str) -> Option<Worker> {
+        let handle = thread::Builder::new().name(name.to_owned()).spawn(|| Worker::of(&thread::current())).unwrap();
+        handle.join().unwrap()
+    }
+
+    #[test]
+    fn worker_is_told_by_the_name_of_its_thread() {
+        let expected = |group: &str, number| Some(Worker { group: group.to_owned(), number });
+        assert_eq!(worker("actix-server worker 3"), expected("actix-server worker", 3));
+        assert_eq!(worker("actix-rt|system:2|arbiter:11"), expected("actix-rt|system:2|arbiter", 11));
+        for other in ["main", "tokio-runtime-worker", "actix-server acceptor", "actix-server worker x", "my worker 1"] {
+            assert_eq!(worker(other), None, "{other}");
+        }
+    }
+}
