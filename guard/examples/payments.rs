@@ -4,7 +4,7 @@
 //! it is answered as before.
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use onceward::actix::{Protect, RequestIntent, SubjectFrom, refuse, serve};
+use onceward::actix::{Protect, RequestIntent, SubjectFrom, entered, refuse, serve};
 use onceward::store::{Memory, Sql};
 use onceward::transaction::{Lent, keep_clean};
 use onceward::{Guard, KeyRules, RunError};
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (shared, pool) = (web::Data::new(guard.clone()), web::Data::new(pool));
     let server = HttpServer::new(move || {
         let protect = Protect::key(&shared, SubjectFrom::anonymous(), KeyRules::new());
-        let route = web::resource("/payments").wrap(protect).route(web::post().to(pay));
+        let route = web::resource("/payments").wrap(protect).route(web::post().to(entered(pay)));
         App::new().app_data(shared.clone()).app_data(pool.clone()).service(route)
     });
     let server = server.bind(("127.0.0.1", 8080))?;

@@ -36,7 +36,7 @@
 //! | answer | Token, Interval | Key |
 //! |---|---|---|
 //! | below 400 | it happened | it happened |
-//! | 401, 403, 408, 425, 429, 500, 501, 503, and a 4xx made before the handler was entered | it did not | it did not |
+//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response made before the handler was entered ([`actix::entered()`]) | it did not | it did not |
 //! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
 //! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 |
 //!

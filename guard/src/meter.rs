@@ -135,7 +135,7 @@ impl Verdicts {
 impl Row {
     const ALL: [Self; 4] = [Self::Token, Self::Remembered, Self::Key, Self::Interval];
 
-    fn of(policy: &Policy) -> Self {
+    pub(crate) fn of(policy: &Policy) -> Self {
         match policy {
             Policy::Token(rules) if rules.remember.is_none() => Self::Token,
             Policy::Token(_) => Self::Remembered,
@@ -144,7 +144,7 @@ impl Row {
         }
     }
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Token => "token",
             Self::Remembered => "remembered",

@@ -3,15 +3,18 @@
 use std::future::{Ready, ready};
 use std::time::Duration;
 
-use actix_web::dev::Payload;
-use actix_web::error::{ErrorBadRequest, ErrorServiceUnavailable};
+use actix_web::body::MessageBody;
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::error::{ErrorBadGateway, ErrorBadRequest, ErrorNotFound, ErrorServiceUnavailable, InternalError};
 use actix_web::http::StatusCode;
 use actix_web::http::header::ContentLength;
+use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Form, Json, Path, Query, ServiceConfig};
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
-use onceward::actix::{NotEntered, Protect, SubjectFrom};
+use onceward::actix::{NotEntered, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
-use onceward::{Effect, Guard, KeyRules, ManualClock};
+use onceward::{Binding, Effect, Guard, KeyRules, ManualClock};
+use onceward_api::header;
 use onceward_tests::client::{Answer, URLENCODED, http, send};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
@@ -113,25 +116,56 @@ async fn made(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     order(request, ledger, web::Bytes::new()).await
 }
 
-/// Routes whose handlers take what the request may not have, all under one action.
+/// An extractor of the application's own whose errors do not say that they are one's.
+struct Admitted;
+
+impl FromRequest for Admitted {
+    type Error = actix_web::Error;
+    type Future = Ready<Result<Self, Self::Error>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let led_away = || InternalError::from_response("led away", HttpResponse::SeeOther().finish()).into();
+        ready(match request.headers().get("x-admitted").map(|admitted| admitted.as_bytes()) {
+            Some(b"yes") => Ok(Self),
+            Some(b"ask") => Err(led_away()),
+            Some(_) => Err(ErrorBadGateway("the directory does not answer")),
+            None => Err(ErrorBadRequest("not admitted")),
+        })
+    }
+}
+
+type Data = web::Data<Ledger>;
+
+/// Routes whose handlers take what the request may not have, all under one action. Each is marked, and under `/bare` it is not.
 fn extracting(protect: Protect) -> impl Fn(&mut ServiceConfig) + Clone + Send {
     move |config| {
         let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone().action("extract"));
-        type Data = web::Data<Ledger>;
         let json = async |request: HttpRequest, ledger: Data, _: Json<Vec<u32>>| made(request, ledger).await;
         let form = async |request: HttpRequest, ledger: Data, _: Form<Vec<(String, u32)>>| made(request, ledger).await;
         let query =
             async |request: HttpRequest, ledger: Data, _: Query<Vec<(String, u32)>>| made(request, ledger).await;
         let path = async |request: HttpRequest, ledger: Data, _: Path<u32>| made(request, ledger).await;
         let length = async |request: HttpRequest, ledger: Data, _: web::Header<Number>| made(request, ledger).await;
+        let text = async |request: HttpRequest, ledger: Data, _: String| made(request, ledger).await;
         let signed = async |request: HttpRequest, ledger: Data, _: Signed| made(request, ledger).await;
+        let admitted = async |request: HttpRequest, ledger: Data, _: Admitted| made(request, ledger).await;
         config
-            .service(on("/json").route(web::post().to(json)))
-            .service(on("/form").route(web::post().to(form)))
-            .service(on("/query").route(web::post().to(query)))
-            .service(on("/path/{id}").route(web::post().to(path)))
-            .service(on("/header").route(web::post().to(length)))
-            .service(on("/signed").route(web::post().to(signed)));
+            .service(on("/json").route(web::post().to(entered(json))))
+            .service(on("/form").route(web::post().to(entered(form))))
+            .service(on("/query").route(web::post().to(entered(query))))
+            .service(on("/path/{id}").route(web::post().to(entered(path))))
+            .service(on("/header").route(web::post().to(entered(length))))
+            .service(on("/text").route(web::post().to(entered(text))))
+            .service(on("/signed").route(web::post().to(entered(signed))))
+            .service(on("/admitted").route(web::post().to(entered(admitted))))
+            .service(on("/bare/json").route(web::post().to(json)))
+            .service(on("/bare/form").route(web::post().to(form)))
+            .service(on("/bare/query").route(web::post().to(query)))
+            .service(on("/bare/path/{id}").route(web::post().to(path)))
+            .service(on("/bare/header").route(web::post().to(length)))
+            .service(on("/bare/text").route(web::post().to(text)))
+            .service(on("/bare/signed").route(web::post().to(signed)))
+            .service(on("/bare/admitted").route(web::post().to(admitted)));
     }
 }
 
@@ -157,70 +191,182 @@ impl actix_web::http::header::Header for Number {
     }
 }
 
+/// A request that an extractor rejects with this status, and the same put right.
+struct Case {
+    what: &'static str,
+    status: u16,
+    mistaken: RequestBuilder,
+    corrected: RequestBuilder,
+}
+
+/// What an extractor of each kind rejects, on the routes under `root`.
+fn cases(url: &str, root: &str) -> Vec<Case> {
+    let post = |path: &str| http().post(format!("{url}{root}{path}"));
+    let json = |body: &'static str| post("/json").header("content-type", "application/json").body(body);
+    let form = |body: &'static str| post("/form").header("content-type", URLENCODED).body(body);
+    let text = |body: &'static [u8]| post("/text").header("content-type", "text/plain").body(body);
+    let with = |path: &str, name: &str, value: &str| post(path).header(name, value);
+    let admitted = |value: &str| with("/admitted", "x-admitted", value);
+    let case = |what, status, mistaken, corrected| Case { what, status, mistaken, corrected };
+    vec![
+        case("json", 400, json("[1"), json("[1]")),
+        case("json type", 400, post("/json").header("content-type", "text/plain").body("[1]"), json("[1]")),
+        case("form type", 415, post("/form").header("content-type", "text/plain").body("a=1"), form("a=1")),
+        case("form", 400, form("a=x"), form("a=1")),
+        case("query", 400, post("/query?a=x"), post("/query?a=1")),
+        case("path", 404, post("/path/x"), post("/path/1")),
+        case("header", 400, with("/header", "x-number", "x"), with("/header", "x-number", "1")),
+        case("text", 400, text(b"\xff"), text(b"a")),
+        case("own", 400, post("/signed"), with("/signed", "x-signed", "yes")),
+        case("busy", 503, with("/signed", "x-signed", "?"), with("/signed", "x-signed", "yes")),
+        case("plain", 400, post("/admitted"), admitted("yes")),
+        case("plain redirect", 303, admitted("ask"), admitted("yes")),
+        case("plain bad gateway", 502, admitted("?"), admitted("yes")),
+    ]
+}
+
+/// Sends what is mistaken and then what is corrected under one key, and gives the names of the cases that ran then.
+async fn correctable(url: &str, root: &str, ledger: &Ledger) -> Vec<&'static str> {
+    let mut ran = Vec::new();
+    for Case { what, status, mistaken, corrected } in cases(url, root) {
+        let order = uuid::Uuid::new_v4().to_string();
+        let mistaken = send(mistaken.header(KEY, &order).header(ORDER, &order)).await;
+        assert_eq!(mistaken.status, status, "{root} {what}");
+        assert_eq!(ledger.count(&order), 0, "{root} {what}");
+        let corrected = send(corrected.header(KEY, &order).header(ORDER, &order)).await;
+        match ledger.count(&order) {
+            0 => assert_ne!(corrected.status, 200, "{root} {what}"),
+            1 => {
+                assert_eq!(corrected.said(), "200 executed", "{root} {what}");
+                ran.push(what);
+            }
+            more => panic!("{root} {what}: {more} runs"),
+        }
+    }
+    ran
+}
+
 #[tokio::test]
-async fn what_was_refused_before_the_handler_was_entered_may_be_corrected_under_the_same_key() {
+async fn what_an_extractor_of_a_marked_handler_rejects_may_be_corrected_under_the_same_key() {
     let ledger = Ledger::new();
     for rules in [KeyRules::new(), KeyRules::new().hold(), KeyRules::new().replay_everything()] {
         let guard = Guard::new(Memory::new());
-        let served = serve(&ledger, extracting(Protect::key(&guard, SubjectFrom::anonymous(), rules)));
-        let post = |path: &str| under(&served.url, path, path.split(['/', '?']).nth(1).unwrap(), path);
-        let json = |body: &'static str| post("/json").header("content-type", "application/json").body(body);
-        let form = |body: &'static str| post("/form").header("content-type", URLENCODED).body(body);
-        let wrong_type = post("/json").header("content-type", "text/plain").body("[1]");
-        let cases: Vec<(&str, u16, RequestBuilder, RequestBuilder)> = vec![
-            ("json", 400, json("[1"), json("[1]")),
-            ("json type", 400, wrong_type, json("[1]")),
-            ("form", 400, form("a=x"), form("a=1")),
-            ("query", 400, post("/query?a=x"), post("/query?a=1")),
-            ("path", 404, post("/path/x"), post("/path/1")),
-            ("header", 400, post("/header").header("x-number", "x"), post("/header").header("x-number", "1")),
-            ("own", 400, post("/signed"), post("/signed").header("x-signed", "yes")),
-            ("busy", 503, post("/signed").header("x-signed", "?"), post("/signed").header("x-signed", "yes")),
-        ];
-        let mut wrong = Vec::new();
-        for (what, status, mistaken, corrected) in cases {
-            let key = format!("{what} {}", uuid::Uuid::new_v4());
-            let name = |request: RequestBuilder| {
-                let (client, request) = request.build_split();
-                let mut request = request.unwrap();
-                request.headers_mut().insert(KEY, format!("\"{}\"", key.replace(' ', "-")).parse().unwrap());
-                request.headers_mut().insert(ORDER, key.parse().unwrap());
-                RequestBuilder::from_parts(client, request)
-            };
-            let first = send(name(mistaken)).await;
-            let second = send(name(corrected)).await;
-            let said = [first.said(), second.said()];
-            if said != [format!("{status} executed"), "200 executed".to_owned()] || ledger.count(&key) != 1 {
-                wrong.push((what, said));
-            }
-        }
-        assert!(wrong.is_empty(), "{wrong:?}");
+        let served = serve(&ledger, extracting(Protect::key(&guard, SubjectFrom::anonymous(), rules.clone())));
+        let all: Vec<_> = cases(&served.url, "").into_iter().map(|case| case.what).collect();
+        assert_eq!(correctable(&served.url, "", &ledger).await, all, "{rules:?}");
     }
 }
 
 #[tokio::test]
-async fn where_no_route_matches_the_key_stays_free() {
-    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).action("all");
-    let served = serve(&ledger, move |config| {
-        let scope = web::scope("/scope").wrap(protect.clone());
-        let gone = |_: HttpRequest| async { HttpResponse::NotFound().finish() };
-        let orders = web::resource("/orders").route(web::post().to(made));
-        let scope = scope.service(web::resource("/gone").route(web::post().to(gone))).service(orders);
-        config.service(scope);
-    });
-    let post = |path: &str, key: &str| under(&served.url, &format!("/scope{path}"), key, key);
-    for path in ["/ordres", "", "/orders/1"] {
-        assert_eq!(send(post(path, "k")).await.said(), "404 executed", "{path}");
+async fn without_a_mark_only_a_certain_error_of_an_extractor_may_be_corrected() {
+    let ledger = Ledger::new();
+    let certain = ["json", "json type", "form type", "own", "busy"].as_slice();
+    let marked = ["own", "busy"].as_slice();
+    for (rules, expected) in
+        [(KeyRules::new(), certain), (KeyRules::new().replay_everything(), certain), (KeyRules::new().hold(), marked)]
+    {
+        let guard = Guard::new(Memory::new());
+        let served = serve(&ledger, extracting(Protect::key(&guard, SubjectFrom::anonymous(), rules.clone())));
+        assert_eq!(correctable(&served.url, "/bare", &ledger).await, expected, "{rules:?}");
     }
-    let put = http().put(format!("{}/scope/orders", served.url)).header(KEY, "k");
-    assert_eq!(send(put).await.said(), "405 executed", "no method matches");
-    assert_eq!(send(post("/orders", "k")).await.said(), "200 executed");
-    assert_eq!(send(post("/orders", "k")).await.said(), "200 replayed");
-    assert_eq!(ledger.runs(), ["k"]);
+}
 
-    let gone = [send(post("/gone", "g")).await.said(), send(post("/gone", "g")).await.said()];
-    assert_eq!(gone, ["404 executed", "404 replayed"], "a handler's own 404 is an answer");
+#[tokio::test]
+async fn without_a_mark_a_body_that_was_not_compared_proves_nothing() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).body_limit(10).skip_large_bodies();
+    let served = serve(&ledger, extracting(protect));
+    let post = || under(&served.url, "/bare/json", "k", "a").header("content-type", "application/json");
+    let (first, second) = (send(post().body("[1, 2, 3, 4, 5")).await, send(post().body("[1, 2, 3, 4, 5")).await);
+    assert_eq!([first.said(), second.said()], ["400 executed", "400 replayed"]);
+}
+
+#[tokio::test]
+async fn under_a_token_a_marked_handler_that_was_not_entered_leaves_the_token_valid() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let token = || Protect::token(&guard, SubjectFrom::anonymous());
+    let remember = KeyRules::new().replay_everything();
+    for protect in [token(), token().remember_by(remember)] {
+        let served = serve(&ledger, extracting(protect));
+        for admitted in ["?", "ask"] {
+            let good = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+            let ask = async |root: &str, admitted: &str| {
+                let request = http().post(format!("{}{root}/admitted", served.url)).header(ORDER, good.as_str());
+                send(request.header(header::TOKEN, good.as_str()).header("x-admitted", admitted)).await
+            };
+            assert!([502, 303].contains(&ask("", admitted).await.status));
+            assert_eq!(ask("", "yes").await.said(), "200 executed");
+            assert_eq!(ledger.count(good.as_str()), 1);
+        }
+    }
+}
+
+/// Middleware between guard and handler: an error of its own before the handler or after it, as the request says.
+async fn between(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
+    let when = request.headers().get("x-fail").map(|when| when.as_bytes().to_vec());
+    match when.as_deref() {
+        Some(b"before") => Err(ErrorBadRequest("before")),
+        Some(b"after") => next.call(request).await.and(Err(ErrorBadRequest("after"))),
+        _ => next.call(request).await,
+    }
+}
+
+#[tokio::test]
+async fn error_of_middleware_behind_a_marked_handler_is_the_handler_s() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold());
+    let served = serve(&ledger, move |config| {
+        let admitted = async |request: HttpRequest, ledger: Data, _: Admitted| made(request, ledger).await;
+        let route = web::resource("/it").wrap(from_fn(between)).wrap(protect.clone());
+        config.service(route.route(web::post().to(entered(admitted))));
+    });
+    let ask = async |key: &str, admitted: &str, when: &str| {
+        send(under(&served.url, "/it", key, key).header("x-admitted", admitted).header("x-fail", when)).await
+    };
+    assert_eq!(ask("after", "yes", "after").await.status, 400);
+    assert_eq!(ask("after", "yes", "after").await.said(), "400 replayed");
+    assert_eq!(ledger.count("after"), 1, "the handler was entered");
+    assert_eq!(
+        ask("rejected", "?", "after").await.status,
+        400,
+        "an extractor rejects it, and then the middleware fails"
+    );
+    assert_eq!(ask("rejected", "yes", "").await.said(), "200 executed", "the handler was not entered");
+    assert_eq!(ask("before", "yes", "before").await.status, 400);
+    assert_eq!(ask("before", "yes", "").await.said(), "400 replayed", "no mark was reached, so nothing is certain");
+    assert_eq!((ledger.count("rejected"), ledger.count("before")), (1, 0));
+}
+
+#[tokio::test]
+async fn response_where_no_route_matches_is_stored_under_a_key() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let served = serve(&ledger, move |config| {
+        let orders = || web::resource("/orders").route(web::post().to(made));
+        let nowhere = async || Err::<HttpResponse, _>(NotEntered::new(ErrorNotFound("no such page")));
+        config.service(web::scope("/scope").wrap(protect.clone()).service(orders())).service(
+            web::scope("/marked")
+                .wrap(protect.clone().action("marked"))
+                .service(orders())
+                .default_service(web::to(nowhere)),
+        );
+    });
+    // An application's own default service may have taken effect, and its answer looks the same.
+    let post = |path: &str, key: &str| under(&served.url, path, key, key);
+    for path in ["/scope/ordres", "/scope", "/scope/orders/1"] {
+        let said = [send(post(path, "k")).await.said(), send(post(path, "k")).await.said()];
+        assert_eq!(said, ["404 executed", "404 replayed"], "{path}");
+    }
+    let put = || http().put(format!("{}/scope/orders", served.url)).header(KEY, "k");
+    assert_eq!([send(put()).await.said(), send(put()).await.said()], ["405 executed", "405 replayed"]);
+    assert_eq!(send(post("/scope/orders", "k")).await.said(), "200 executed", "another action");
+    // One that says that it does nothing frees the key.
+    assert_eq!(send(post("/marked/ordres", "m")).await.status, 404);
+    assert_eq!(send(post("/marked/orders", "m")).await.said(), "200 executed");
+    assert_eq!(ledger.runs(), ["k", "m"]);
 }
 
 #[tokio::test]

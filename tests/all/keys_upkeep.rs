@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::error::{InternalError, JsonPayloadError};
 use actix_web::web::{self, Json, JsonConfig, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::actix::{KeyFrom, NotEntered, Protect, SubjectFrom, entered};
 use onceward::store::{Bytes, Compared, Memory, Redis, Store, StoreError, async_trait};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Resolved, Seen, Subject, Ticket, Verdict};
 use onceward_tests::client::{http, send};
@@ -172,7 +172,7 @@ async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
 }
 
 #[tokio::test]
-async fn what_an_extractor_refused_may_be_corrected_although_the_application_worded_it() {
+async fn what_an_extractor_rejected_may_be_corrected_although_the_application_worded_it() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
     let served = serve(&ledger, move |config: &mut ServiceConfig| {
@@ -183,14 +183,25 @@ async fn what_an_extractor_refused_may_be_corrected_although_the_application_wor
         let json = async |request: HttpRequest, ledger: web::Data<Ledger>, _: Json<Vec<u32>>| {
             order(request, ledger, Bytes::new()).await
         };
-        config.app_data(worded);
-        config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(json)));
+        let not_entered = JsonConfig::default().error_handler(|error: JsonPayloadError, _| {
+            NotEntered::new(InternalError::from_response(error, HttpResponse::BadRequest().body("no JSON"))).into()
+        });
+        let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone());
+        config
+            .service(on("/marked").app_data(worded.clone()).route(web::post().to(entered(json))))
+            .service(on("/bare").app_data(worded).route(web::post().to(json)))
+            .service(on("/says-so").app_data(not_entered).route(web::post().to(json)));
     });
-    let ask = async |body: &'static str| {
-        send(under(&served.url, "/it", "k", "a").header("content-type", "application/json").body(body)).await.said()
+    let ask = async |path: &str, body: &'static str| {
+        send(under(&served.url, path, "k", path).header("content-type", "application/json").body(body)).await
     };
-    assert_eq!(ask("[1").await, "400 executed");
-    assert_eq!(ask("[1]").await, "200 executed", "nothing had happened");
+    for path in ["/marked", "/says-so"] {
+        assert_eq!(ask(path, "[1").await.status, 400);
+        assert_eq!(ask(path, "[1]").await.said(), "200 executed", "{path}: nothing had happened");
+    }
+    assert_eq!(ask("/bare", "[1").await.said(), "400 executed");
+    assert_eq!(ask("/bare", "[1").await.said(), "400 replayed", "a handler may have worded it");
+    assert_eq!(ledger.runs(), ["/marked", "/says-so"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! each guarantee is held against.
 
 pub mod bank;
+pub mod charging;
 pub mod client;
 pub mod consumer;
 pub mod database;

@@ -9,7 +9,7 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data, Form, FormConfig, Path, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
 use onceward::Refusal;
-use onceward::actix::{Protect, refuse};
+use onceward::actix::{Protect, entered, refuse};
 use onceward_api::{Code, Outcome, header};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
 }
 
 fn guarded(name: &str, protect: Protect) -> impl HttpServiceFactory {
-    orders(name, web::post().to(order_guarded)).wrap(protect).wrap(from_fn(attend))
+    orders(name, web::post().to(entered(order_guarded))).wrap(protect).wrap(from_fn(attend))
 }
 
 fn orders(name: &str, route: Route) -> Resource {

@@ -4,19 +4,17 @@ use std::cell::Cell;
 
 use actix_web::body::{BodySize, BodyStream, BoxBody, EitherBody, MessageBody, to_bytes};
 use actix_web::dev::{ResponseHead, ServiceResponse};
-use actix_web::error::{
-    ContentTypeError, InternalError, JsonPayloadError, ParseError, PathError, PayloadError, QueryPayloadError,
-    ReadlinesError, UrlencodedError,
-};
+use actix_web::error::{JsonPayloadError, PathError, UrlencodedError};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use actix_web::http::header::{HeaderMap, HeaderName};
 use actix_web::web::Bytes;
-use actix_web::{Error, HttpResponse, ResponseError};
+use actix_web::{Error, HttpResponse};
 use futures_util::stream;
 use onceward_api::Code;
 
 use super::answer::Refused;
 use super::not_entered::NotEntered;
+use super::passage::Entry;
 use crate::policy::Effect;
 use crate::reply::Reply;
 
@@ -97,32 +95,22 @@ impl<B: MessageBody + 'static> Answered<B> {
         }
     }
 
-    /// Whether it is a refusal that was made before the handler was entered: by an extractor, or because no route matched. What
-    /// an application marks counts whatever its status.
-    pub(super) fn is_before_the_handler(&self) -> bool {
-        let error = match self {
-            Self::Answer(answer, _) => answer.response().error(),
-            Self::Failed(error, ..) => Some(error),
-        };
-        match error {
-            Some(error) if error.as_error::<NotEntered>().is_some() => true,
-            _ if !self.status().is_client_error() => false,
-            Some(error) => is_of_an_extractor(error),
-            None => self.is_unrouted(),
+    /// Whether it was made before the handler was entered. The mark of the handler knows. Without one, an error counts that says so
+    /// itself, and, if extractors are believed, one that only an extractor makes.
+    pub(super) fn is_before_the_handler(&self, entry: Entry, believes_extractors: bool) -> bool {
+        match entry {
+            Entry::Extracting => true,
+            Entry::Entered => false,
+            Entry::Unmarked => self.error().is_some_and(|error| {
+                error.as_error::<NotEntered>().is_some() || (believes_extractors && is_of_an_extractor(error))
+            }),
         }
     }
 
-    /// No route matched: the path of none, or no method of the route that has the path. For the latter actix gives no sign but
-    /// an answer without a word in it.
-    fn is_unrouted(&self) -> bool {
-        let Self::Answer(answer, _) = self else { return false };
-        match self.status() {
-            StatusCode::NOT_FOUND => answer.request().match_pattern().is_none(),
-            StatusCode::METHOD_NOT_ALLOWED => {
-                let is_empty = matches!(answer.response().body().size(), BodySize::None | BodySize::Sized(0));
-                is_empty && !answer.headers().contains_key(CONTENT_TYPE)
-            }
-            _ => false,
+    fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Answer(answer, _) => answer.response().error(),
+            Self::Failed(error, ..) => Some(error),
         }
     }
 
@@ -182,20 +170,20 @@ async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>
     }
 }
 
-/// An extractor's error, as it is or with an answer of the application's own (`error_handler`).
-fn is<E: ResponseError + 'static>(error: &Error) -> bool {
-    error.as_error::<E>().is_some() || error.as_error::<InternalError<E>>().is_some()
-}
-
+/// Whether only `Json`, `Form` or `Path` makes this error, unless a handler constructs it by its name. What a conversion or another
+/// function of actix-web makes as well may be a handler's that passes on an error of another party: `PayloadError`, what a
+/// `Query::from_query` gives, a form that cannot be parsed, and whatever is wrapped in an `InternalError`.
 fn is_of_an_extractor(error: &Error) -> bool {
-    is::<JsonPayloadError>(error)
-        || is::<UrlencodedError>(error)
-        || is::<QueryPayloadError>(error)
-        || is::<PathError>(error)
-        // What `Path` gives unless the application has an error of its own for it.
-        || error.as_error::<InternalError<serde::de::value::Error>>().is_some()
-        || error.as_error::<ParseError>().is_some()
-        || error.as_error::<PayloadError>().is_some()
-        || error.as_error::<ReadlinesError>().is_some()
-        || error.as_error::<ContentTypeError>().is_some()
+    use JsonPayloadError as Json;
+    use UrlencodedError as Form;
+    let json = error.as_error::<Json>().is_some_and(|error| {
+        matches!(
+            error,
+            Json::OverflowKnownLength { .. } | Json::Overflow { .. } | Json::ContentType | Json::Deserialize(_)
+        )
+    });
+    let form = error.as_error::<Form>().is_some_and(|error| {
+        matches!(error, Form::Overflow { .. } | Form::UnknownLength | Form::ContentType | Form::Encoding)
+    });
+    json || form || error.as_error::<PathError>().is_some()
 }

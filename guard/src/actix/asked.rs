@@ -32,13 +32,14 @@ pub(super) struct Asked {
     token: Option<String>,
     key: Option<Key>,
     fingerprint: Option<Fingerprint>,
+    has_whole_body: bool,
     only_looks: bool,
 }
 
 impl Asked {
     /// What is asked, and by whom, and whether nothing is to run.
     pub(super) fn new(action: String, subject: Subject<'static>, only_looks: bool) -> Self {
-        Self { action, subject, token: None, key: None, fingerprint: None, only_looks }
+        Self { action, subject, token: None, key: None, fingerprint: None, has_whole_body: false, only_looks }
     }
 
     /// With the token that the request carries. The body is looked into only if it is a form, and handed on as it came.
@@ -62,6 +63,17 @@ impl Asked {
     pub(super) fn with_fingerprint(mut self, fingerprint: Option<Fingerprint>) -> Self {
         self.fingerprint = fingerprint;
         self
+    }
+
+    /// With whether the body was read to its end.
+    pub(super) fn with_whole_body(mut self, is_whole: bool) -> Self {
+        self.has_whole_body = is_whole;
+        self
+    }
+
+    /// Whether the body was read to its end before the handler was called, so that no extractor finds it broken.
+    pub(super) fn has_whole_body(&self) -> bool {
+        self.has_whole_body
     }
 
     pub(super) fn action(&self) -> &str {

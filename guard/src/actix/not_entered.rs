@@ -3,24 +3,36 @@ use std::fmt;
 use actix_web::http::StatusCode;
 use actix_web::{Error, HttpResponse, ResponseError};
 
-/// Marks the error of an extractor of your own: the handler was not entered, so nothing has happened, and a key may be sent
-/// again with what was wrong put right. Errors of actix-web's own extractors need no mark, except for a
-/// `String` that is none.
+/// Marks an error that is made before the handler is entered, so that the guard knows that nothing took effect: the token or key is
+/// valid again, whatever the status.
+///
+/// A handler that is marked with [`entered`](super::entered()) needs this for nothing. Without that mark, use it on the errors of your
+/// own extractors, in the `error_handler` of an extractor of actix-web, in middleware between guard and handler, and in a
+/// `default_service` that does nothing but answer 404.
 ///
 /// ```
-/// use actix_web::error::ErrorBadRequest;
+/// use actix_web::HttpResponse;
+/// use actix_web::error::{ErrorBadRequest, InternalError};
+/// use actix_web::web::JsonConfig;
 /// use onceward::actix::NotEntered;
 ///
-/// fn refuse() -> actix_web::Error {
+/// fn reject() -> actix_web::Error {
 ///     NotEntered::new(ErrorBadRequest("the signature is missing")).into()
 /// }
-/// # assert_eq!(refuse().as_response_error().status_code(), 400);
+/// # assert_eq!(reject().as_response_error().status_code(), 400);
+///
+/// let json = JsonConfig::default().error_handler(|error, _| {
+///     NotEntered::new(InternalError::from_response(error, HttpResponse::BadRequest().body("not JSON"))).into()
+/// });
+/// # let _ = json;
 /// ```
+///
+/// Never use it after something took effect: the next request under the same key would run.
 #[derive(Debug)]
 pub struct NotEntered(Error);
 
 impl NotEntered {
-    /// Marks an error. It is answered as it would be without.
+    /// Marks an error. Its response stays the same.
     pub fn new(error: impl Into<Error>) -> Self {
         Self(error.into())
     }

@@ -102,6 +102,7 @@ impl Reading {
         let key = if needs_body { from.find(request.request(), &whole)? } else { early };
         let Some(key) = key else { return self.without_key(only_looks) };
         let fingerprint = whole.fingerprint(request, &self.fields);
+        let asked = asked.with_whole_body(whole.is_whole());
         Ok(Some(asked.with_key(key).with_fingerprint(Some(fingerprint))))
     }
 

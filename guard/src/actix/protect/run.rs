@@ -12,10 +12,12 @@ use tracing::Instrument as _;
 
 use super::super::answer::{Audience, mark, refuse, replay};
 use super::super::answered::Answered;
-use super::super::asked::{Asked, drain};
+use super::super::asked::drain;
 use super::super::detached::Idle;
+use super::super::passage::Passage;
 use super::Rules;
 use crate::guard::Verdict;
+use crate::meter::Row;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
 use crate::policy::Effect;
@@ -80,8 +82,10 @@ where
             return Ok(service.call(request).await?.map_into_left_body());
         }
     };
+    let Admitted { passage, pass } = *admitted;
+    passage.accompany(request.request());
     let answer = rules.take(service.call(request).await).await;
-    let settled = admitted.pass.settle(rules.effect(&answer), answer.reply(&rules.kept_headers)).await;
+    let settled = pass.settle(rules.effect(&answer, &passage), answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }
@@ -96,7 +100,7 @@ enum Entered {
 
 /// A request that may run.
 struct Admitted {
-    asked: Asked,
+    passage: Rc<Passage>,
     pass: Pass,
 }
 
@@ -115,6 +119,7 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
+    let outer = Passage::of(request.request());
     let checked = match (rules.guard.decide(&rules.policy, &asked.intent()).await, rules.wait) {
         // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
         (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce => {
@@ -133,7 +138,10 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         return Ok(Entered::Unprotected);
     }
     match checked.map_err(failed)? {
-        Verdict::Run(pass) => Ok(Entered::Run(Box::new(Admitted { asked, pass }))),
+        Verdict::Run(pass) => {
+            let passage = Passage::new(asked, Row::of(&rules.policy).as_str(), &pass, outer);
+            Ok(Entered::Run(Box::new(Admitted { passage, pass })))
+        }
         Verdict::Replay(reply) => Ok(Entered::Replay(reply)),
         Verdict::Refuse(refusal) => Err(refusal),
     }
@@ -143,16 +151,17 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
 async fn handle<S, B>(
     service: &S,
     request: ServiceRequest,
-    Admitted { asked, pass }: &Admitted,
+    Admitted { passage, pass }: &Admitted,
 ) -> Result<ServiceResponse<B>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
 {
+    passage.accompany(request.request());
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
     #[cfg(feature = "sql")]
-    request.extensions_mut().insert(asked.for_the_handler());
-    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = asked.action());
+    request.extensions_mut().insert(passage.asked().for_the_handler());
+    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = passage.asked().action());
     Box::pin(service.call(request).instrument(span)).await
 }
 
@@ -163,9 +172,9 @@ async fn settle<B: MessageBody + 'static>(
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
-    let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
-    let Admitted { asked, pass } = *admitted;
-    let successor = pass.binding(&asked.intent());
+    let Admitted { passage, pass } = *admitted;
+    let (effect, reply) = (rules.effect(&answer, &passage), answer.reply(&rules.kept_headers));
+    let successor = pass.binding(&passage.asked().intent());
     let settled = pass.settle(effect, reply).await;
     if let Err(error) = &settled {
         tracing::warn!(%error, ?effect, "how a run ended could not be written down");
@@ -205,10 +214,11 @@ impl Rules {
 
     /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
     /// was entered, then the status.
-    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>) -> Effect {
+    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: &Passage) -> Effect {
         let body = answer.body().map(|body| &body[..]);
+        let believes_extractors = passage.asked().has_whole_body() && self.policy.believes_extractors();
         let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
-        said.unwrap_or_else(|| match answer.is_before_the_handler() {
+        said.unwrap_or_else(|| match answer.is_before_the_handler(passage.entry(), believes_extractors) {
             true => Effect::DidNotHappen,
             false => self.policy.effect(answer.status().as_u16()),
         })

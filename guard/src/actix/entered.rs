@@ -1,0 +1,105 @@
+//! The mark of a handler, which tells the guard whether it was entered.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use actix_web::dev::Payload;
+use actix_web::{FromRequest, Handler, HttpRequest};
+use futures_util::future::LocalBoxFuture;
+
+use super::passage::Passage;
+
+/// Marks a handler, so that the guard knows whether it was entered.
+///
+/// actix-web runs extractors and handler as one service, and middleware sees only the response. A 400 may be the `Json` extractor's,
+/// or that of a handler which has charged a card and passes on an error of its payment provider. With the mark the guard need not
+/// guess:
+///
+/// - If an extractor rejects the request, nothing took effect, whatever the error and its status. The token or key is valid again.
+/// - If the handler was entered, the response is the handler's, and the table of effects decides.
+///
+/// ```
+/// use actix_web::{HttpResponse, web};
+/// use onceward::actix::{Protect, SubjectFrom, entered};
+/// use onceward::{KeyRules, testing};
+///
+/// async fn pay(order: web::Json<u32>) -> HttpResponse {
+///     HttpResponse::Created().body(format!("paid order {order}"))
+/// }
+///
+/// let (guard, _clock) = testing::guard();
+/// let payments = web::resource("/payments")
+///     .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold()))
+///     .route(web::post().to(entered(pay)));
+/// # let _ = payments;
+/// ```
+///
+/// [`Protect::key`](super::Protect::key) says what counts without a mark.
+pub fn entered<H, Args>(handler: H) -> Entered<H, Args>
+where
+    H: Handler<Args>,
+    Args: FromRequest + 'static,
+{
+    Entered { handler, args: PhantomData }
+}
+
+/// A handler with a mark; see [`entered`].
+pub struct Entered<H, Args> {
+    handler: H,
+    args: PhantomData<fn(Args)>,
+}
+
+impl<H, Args> Handler<Extracted<Args>> for Entered<H, Args>
+where
+    H: Handler<Args>,
+    Args: FromRequest + 'static,
+{
+    type Output = H::Output;
+    type Future = H::Future;
+
+    fn call(&self, Extracted { args, passage }: Extracted<Args>) -> Self::Future {
+        if let Some(passage) = passage {
+            passage.note_entered();
+        }
+        self.handler.call(args)
+    }
+}
+
+impl<H: Clone, Args> Clone for Entered<H, Args> {
+    fn clone(&self) -> Self {
+        Self { handler: self.handler.clone(), args: PhantomData }
+    }
+}
+
+impl<H, Args> fmt::Debug for Entered<H, Args> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered").finish_non_exhaustive()
+    }
+}
+
+/// The arguments of a marked handler, all of which were extracted.
+pub struct Extracted<Args> {
+    args: Args,
+    passage: Option<Rc<Passage>>,
+}
+
+impl<Args: FromRequest + 'static> FromRequest for Extracted<Args> {
+    type Error = Args::Error;
+    type Future = LocalBoxFuture<'static, Result<Self, Self::Error>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let passage = Passage::of(request);
+        if let Some(passage) = &passage {
+            passage.note_extracting();
+        }
+        let args = Args::from_request(request, payload);
+        Box::pin(async move { Ok(Self { args: args.await?, passage }) })
+    }
+}
+
+impl<Args> fmt::Debug for Extracted<Args> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extracted").finish_non_exhaustive()
+    }
+}

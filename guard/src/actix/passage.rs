@@ -1,0 +1,90 @@
+//! One request on its way through the guards around a handler.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use actix_web::{HttpMessage as _, HttpRequest};
+
+use super::asked::Asked;
+use crate::pass::Pass;
+use crate::run_id::RunId;
+use crate::ticket::Ticket;
+
+/// How far a request has got, as the [mark](super::entered()) of its handler says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// No mark has said anything.
+    Unmarked,
+    /// The extractors of a marked handler were asked; the handler was not entered.
+    Extracting,
+    /// A marked handler was entered.
+    Entered,
+}
+
+/// What a guard knows of a request that it lets through. It stays with the request, for the mark of the handler and for guards
+/// further in.
+pub(super) struct Passage {
+    asked: Asked,
+    policy: &'static str,
+    ticket: Ticket,
+    run: Option<RunId>,
+    entry: Cell<Entry>,
+    outer: Option<Rc<Self>>,
+}
+
+impl Passage {
+    /// A request that was let through with this pass, by a guard inside of `outer`.
+    pub(super) fn new(asked: Asked, policy: &'static str, pass: &Pass, outer: Option<Rc<Self>>) -> Rc<Self> {
+        let entry = Cell::new(Entry::Unmarked);
+        Rc::new(Self { asked, policy, ticket: pass.ticket(), run: pass.run_id(), entry, outer })
+    }
+
+    /// What the innermost guard so far knows of a request.
+    pub(super) fn of(request: &HttpRequest) -> Option<Rc<Self>> {
+        request.extensions().get::<Rc<Self>>().cloned()
+    }
+
+    /// Leaves this with the request.
+    pub(super) fn accompany(self: &Rc<Self>, request: &HttpRequest) {
+        request.extensions_mut().insert(Rc::clone(self));
+    }
+
+    pub(super) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// The name of the policy, as in metrics.
+    pub(super) fn policy(&self) -> &'static str {
+        self.policy
+    }
+
+    /// The run that holds the claim, if there is one.
+    pub(super) fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    pub(super) fn entry(&self) -> Entry {
+        self.entry.get()
+    }
+
+    /// A marked handler's extractors are asked. If the service is called a second time, it stays entered.
+    pub(super) fn note_extracting(&self) {
+        for passage in self.outward().filter(|passage| passage.entry() == Entry::Unmarked) {
+            passage.entry.set(Entry::Extracting);
+        }
+    }
+
+    /// A marked handler is entered.
+    pub(super) fn note_entered(&self) {
+        self.outward().for_each(|passage| passage.entry.set(Entry::Entered));
+    }
+
+    /// The passage through this guard, or one further out, that holds this ticket.
+    pub(super) fn holding(&self, ticket: &Ticket) -> Option<&Self> {
+        self.outward().find(|passage| passage.ticket == *ticket)
+    }
+
+    fn outward(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |passage| passage.outer.as_deref())
+    }
+}
