@@ -184,11 +184,17 @@ impl Guard {
 
     /// The same, for whoever counts what became of it.
     pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        match policy {
+        let decided = match policy {
             Policy::Token(rules) => self.check_token(rules, intent).await,
             // Apart, so that a token does not carry room for a claim with it.
             Policy::Key(rules) => Box::pin(self.check_key(rules, intent)).await,
             Policy::Interval(rules) => Box::pin(self.check_interval(rules, intent)).await,
+        };
+        match (decided, intent.within) {
+            (Ok(Verdict::Refuse(refusal)), Some(run)) => {
+                Ok(Verdict::Refuse(Box::pin(self.unless_within(run, refusal, policy, intent)).await))
+            }
+            (decided, _) => decided,
         }
     }
 

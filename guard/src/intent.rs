@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::attempt::Attempt;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
+use crate::run_id::RunId;
 
 /// What a request asks: which operation, for whom, and what it presents to be let in.
 #[derive(Clone)]
@@ -20,12 +21,14 @@ pub struct Intent<'a> {
     pub(crate) attempt: Option<&'a Attempt>,
     pub(crate) key: Option<&'a Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
+    /// The run in which this is asked, if a guard around the handler has begun one.
+    pub(crate) within: Option<RunId>,
 }
 
 impl<'a> Intent<'a> {
     /// `subject` asks for `action`, and presents nothing yet.
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
-        Self { action, subject, credential: None, attempt: None, key: None, fingerprint: None }
+        Self { action, subject, credential: None, attempt: None, key: None, fingerprint: None, within: None }
     }
 
     /// Presents a token.

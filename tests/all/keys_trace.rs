@@ -17,7 +17,7 @@ use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Everything that this process has logged since it was first asked.
-static LOG: LazyLock<Log> = LazyLock::new(|| {
+pub(crate) static LOG: LazyLock<Log> = LazyLock::new(|| {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
     tracing::subscriber::set_global_default(subscriber).expect("nobody else listens in this process");
@@ -25,7 +25,7 @@ static LOG: LazyLock<Log> = LazyLock::new(|| {
 });
 
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn text(&self) -> String {
@@ -33,7 +33,7 @@ impl Log {
     }
 
     /// The lines with this target that have this text somewhere.
-    fn lines(&self, target: &str, with: &str) -> Vec<Value> {
+    pub(crate) fn lines(&self, target: &str, with: &str) -> Vec<Value> {
         let lines = self.text();
         let lines = lines.lines().filter(|line| line.contains(with)).map(|line| serde_json::from_str(line).unwrap());
         lines.filter(|line: &Value| line["target"] == target).collect()

@@ -87,10 +87,11 @@ mod test_bed;
 mod tls_and_acl;
 mod tree;
 mod turns;
+mod two_guards;
 mod upstreams;
 mod waiting;
+mod worker_stores;
 mod wrapping;
 
-mod worker_stores;
 /// The shop as a program of its own.
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

@@ -113,11 +113,16 @@ fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Re
     mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
     // Of these two nobody knows whether it has happened.
     if !matches!(refusal.code(), Code::Internal | Code::OutcomeUnknown) {
-        let mut said = answer.extensions_mut();
-        said.insert(Effect::DidNotHappen);
-        said.insert(Refused(refusal.code()));
+        mark_not_run(&mut answer, refusal.code());
     }
     answer
+}
+
+/// Tells a guard further out that nothing ran, and why.
+pub(super) fn mark_not_run(answer: &mut HttpResponse, code: Code) {
+    let mut said = answer.extensions_mut();
+    said.insert(Effect::DidNotHappen);
+    said.insert(Refused(code));
 }
 
 /// Rounded up: whoever comes early comes for nothing.

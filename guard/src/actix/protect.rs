@@ -1,3 +1,4 @@
+mod nested;
 mod run;
 
 use std::fmt;
@@ -47,8 +48,13 @@ type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send +
 /// # let _ = (orders, payments);
 /// ```
 ///
-/// GET, HEAD and OPTIONS pass untouched. Wrap a route once: a second guard inside would find the token used, or the key in
-/// progress. A handler that has begun runs to its end, whatever its client does meanwhile.
+/// GET, HEAD and OPTIONS pass untouched. A handler that has begun runs to its end, whatever its client does meanwhile.
+///
+/// Two guards may stand around one handler if they claim different things: a token around an interval, a key around a token. If both
+/// claim the same, as one on a scope and one on a resource easily do, nothing runs: the client receives a 500 `internal`, the log names
+/// both guards, and the token or key is valid again.
+///
+/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker.
 #[derive(Clone)]
 pub struct Protect(Rules);
 

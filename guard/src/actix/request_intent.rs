@@ -9,6 +9,7 @@ use super::asked::action_of;
 use crate::fingerprint::Fingerprint;
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
+use crate::run_id::RunId;
 
 /// What a request under a key asks, as [`Protect`](super::Protect) has read it: for a handler that does it in a transaction, with
 /// [`Guard::transact`](crate::Guard::transact).
@@ -42,12 +43,16 @@ use crate::key::Key;
 /// ```
 ///
 /// On a route without a key there is none in it, and `transact` says so; with a guard that is switched off it runs all the same.
+///
+/// [`Guard::run`](crate::Guard::run) and [`Guard::check`](crate::Guard::check) keep their claims in the guard's store, where `Protect` holds the
+/// same claim already: they are refused with `internal`, and the log says why.
 #[derive(Clone)]
 pub struct RequestIntent {
     action: String,
     subject: Subject<'static>,
     key: Option<Key>,
     fingerprint: Option<Fingerprint>,
+    run: Option<RunId>,
 }
 
 impl RequestIntent {
@@ -57,7 +62,12 @@ impl RequestIntent {
         key: Option<&Key>,
         fingerprint: Option<Fingerprint>,
     ) -> Self {
-        Self { action: action.to_owned(), subject: subject.clone(), key: key.cloned(), fingerprint }
+        Self { action: action.to_owned(), subject: subject.clone(), key: key.cloned(), fingerprint, run: None }
+    }
+
+    /// The same, asked within a run.
+    pub(super) fn within(self, run: RunId) -> Self {
+        Self { run: Some(run), ..self }
     }
 
     /// What is asked.
@@ -65,6 +75,7 @@ impl RequestIntent {
         let mut intent = Intent::new(&self.action, self.subject.borrowed());
         intent.key = self.key.as_ref();
         intent.fingerprint = self.fingerprint;
+        intent.within = self.run;
         intent
     }
 }

@@ -90,15 +90,53 @@ impl Guard {
         rules: &IntervalRules,
         intent: &Intent<'_>,
     ) -> Result<Verdict, StoreError> {
-        let ticket = match intent.key {
-            Some(name) => Ticket::of_name(&intent.subject, intent.action, name),
-            None => {
-                let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
-                Ticket::of_interval(self.mint().await?.interval(intent.action, &intent.subject, what))
-            }
-        };
+        let ticket = self.ticket_of_interval(intent).await?;
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
         self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
+    }
+
+    async fn ticket_of_interval(&self, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
+        let Some(name) = intent.key else {
+            let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
+            return Ok(Ticket::of_interval(self.mint().await?.interval(intent.action, &intent.subject, what)));
+        };
+        Ok(Ticket::of_name(&intent.subject, intent.action, name))
+    }
+
+    /// The refusal, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
+    /// one would wait for the other for ever.
+    pub(super) async fn unless_within(
+        &self,
+        run: RunId,
+        refusal: Refusal,
+        policy: &Policy,
+        intent: &Intent<'_>,
+    ) -> Refusal {
+        let Ok(Some(ticket)) = self.ticket(policy, intent).await else { return refusal };
+        if !self.is_claimed_by(&ticket, run).await.unwrap_or(false) {
+            return refusal;
+        }
+        tracing::error!(
+            action = intent.action,
+            %run,
+            "a handler asks for the claim that the guard around it holds, so its work never runs; name another action or key"
+        );
+        Refusal::new(Code::Internal)
+            .detail("The handler asked for what the guard around it holds, so its work did not run.")
+    }
+
+    /// The ticket that a submission claims; `None` if it presents nothing to claim by.
+    pub(crate) async fn ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
+        Ok(match policy {
+            Policy::Token(_) => intent.credential.and_then(Imprint::open).map(|(token, _)| Ticket::of_token(token.id)),
+            Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, intent.action, key)),
+            Policy::Interval(_) => Some(self.ticket_of_interval(intent).await?),
+        })
+    }
+
+    /// Whether the claim on a ticket is that of this run.
+    pub(crate) async fn is_claimed_by(&self, ticket: &Ticket, run: RunId) -> Result<bool, StoreError> {
+        Ok(matches!(self.record(ticket).await?, Some(Record::Claimed(claimed)) if claimed.run == run))
     }
 
     fn claim_of_key(&self, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {

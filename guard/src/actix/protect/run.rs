@@ -10,7 +10,7 @@ use actix_web::{Error, HttpMessage as _};
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
-use super::super::answer::{Audience, mark, refuse, replay};
+use super::super::answer::{Audience, mark, mark_not_run, refuse, replay};
 use super::super::answered::Answered;
 use super::super::asked::drain;
 use super::super::detached::Idle;
@@ -53,7 +53,14 @@ where
             return answer.send(|headers| mark(headers, Outcome::Unprotected), rules.guard.is_draining());
         }
         Ok(Entered::Replay(reply)) => replay(&reply),
-        Err(refusal) => refuse(request.request(), &rules.guard, &refusal),
+        Err(refusal) => {
+            let mut answer = refuse(request.request(), &rules.guard, &refusal);
+            // An error of the guard's own, before anything ran.
+            if refusal.code() == Code::Internal {
+                mark_not_run(&mut answer, Code::Internal);
+            }
+            answer
+        }
     };
     Box::pin(drain(&mut request)).await;
     Ok(request.into_response(answer).map_into_right_body())
@@ -120,7 +127,13 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         return seen.into_reply().map(Entered::Replay);
     }
     let outer = Passage::of(request.request());
-    let checked = match (rules.guard.decide(&rules.policy, &asked.intent()).await, rules.wait) {
+    let decided = match (rules.guard.decide(&rules.policy, &asked.intent()).await, &outer) {
+        (Ok(Verdict::Refuse(refusal)), Some(outer)) => {
+            Ok(Verdict::Refuse(Box::pin(rules.unless_nested(refusal, &asked, outer)).await))
+        }
+        (decided, _) => decided,
+    };
+    let checked = match (decided, rules.wait) {
         // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
         (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce => {
             idle.set(true);
@@ -160,7 +173,7 @@ where
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
     #[cfg(feature = "sql")]
-    request.extensions_mut().insert(passage.asked().for_the_handler());
+    request.extensions_mut().insert(passage.asked().for_the_handler().within(run));
     let span = tracing::info_span!(target: "onceward", "run", run = %run, action = passage.asked().action());
     Box::pin(service.call(request).instrument(span)).await
 }
