@@ -7,6 +7,7 @@ mod intervals;
 mod keys;
 mod redeeming;
 mod remembered;
+mod wiring;
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 
 mod clients;
 mod keys;
+mod layer;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 pub use self::clients::{Careless, ClientFlaw};
 pub use self::keys::{KeyFlaw, Naive};
+pub use self::layer::Layer;
 use crate::keyed::purchase;
 use crate::ledger::Ledger;
 use crate::shop::{header, order};

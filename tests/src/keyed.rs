@@ -11,6 +11,7 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::{Guard, KeyRules};
 use reqwest::RequestBuilder;
 
+use crate::charging::charge;
 use crate::client::{Answer, http, send};
 use crate::ledger::Ledger;
 use crate::peer::Peer;
@@ -58,6 +59,8 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
             .service(protect("/wait", by_key(rules()).wait(LONG)))
             .service(protect("/held/wait", by_key(rules().hold()).wait(LONG)))
             .service(protect("/brief", by_key(rules().lease(BRIEF))))
+            .service(resource("/charge", by_key(rules())).route(web::post().to(charge)))
+            .service(resource("/held/charge", by_key(rules().hold())).route(web::post().to(charge)))
             .service(resource("/block", by_key(rules().lease(BRIEF))).route(web::post().to(block)))
             .service(resource("/panic", by_key(rules())).route(web::post().to(panics)))
             .service(resource("/held/panic", by_key(rules().lease(BRIEF).hold())).route(web::post().to(panics)));

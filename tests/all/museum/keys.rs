@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use onceward_tests::charging::{CHARGE, PROVIDER, provider};
 use onceward_tests::client::{Answer, send};
 use onceward_tests::keyed::{BRIEF, LEASE, Pair, SIZE, THEN, buy, under};
+use onceward_tests::mishap::{Mishap, RoughWay};
 use onceward_tests::proxy::Fate;
 use onceward_tests::shop::{STATUS, TAKES};
 use onceward_tests::wait::until;
@@ -248,4 +250,25 @@ async fn the_story_of_other_order(kind: &str) -> Told {
 async fn other_order() {
     the_story_of_other_order("onceward").await.unwrap();
     the_story_of_other_order("other_order").await.unwrap_err();
+}
+
+/// The handler charges through a payment provider whose receipt breaks off, and passes that error on: a 400 that looks like one of a
+/// request whose body broke off.
+async fn the_story_of_passed_on_error(kind: &str, path: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let provider = provider(&pair.ledger);
+    let way = RoughWay::to(&provider.url, |_| Mishap::CutAnswer(90)).await;
+    let pay = async |url: &str| send(under(url, path, "k", "pay").header(PROVIDER, &way.url)).await;
+    let (first, second) = (pay(pair.one()).await, pay(pair.other()).await);
+    let charges = pair.ledger.count(CHARGE);
+    told(charges == 1, || format!("{charges} charges"))?;
+    assert_eq!([first.said(), second.said()], ["400 executed", "400 replayed"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn passed_on_error() {
+    the_story_of_passed_on_error("onceward", "/keyed/charge").await.unwrap();
+    the_story_of_passed_on_error("onceward", "/keyed/held/charge").await.unwrap();
+    the_story_of_passed_on_error("passed_on_error", "/keyed/charge").await.unwrap_err();
 }

@@ -12,6 +12,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisResult, Script};
 use tokio::task::JoinHandle;
 
+use crate::charging::charge;
 use crate::keyed::{BRIEF, KEY, LEASE, purchase};
 use crate::ledger::Ledger;
 use crate::shop::{block, header};
@@ -37,11 +38,13 @@ pub enum KeyFlaw {
     TokenRefresh,
     /// It knows a key without the path it was sent to.
     OtherOrder,
+    /// It takes an error that looks like one of a broken request for one, and frees the key.
+    PassedOnError,
 }
 
 impl KeyFlaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("live_orphan", Self::LiveOrphan),
         ("renewed_inside", Self::RenewedInside),
         ("forever_409", Self::Forever409),
@@ -51,6 +54,7 @@ impl KeyFlaw {
         ("big_answer", Self::BigAnswer),
         ("token_refresh", Self::TokenRefresh),
         ("other_order", Self::OtherOrder),
+        ("passed_on_error", Self::PassedOnError),
     ];
 }
 
@@ -146,6 +150,7 @@ impl Run {
     async fn finish(self, request: HttpRequest, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
         let answer = match request.path() {
             "/keyed/block" => block(request, ledger).await,
+            "/keyed/charge" => charge(request).await.unwrap_or_else(HttpResponse::from_error),
             _ => purchase(request, ledger, body).await,
         };
         let status = answer.status();
@@ -153,6 +158,7 @@ impl Run {
         let text = String::from_utf8_lossy(&body);
         let written = match status.as_u16() {
             500.. => self.free().await,
+            400 | 413 if self.naive.flaw == KeyFlaw::PassedOnError => self.free().await,
             _ if body.len() > LIMIT && self.naive.flaw == KeyFlaw::BigAnswer => self.free().await,
             _ if body.len() > LIMIT => self.write("done:409:").await,
             code => self.write(&format!("done:{code}:{text}")).await,
