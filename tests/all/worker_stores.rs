@@ -83,38 +83,40 @@ fn is_answered(mut stream: TcpStream) -> bool {
     stream.read(&mut [0]).is_ok_and(|read| read > 0)
 }
 
-/// A server whose closure is given `guard`, which builds a guard or clones one.
+/// A guard for the route. It is at the place of the caller that stores are told apart by, so that tests do not meet.
+#[track_caller]
+fn by_key(guard: &Guard) -> Protect {
+    Protect::key(guard, SubjectFrom::anonymous(), KeyRules::new().hold())
+}
+
+/// A server whose closure calls `protect`, which builds a guard or uses one.
 fn server(
     listener: TcpListener,
     workers: usize,
     ledger: &Ledger,
-    guard: impl Fn() -> Guard + Clone + Send + 'static,
+    protect: impl Fn() -> Protect + Clone + Send + 'static,
 ) -> io::Result<Server> {
     let ledger = web::Data::new(ledger.clone());
     let server = HttpServer::new(move || {
-        let guard = guard();
         let pay = async |ledger: web::Data<Ledger>| {
             ledger.record("paid");
             HttpResponse::Created().finish()
         };
-        let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold());
-        App::new()
-            .app_data(ledger.clone())
-            .service(token_route(&guard, SubjectFrom::anonymous()))
-            .service(web::resource("/pay").wrap(protect).route(web::post().to(pay)))
+        let pay = web::resource("/pay").wrap(protect()).route(web::post().to(pay));
+        App::new().app_data(ledger.clone()).service(pay)
     });
     Ok(server.workers(workers).disable_signals().listen(listener)?.run())
 }
 
-/// One server in each runtime, whose closure is given `guard`.
+/// One server of that kind.
 fn start_one(
     runtime: Runtime,
     workers: usize,
     ledger: &Ledger,
-    guard: impl Fn() -> Guard + Clone + Send + 'static,
+    protect: impl Fn() -> Protect + Clone + Send + 'static,
 ) -> io::Result<Vec<Running>> {
     let ledger = ledger.clone();
-    start(runtime, 1, move |listener| server(listener, workers, &ledger, guard.clone()))
+    start(runtime, 1, move |listener| server(listener, workers, &ledger, protect.clone()))
 }
 
 /// Pays 40 times under one key, each over a connection of its own, so that every worker gets some.
@@ -132,10 +134,17 @@ async fn pays_once(running: &[Running], ledger: &Ledger) {
 #[tokio::test]
 async fn memory_guard_of_each_worker_stops_the_server() {
     for runtime in [Runtime::Actix, Runtime::Tokio] {
-        let started = start_one(runtime, 4, &Ledger::new(), || Guard::new(Memory::new()));
-        assert!(started.is_err(), "{runtime:?}: it started");
-        let shared = || Guard::builder(Arc::new(Memory::new())).build();
-        assert!(start_one(runtime, 4, &Ledger::new(), shared).is_err(), "{runtime:?}: it started");
+        let by_value = || by_key(&Guard::new(Memory::new()));
+        assert!(start_one(runtime, 4, &Ledger::new(), by_value).is_err(), "{runtime:?}");
+        let by_pointer = || by_key(&Guard::builder(Arc::new(Memory::new())).build());
+        assert!(start_one(runtime, 4, &Ledger::new(), by_pointer).is_err(), "{runtime:?}");
+        let tokens = |listener| {
+            let server = HttpServer::new(|| {
+                App::new().service(token_route(&Guard::new(Memory::new()), SubjectFrom::anonymous()))
+            });
+            Ok(server.workers(4).disable_signals().listen(listener)?.run())
+        };
+        assert!(start(runtime, 1, tokens).is_err(), "{runtime:?}");
     }
 }
 
@@ -163,7 +172,7 @@ async fn memory_guard_of_each_worker_names_the_mistake_without_a_logger() {
 async fn guard_built_before_the_server_is_shared_by_its_workers() {
     for runtime in [Runtime::Actix, Runtime::Tokio] {
         let (ledger, guard) = (Ledger::new(), Guard::new(Memory::new()));
-        let running = start_one(runtime, 4, &ledger, move || guard.clone()).unwrap();
+        let running = start_one(runtime, 4, &ledger, move || by_key(&guard)).unwrap();
         pays_once(&running, &ledger).await;
     }
 }
@@ -172,7 +181,7 @@ async fn guard_built_before_the_server_is_shared_by_its_workers() {
 async fn memory_built_before_the_server_may_have_a_guard_in_each_worker() {
     for runtime in [Runtime::Actix, Runtime::Tokio] {
         let (ledger, memory) = (Ledger::new(), Arc::new(Memory::new()));
-        let running = start_one(runtime, 4, &ledger, move || Guard::new(Arc::clone(&memory))).unwrap();
+        let running = start_one(runtime, 4, &ledger, move || by_key(&Guard::new(Arc::clone(&memory)))).unwrap();
         pays_once(&running, &ledger).await;
     }
 }
@@ -182,9 +191,9 @@ async fn static_guard_may_be_built_by_the_first_worker() {
     static OF_ACTIX: LazyLock<Guard> = LazyLock::new(|| Guard::new(Memory::new()));
     static OF_TOKIO: LazyLock<Guard> = LazyLock::new(|| Guard::new(Memory::new()));
     let ledger = Ledger::new();
-    let running = start_one(Runtime::Actix, 4, &ledger, || OF_ACTIX.clone()).unwrap();
+    let running = start_one(Runtime::Actix, 4, &ledger, || by_key(&OF_ACTIX)).unwrap();
     pays_once(&running, &ledger).await;
-    let running = start_one(Runtime::Tokio, 4, &ledger, || OF_TOKIO.clone()).unwrap();
+    let running = start_one(Runtime::Tokio, 4, &ledger, || by_key(&OF_TOKIO)).unwrap();
     pays_once(&running, &ledger).await;
 }
 
@@ -195,7 +204,7 @@ async fn servers_of_one_process_may_have_a_memory_store_each() {
         let book = ledger.clone();
         let running = start(runtime, 3, move |listener| {
             let guard = Guard::new(Memory::new());
-            server(listener, 2, &book, move || guard.clone())
+            server(listener, 2, &book, move || by_key(&guard))
         });
         let running = running.unwrap();
         pays_once(&running, &ledger).await;
@@ -207,7 +216,7 @@ async fn only_worker_may_build_the_guard_itself() {
     for runtime in [Runtime::Actix, Runtime::Tokio] {
         for _ in 0..2 {
             let ledger = Ledger::new();
-            let running = start_one(runtime, 1, &ledger, || Guard::new(Memory::new())).unwrap();
+            let running = start_one(runtime, 1, &ledger, || by_key(&Guard::new(Memory::new()))).unwrap();
             pays_once(&running, &ledger).await;
         }
     }
@@ -216,7 +225,7 @@ async fn only_worker_may_build_the_guard_itself() {
     let each = [Runtime::Actix, Runtime::Actix, Runtime::Tokio, Runtime::Tokio];
     let running: Vec<_> = each
         .into_iter()
-        .flat_map(|runtime| start_one(runtime, 1, &ledger, || Guard::new(Memory::new())).unwrap())
+        .flat_map(|runtime| start_one(runtime, 1, &ledger, || by_key(&Guard::new(Memory::new()))).unwrap())
         .collect();
     pays_once(&running, &ledger).await;
 }
