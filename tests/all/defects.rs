@@ -342,7 +342,7 @@ async fn d14_a_handler_slower_than_its_interval_lets_nobody_in() {
         if first.is_finished() {
             break;
         }
-        assert_eq!((again.said().as_str(), &again.headers["retry-after"]), (TOO_SOON, &"1".parse().unwrap()));
+        assert_eq!((again.said().as_str(), again.headers.get("retry-after")), (TOO_SOON, None));
         refused_late += usize::from(begun.elapsed() > HALF * 2);
     }
     assert!(refused_late > 10, "it was asked for again {refused_late} times after a second");

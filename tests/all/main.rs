@@ -50,6 +50,7 @@ mod sdk;
 mod sdk_bodies;
 mod sdk_faults;
 mod sdk_input;
+mod sdk_intervals;
 mod sdk_kills;
 mod sdk_middleware;
 mod sdk_pool;
