@@ -74,6 +74,7 @@ mod service_stop;
 mod settling;
 mod sql;
 mod sql_claims;
+mod sql_clock;
 mod sql_commits;
 mod sql_faults;
 mod sql_front;

@@ -152,7 +152,7 @@ impl Either {
     pub fn in_days(&self, days: i64) -> String {
         match self {
             Self::Postgres(_) => format!("clock_timestamp() + {days} * interval '1 day'"),
-            Self::Sqlite(_) => format!("CAST(unixepoch('subsec') * 1000 AS INTEGER) + {days} * 86400000"),
+            Self::Sqlite(_) => format!("(SELECT time_ms FROM onceward_clock) + {days} * 86400000"),
         }
     }
 
@@ -160,7 +160,7 @@ impl Either {
     pub fn left(&self) -> &'static str {
         match self {
             Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint",
-            Self::Sqlite(_) => "expires_at - CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+            Self::Sqlite(_) => "expires_at - (SELECT time_ms FROM onceward_clock)",
         }
     }
 

@@ -29,3 +29,4 @@ pub mod tls_redis;
 pub mod tour;
 pub mod turnstile;
 pub mod wait;
+pub mod wall_clock;

@@ -5,6 +5,7 @@ mod base;
 mod cleaner;
 mod dialect;
 mod failure;
+mod file_clock;
 mod migration;
 mod postgres;
 mod sqlite;
