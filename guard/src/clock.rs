@@ -66,6 +66,28 @@ impl Uptime {
     }
 }
 
+/// A moment from which time is counted that also passes while the machine sleeps, as it does for a database.
+#[cfg(feature = "sql")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    at: tokio::time::Instant,
+    uptime: u64,
+}
+
+#[cfg(feature = "sql")]
+impl Moment {
+    /// This moment.
+    pub(crate) fn now() -> Self {
+        Self { at: tokio::time::Instant::now(), uptime: Uptime::now().millis }
+    }
+
+    /// How long ago that was, by the clock that says more: the steady one may stand still while the machine sleeps.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let by_the_boot_clock = Uptime::now().millis.saturating_sub(self.uptime);
+        self.at.elapsed().max(Duration::from_millis(by_the_boot_clock))
+    }
+}
+
 /// The boot clock of Linux.
 #[cfg(all(feature = "sql", target_os = "linux"))]
 mod boot_clock {
@@ -137,6 +159,13 @@ impl From<&ManualClock> for Clock {
 #[cfg(all(test, feature = "sql", target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_passes_while_the_machine_sleeps() {
+        // It was taken when the machine was started, and the steady clock has counted nothing since.
+        let (since_boot, moment) = (Uptime::now().millis, Moment { uptime: 0, ..Moment::now() });
+        assert!(moment.elapsed() >= Duration::from_millis(since_boot));
+    }
 
     #[test]
     fn every_process_of_the_machine_names_the_same_boot_clock_and_it_only_advances() {

@@ -51,10 +51,10 @@ CREATE TABLE IF NOT EXISTS onceward_clock (
     boot_ms INTEGER NOT NULL,
     wall_ms INTEGER NOT NULL
 );
-INSERT INTO onceward_clock (time_ms, boot, boot_ms, wall_ms)
-    SELECT now, '', 0, now FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) WHERE true
+INSERT INTO onceward_clock (only_row, time_ms, boot, boot_ms, wall_ms)
+    SELECT 1, now, '', 0, now FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) WHERE true
     ON CONFLICT DO NOTHING;
-INSERT INTO onceward_schema (version, reign) VALUES (2, randomblob(8))
+INSERT INTO onceward_schema (only_row, version, reign) VALUES (1, 2, randomblob(8))
     ON CONFLICT DO UPDATE SET version = 2 WHERE version < 2;
 COMMIT;
 ";

@@ -33,8 +33,8 @@ const LOOK: &str = "SELECT time_ms, boot, boot_ms, wall_ms, value, expires_at
     FROM onceward_clock LEFT JOIN onceward_records ON name = ?1";
 
 /// The first of these changes nothing, and takes the write lock. In a transaction of the application that began without it, reading first
-/// would make the write that follows fail.
-const TIME: &str = "UPDATE onceward_clock SET time_ms = time_ms WHERE false;
+/// would make the write that follows fail. It also tells a file without our tables from one without a clock.
+const TIME: &str = "UPDATE onceward_records SET value = value WHERE false;
     SELECT time_ms, boot, boot_ms, wall_ms FROM onceward_clock";
 
 const TICK: &str = "UPDATE onceward_clock SET time_ms = ?1, boot = ?2, boot_ms = ?3, wall_ms = ?4";
