@@ -162,8 +162,9 @@ impl Row {
     /// as an increase.
     const fn refusals(self) -> &'static [Code] {
         use Code::{
-            InProgress, KeyMalformed, KeyMissing, KeyReused, OutcomeUnknown, Overloaded, RedeemUnknown, ReplyNotKept,
-            StoreUnavailable, TokenExpired, TokenInvalid, TokenMalformed, TokenMissing, TokenStale, TokenUsed, TooSoon,
+            InProgress, KeyMalformed, KeyMissing, KeyReused, Locked, OutcomeUnknown, Overloaded, RedeemUnknown,
+            ReplyNotKept, StoreUnavailable, TokenExpired, TokenInvalid, TokenMalformed, TokenMissing, TokenStale,
+            TokenUsed, TooSoon,
         };
         match self {
             Self::Token => &[
@@ -200,7 +201,7 @@ impl Row {
                 StoreUnavailable,
                 Overloaded,
             ],
-            Self::Interval => &[TooSoon, StoreUnavailable, Overloaded],
+            Self::Interval => &[TooSoon, Locked, StoreUnavailable, Overloaded],
         }
     }
 }

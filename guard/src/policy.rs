@@ -103,7 +103,7 @@ impl IntervalRules {
         self
     }
 
-    /// Makes it a plain lock: refused while the first runs, for [an hour at most](Self::ceiling), and free as soon as it has ended,
+    /// Makes it a plain lock: refused as `locked` while the first runs, for [an hour at most](Self::ceiling), and free as soon as it has ended,
     /// however it did. It is then `every` that a lock outlives its owner by, if that has died.
     #[must_use]
     pub fn release_always(mut self) -> Self {
@@ -127,7 +127,7 @@ impl IntervalRules {
         self
     }
 
-    /// What a duplicate is told.
+    /// What a duplicate is told, in place of the text that `too_soon` or `locked` has.
     #[must_use]
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.message = Some(message.into());

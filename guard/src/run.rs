@@ -138,10 +138,11 @@ impl Guard {
 }
 
 impl<E> RunError<E> {
-    /// Whether the same may be asked for again, a moment later.
+    /// Whether the same may be asked for again, a moment later. A duplicate within an interval is not temporary: asked for again after the
+    /// interval, it would run. A [lock](crate::IntervalRules::release_always) that is held is.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Refused(refusal) => matches!(refusal.code(), Code::InProgress | Code::TooSoon | Code::Overloaded),
+            Self::Refused(refusal) => matches!(refusal.code(), Code::InProgress | Code::Locked | Code::Overloaded),
             Self::Store(_) => true,
             Self::Failed(_) | Self::Unreadable(_) => false,
         }

@@ -38,7 +38,8 @@
 //! # What it costs
 //!
 //! [`claim_in`] is one statement, of a duplicate too, unless it had to wait for the first, when it is two. Keeping an answer is another one
-//! ([`Claimed::complete_in`]); who can make it up beforehand, or does not need it, does without.
+//! ([`Claimed::complete_in`]); who can make it up beforehand, or does not need it, does without. On SQLite each of the two also asks
+//! for the time of the file.
 //!
 //! Whoever waits for the first holds a connection of the pool meanwhile, and waits for as long as the first takes. On PostgreSQL set
 //! `lock_timeout`, as an option of the connection or for the role: whoever has waited for that long is refused as

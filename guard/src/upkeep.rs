@@ -155,7 +155,7 @@ mod tests {
         }
 
         async fn is_free(&self) -> bool {
-            !matches!(self.ask().await, Verdict::Refuse(refusal) if refusal.code() == Code::TooSoon)
+            !matches!(self.ask().await, Verdict::Refuse(refusal) if [Code::TooSoon, Code::Locked].contains(&refusal.code()))
         }
 
         /// Lets time pass, in which whatever is due is done.

@@ -26,6 +26,7 @@ pub enum Code {
     ClaimLost,
     StoreUnavailable,
     TooSoon,
+    Locked,
     RateLimited,
     Overloaded,
     Unauthorized,
@@ -59,7 +60,7 @@ struct Line {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::TokenMissing,
         Self::TokenMalformed,
         Self::TokenInvalid,
@@ -77,6 +78,7 @@ impl Code {
         Self::ClaimLost,
         Self::StoreUnavailable,
         Self::TooSoon,
+        Self::Locked,
         Self::RateLimited,
         Self::Overloaded,
         Self::Unauthorized,
@@ -232,7 +234,20 @@ impl Code {
                 "The store does not answer",
                 "Whether this was sent before cannot be found out right now, so nothing ran. Send the same again in a moment.",
             ),
-            Self::TooSoon => line("too_soon", 429, Same, "Too soon", "The same was sent a moment ago."),
+            Self::TooSoon => line(
+                "too_soon",
+                429,
+                No,
+                "Too soon",
+                "The same was sent a moment ago. It was not carried out a second time.",
+            ),
+            Self::Locked => line(
+                "locked",
+                429,
+                Same,
+                "Another one is running",
+                "Another submission holds the lock that this one needs. Nothing ran. Send the same again in a moment.",
+            ),
             Self::RateLimited => line(
                 "rate_limited",
                 429,
@@ -397,7 +412,8 @@ mod tests {
             "reply_not_kept 409 no",
             "claim_lost 409 no",
             "store_unavailable 503 same",
-            "too_soon 429 same",
+            "too_soon 429 no",
+            "locked 429 same",
             "rate_limited 429 same",
             "overloaded 503 same",
             "unauthorized 401 no",

@@ -152,7 +152,8 @@ async fn d08_a_request_never_frees_what_another_on_its_thread_has_claimed() {
 async fn d09_only_its_owner_frees_a_claim() {
     let redis = RedisServer::start();
     let (guard, ledger) = (Guard::new(Redis::open(&redis.url()).unwrap()), Ledger::new());
-    for (at, rules) in [every(MINUTE), every(MINUTE).release_always()].into_iter().enumerate() {
+    let both = [(every(MINUTE), TOO_SOON), (every(MINUTE).release_always(), "429 locked")];
+    for (at, (rules, beside)) in both.into_iter().enumerate() {
         let protect = Protect::interval(&guard, SubjectFrom::anonymous(), rules).action(format!("rules {at}"));
         let served = serve_one(&ledger, protect);
         let ask = |order: &str| plainly(&served.url, "/it", order);
@@ -165,7 +166,7 @@ async fn d09_only_its_owner_frees_a_claim() {
         let successor = tokio::spawn(send(ask("successor").header(TAKES, 900)));
         until("it has begun", LONG, || async { ledger.count("begun") == 2 * at + 2 }).await;
         assert_eq!(first.await.unwrap().said(), "422 executed");
-        assert_eq!(send(ask("third")).await.said(), TOO_SOON);
+        assert_eq!(send(ask("third")).await.said(), beside);
         assert!(!successor.is_finished(), "it was asked in time");
         assert_eq!(successor.await.unwrap().said(), RAN);
     }
@@ -342,7 +343,7 @@ async fn d14_a_handler_slower_than_its_interval_lets_nobody_in() {
         if first.is_finished() {
             break;
         }
-        assert_eq!((again.said().as_str(), &again.headers["retry-after"]), (TOO_SOON, &"1".parse().unwrap()));
+        assert_eq!((again.said().as_str(), again.headers.get("retry-after")), (TOO_SOON, None));
         refused_late += usize::from(begun.elapsed() > HALF * 2);
     }
     assert!(refused_late > 10, "it was asked for again {refused_late} times after a second");

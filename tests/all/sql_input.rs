@@ -7,7 +7,7 @@ use onceward::transaction::{ClaimError, Entered, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
 use onceward_tests::bank::{TABLES, pay_once};
 use onceward_tests::client::Answer;
-use onceward_tests::database::Either;
+use onceward_tests::database::{Either, Postgres, Sqlite};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::service::{OncewardServer, command};
 use serde_json::json;
@@ -143,14 +143,17 @@ async fn tables_of_a_later_version_are_not_touched() {
 
 #[tokio::test]
 async fn a_migration_can_be_run_again_and_by_several_at_once() {
-    let server = PostgresServer::start();
-    let urls: Vec<_> = (0..8).map(|_| server.url()).collect();
-    let migrating = urls.iter().map(|url| Sql::migrate(url));
-    for migrated in futures_util::future::join_all(migrating).await {
-        migrated.unwrap();
+    for database in [Either::Postgres(Postgres::with("").await), Either::Sqlite(Sqlite::with("").await)] {
+        let urls: Vec<_> = (0..8).map(|_| database.url()).collect();
+        let migrating = urls.iter().map(|url| Sql::migrate(url));
+        for migrated in futures_util::future::join_all(migrating).await {
+            migrated.unwrap();
+        }
+        assert_eq!(Sql::migrate(&database.url()).await.unwrap(), Migrated::Current);
+        // And by hand.
+        database.execute(Sql::migration(&database.url()).unwrap()).await;
+        assert_eq!(database.number("SELECT count(*) FROM onceward_schema").await, 1);
     }
-    assert_eq!(Sql::migrate(&server.url()).await.unwrap(), Migrated::Current);
-    assert_eq!(server.number("SELECT count(*) FROM onceward_schema").await, 1);
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
-/* Two days ahead for whoever is started with it, from the moment on in which the file that AHEAD names is there. */
+/* Moves the wall clock of the process that is started with it, from the moment on in which the file that AHEAD names is there: by as many
+   seconds as the file says, or by two days if it is empty. The steady clocks of the process stay as they are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
@@ -8,7 +11,19 @@
 
 static long ahead(void) {
     const char *mark = getenv("AHEAD");
-    return mark && access(mark, F_OK) == 0 ? 2 * 24 * 60 * 60 : 0;
+    int before = errno;
+    int file = mark ? open(mark, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0) {
+        errno = before;
+        return 0;
+    }
+    char text[32];
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    errno = before;
+    if (length <= 0) return 2 * 24 * 60 * 60;
+    text[length] = 0;
+    return atol(text);
 }
 
 int gettimeofday(struct timeval *now, void *zone) {

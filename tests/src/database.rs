@@ -14,6 +14,9 @@ use crate::postgres::PostgresServer;
 /// How long a writer may wait for the others, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The time of a file, where nobody sets the wall clock.
+const FILE_TIME: &str = "(SELECT time_ms + CAST(unixepoch('subsec') * 1000 AS INTEGER) - wall_ms FROM onceward_clock)";
+
 /// One in a real PostgreSQL.
 pub struct Postgres {
     url: String,
@@ -152,15 +155,15 @@ impl Either {
     pub fn in_days(&self, days: i64) -> String {
         match self {
             Self::Postgres(_) => format!("clock_timestamp() + {days} * interval '1 day'"),
-            Self::Sqlite(_) => format!("CAST(unixepoch('subsec') * 1000 AS INTEGER) + {days} * 86400000"),
+            Self::Sqlite(_) => format!("{FILE_TIME} + {days} * 86400000"),
         }
     }
 
     /// For how many milliseconds a record is still valid, by the database's clock.
-    pub fn left(&self) -> &'static str {
+    pub fn left(&self) -> String {
         match self {
-            Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint",
-            Self::Sqlite(_) => "expires_at - CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+            Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint".to_owned(),
+            Self::Sqlite(_) => format!("expires_at - {FILE_TIME}"),
         }
     }
 

@@ -2,6 +2,7 @@
 //! it can be. What Onceward promises is only worth something if these fail to keep it.
 
 mod clients;
+mod files;
 mod keys;
 mod layer;
 
@@ -15,6 +16,7 @@ use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
 pub use self::clients::{Careless, ClientFlaw};
+pub use self::files::WallClocked;
 pub use self::keys::{KeyFlaw, Naive};
 pub use self::layer::Layer;
 use crate::keyed::purchase;

@@ -30,3 +30,4 @@ pub mod tls_redis;
 pub mod tour;
 pub mod turnstile;
 pub mod wait;
+pub mod wall_clock;

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ledger::Ledger;
+use crate::wall_clock::WallClock;
 
 /// A running process.
 pub struct Peer {
@@ -28,6 +29,14 @@ impl Peer {
     pub fn start_logging(program: &str, kind: &str, store: &str, ledger: &Ledger, log: &Path) -> Self {
         let mut command = Command::new(program);
         command.args([kind, store]).arg(ledger.path()).arg(log);
+        Self::spawn(command)
+    }
+
+    /// Starts one that goes by this wall clock.
+    pub fn start_by(clock: &WallClock, program: &str, kind: &str, store: &str, ledger: &Ledger) -> Self {
+        let mut command = Command::new(program);
+        command.args([kind, store]).arg(ledger.path());
+        clock.set(&mut command);
         Self::spawn(command)
     }
 

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::redis_server::free_port;
 use crate::wait::until_blocking;
+use crate::wall_clock;
 
 /// Where Debian puts the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -87,6 +88,18 @@ impl PostgresServer {
         compiler.args(["-shared", "-fPIC", &format!("-DAHEAD={seconds}"), "-o"]).arg(&library).arg(&source);
         assert!(compiler.status().expect("cc runs, which Rust needs too").success(), "the clock compiles");
         Self::start_in(folder, &[])
+    }
+
+    /// Starts one whose clock can [`leap`](Self::leap).
+    pub fn start_leaping() -> Self {
+        let folder = initialised();
+        wall_clock::compile(folder.path());
+        Self::start_in(folder, &[])
+    }
+
+    /// Its clock jumps two days ahead.
+    pub fn leap(&self) {
+        wall_clock::leap(self.folder.path());
     }
 
     /// Starts one with settings of its own, as in `fsync=on`.
@@ -227,6 +240,7 @@ fn spawn(port: u16, folder: &Path, settings: &[String]) -> Option<Process> {
     if clock.exists() {
         command.env("LD_PRELOAD", clock);
     }
+    wall_clock::set(folder, &mut command);
     let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("postgres runs");
     let mut process = Process::watched(child);
     let ready = folder.join("data/postmaster.pid");

@@ -12,9 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::wait::until_blocking;
-
-/// The name of what moves a server's clock, in its folder, and of the file that has it move.
-const CLOCK: (&str, &str) = ("ahead.so", "ahead");
+use crate::wall_clock;
 
 /// A running server.
 pub struct RedisServer {
@@ -47,11 +45,7 @@ impl RedisServer {
     /// Starts one whose clock can [`leap`](Self::leap).
     pub fn start_leaping() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = folder.path().join("ahead.c");
-        std::fs::write(&source, include_str!("ahead.c")).expect("the folder can be written");
-        let mut compile = Command::new("cc");
-        compile.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join(CLOCK.0)).arg(source);
-        assert!(compile.status().expect("cc is missing; install it with: apt-get install gcc").success());
+        wall_clock::compile(folder.path());
         for _ in 0..10 {
             let port = free_port();
             if let Some(child) = spawn(port, &folder, &[]) {
@@ -63,7 +57,7 @@ impl RedisServer {
 
     /// Its clock jumps two days ahead.
     pub fn leap(&self) {
-        std::fs::write(self.folder.path().join(CLOCK.1), "").expect("the folder can be written");
+        wall_clock::leap(self.folder.path());
     }
 
     /// Starts one on this port, unless somebody else has it.
@@ -217,10 +211,7 @@ pub fn free_port() -> u16 {
 
 fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Option<Child> {
     let mut command = Command::new("redis-server");
-    let clock = folder.path().join(CLOCK.0);
-    if clock.exists() {
-        command.env("LD_PRELOAD", clock).env("AHEAD", folder.path().join(CLOCK.1));
-    }
+    wall_clock::set(folder.path(), &mut command);
     let mut child = command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
         .arg(folder.path())

@@ -96,10 +96,12 @@ impl Error {
         self
     }
 
-    /// Whether it was carried out, as far as the server says, and its answer is not to be had: it was used before by somebody
-    /// else, or it was too large to keep.
+    /// Whether it was received before, as far as the server says, and the answer to that is not to be had: the token was used by
+    /// another request, the answer was not kept, or the same content came within the interval of the route. It was sent once, and is not
+    /// sent again by itself.
     pub fn is_duplicate(&self) -> bool {
-        self.0.kind == Kind::Refused && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept))
+        self.0.kind == Kind::Refused
+            && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept | Code::TooSoon))
     }
 
     /// Whether the same submission was still being carried out when last asked.
@@ -126,8 +128,8 @@ impl Error {
     /// Whether it is certain that no try of this submission ran anything, and that none will.
     pub fn ran_nothing(&self) -> bool {
         let is_certain = matches!(self.0.kind, Kind::Misuse | Kind::NoToken | Kind::NotSent | Kind::Refused);
-        // In progress it runs. And who has used a token, or whose reply was not kept, is not said: a proxy may have sent ours twice.
-        is_certain && !matches!(self.code(), Some(Code::InProgress | Code::TokenUsed | Code::ReplyNotKept))
+        // In progress it runs. And whose the first one was is not said of a duplicate: a proxy may have sent ours twice.
+        is_certain && !self.is_duplicate() && self.code() != Some(Code::InProgress)
     }
 
     /// Whether it was answered, and only what its answer leads to could not be read.
@@ -232,13 +234,13 @@ mod tests {
 
     #[test]
     fn a_duplicate_is_one_only_if_nobody_doubts_it() {
-        assert!(refused(Code::TokenUsed).is_duplicate() && refused(Code::ReplyNotKept).is_duplicate());
         let refusal = Refusal { problem: Problem::new(Code::TokenUsed), retry_after: None };
         let unknown = Error::new(Kind::Unknown, "").with_refusal(Some(refusal));
         assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing());
         assert!(refused(Code::TokenExpired).ran_nothing() && Error::misuse("").ran_nothing());
-        for code in [Code::TokenUsed, Code::ReplyNotKept] {
-            assert!(!refused(code).ran_nothing(), "{code}: it may have been our own");
+        for code in [Code::TokenUsed, Code::ReplyNotKept, Code::TooSoon] {
+            assert!(refused(code).is_duplicate() && !refused(code).ran_nothing(), "{code}: it may have been our own");
         }
+        assert!(!refused(Code::Locked).is_duplicate() && refused(Code::Locked).ran_nothing());
     }
 }

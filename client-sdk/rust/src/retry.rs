@@ -163,8 +163,12 @@ fn refused(history: &History, code: Code, retry: Retry, after: Option<Duration>,
         // It is said that it was carried out, whoever did it: that is no longer unknown.
         (Code::ReplyNotKept, _) => Next::Refused,
         (Code::OutcomeUnknown | Code::Internal, _) => Next::Unknown,
-        // The one that was sent a moment ago may have been ours; once the interval is over it would run again.
-        (Code::TooSoon, _) if history.in_doubt() => Next::Unknown,
+        // The one that was sent a moment ago may have been ours, also if that was refused: the claim of a store whose answer was lost is
+        // there for a moment. It is never waited for, whatever the problem says of that: once the interval is over, the duplicate would run.
+        (Code::TooSoon, _) if history.in_doubt() || history.otherwise_answered => Next::Unknown,
+        (Code::TooSoon, _) => Next::Refused,
+        // The one that holds the lock may be ours; once that has ended, the same would run again.
+        (Code::Locked, _) if history.in_doubt() => Next::Unknown,
         // An earlier try may have used it up, also one that was refused: a store's answer may be lost, and a token not put back.
         (Code::TokenUsed, _) if history.otherwise_answered => Next::Unknown,
         (_, Retry::Same) => again(history, after, terms).unwrap_or(ends),

@@ -22,6 +22,7 @@ export type Tried = Pick<Problem, "code" | "retry"> | undefined;
 export type Step = "same" | "new_token" | "duplicate" | "unknown" | "refused";
 /**
  * The next step after these tries. `new_token` is obeyed only while every earlier try was answered by a problem that says
- * the same: after a try without an answer the submission ends as unknown, since the lost one may have run.
+ * the same: after a try without an answer the submission ends as unknown, since the lost one may have run. A lock is waited for only
+ * while no earlier try can hold it: once it is free, the same would run a second time.
  */
 export declare function nextStep(tries: Tried[], mayRepeat: boolean): Step;

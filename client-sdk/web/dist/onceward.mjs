@@ -9,7 +9,7 @@ var messages = {
 };
 function show(form, state) {
   form.dataset.oncewardState = state;
-  form.ariaBusy = `${/waiting|sending/.test(state)}`;
+  form.ariaBusy = `${/ing$/.test(state)}`;
 }
 function say(form, text, label, confirm) {
   let place = form.querySelector("[data-onceward-message]");
@@ -57,16 +57,15 @@ function hash(text) {
 }
 
 // src/intent.ts
+var UNANSWERED = "ask keep ask";
 var CHOICES = {
-  none: "ask keep ask",
-  lost: "ask keep ask",
   doubt: "ask ask ask",
   seen: "fresh ask ask",
   again: "fresh keep fresh",
   final: "fresh fresh fresh"
 };
 function choose(ended, isSame, isExpired) {
-  return CHOICES[ended].split(" ")[isSame ? +isExpired + 1 : 0];
+  return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0];
 }
 function learned(status, wasLost) {
   if (status < 400) return "final";
@@ -77,12 +76,12 @@ function nextStep(tries, mayRepeat) {
   const last = tries.at(-1);
   const code = last?.code;
   const retry = last ? last.retry : "same";
-  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
+  const isUsed = /_used|soon/.test(code);
+  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress" || isUsed && tried.retry == "same");
   if (code == "reply_not_kept") return "duplicate";
-  if (code == "outcome_unknown" || code == "internal") return "unknown";
+  if (code == "outcome_unknown" || code == "internal" || isOpen && code == "locked") return "unknown";
   if (mayRepeat && (retry == "same" || retry == "new_token" && tries.every((tried) => tried?.retry == retry))) return retry;
-  if (isOpen) return "unknown";
-  return code == "token_used" ? "duplicate" : "refused";
+  return isOpen ? "unknown" : isUsed ? "duplicate" : "refused";
 }
 
 // src/past.ts
@@ -94,7 +93,6 @@ function recall(name) {
   try {
     return JSON.parse(sessionStorage.getItem(name));
   } catch {
-    return null;
   }
 }
 function keep(name, value) {
@@ -186,9 +184,9 @@ async function submit({ fetch, token, limit }, request, init) {
     const wait = waitAfter(response, tries.length);
     const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
     const step = nextStep(tries, mayRepeat);
-    needsToken = step == "new_token";
     if (step == "same") await pause(wait);
-    else if (step != "new_token") return { outcome: step, response, problem, error };
+    else if (step == "new_token") needsToken = true;
+    else return { outcome: step, response, problem, error };
   }
 }
 async function problemOf(response) {

@@ -14,7 +14,7 @@ interface Pointer {
 /** The name under which a form is known in this tab. */
 export declare function nameOf(form: HTMLFormElement): string;
 /** What is kept under a name. A browser that keeps nothing is no reason to send nothing: the page itself still knows. */
-export declare function recall<T = Past>(name: string): T | null;
+export declare function recall<T = Past>(name: string): T | null | undefined;
 /** Keeps something under a name. */
 export declare function keep(name: string, value: Past | Pointer): void;
 /** On the page that sent a form: which page is the answer. */

@@ -15,7 +15,7 @@ export type Result = {
     outcome: "replayed";
     response: Response;
 } | {
-    /** `duplicate`: carried out before. `unknown`: nobody knows. `refused`: nothing ran. */
+    /** `duplicate`: received before. `unknown`: nobody knows. `refused`: nothing ran. */
     outcome: "duplicate" | "unknown" | "refused";
     /** The last answer, if there was one. */
     response?: Response | undefined;

@@ -11,7 +11,7 @@ const folder = process.argv[2] ?? `${root}dist`;
 const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
 
 const { outputFiles } = await build({ ...options, entryPoints: ["src/script.ts"], format: "iife", write: false });
-const { code } = await minify(outputFiles[0].text, { ecma: 2020, compress: { passes: 3, unsafe_arrows: true, unsafe_comps: true } });
+const { code } = await minify(outputFiles[0].text, { ecma: 2020, compress: { passes: 6, sequences: false, unsafe_arrows: true, unsafe_comps: true } });
 mkdirSync(folder, { recursive: true });
 writeFileSync(`${folder}/onceward.js`, `${code}\n`);
 await build({ ...options, entryPoints: ["src/index.ts"], outfile: `${folder}/onceward.mjs`, format: "esm" });

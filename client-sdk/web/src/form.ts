@@ -46,7 +46,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   let spare: Held | undefined;
   /** The one fetch that all who need a token share. */
   let fetching: Promise<void> | undefined;
-  let past: Past | null;
+  let past: Past | null | undefined;
   /** The try that is under way. */
   let sending: SubmitEvent | undefined;
   let isWaiting = false;

@@ -17,10 +17,10 @@ export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
 /** `keep` the token, take a `fresh` one, or `ask` the person first. */
 export type Choice = "keep" | "fresh" | "ask";
 
-/** For edited content, for the same content, and for the same with a token that has expired since. */
-const CHOICES: Record<Ended, string> = {
-  none: "ask keep ask",
-  lost: "ask keep ask",
+/** For edited content, for the same content, and for the same with a token that has expired since. Here after a try without an answer. */
+const UNANSWERED = "ask keep ask";
+/** And after the others. */
+const CHOICES: Partial<Record<Ended, string>> = {
   doubt: "ask ask ask",
   seen: "fresh ask ask",
   again: "fresh keep fresh",
@@ -29,7 +29,7 @@ const CHOICES: Record<Ended, string> = {
 
 /** Which token the next try of a form takes. */
 export function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice {
-  return CHOICES[ended].split(" ")[isSame ? +isExpired + 1 : 0] as Choice;
+  return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0] as Choice;
 }
 
 /** How a try ended, by the status of its answer. `wasLost` if an earlier try with its token has none. */
@@ -47,16 +47,18 @@ export type Step = "same" | "new_token" | "duplicate" | "unknown" | "refused";
 
 /**
  * The next step after these tries. `new_token` is obeyed only while every earlier try was answered by a problem that says
- * the same: after a try without an answer the submission ends as unknown, since the lost one may have run.
+ * the same: after a try without an answer the submission ends as unknown, since the lost one may have run. A lock is waited for only
+ * while no earlier try can hold it: once it is free, the same would run a second time.
  */
 export function nextStep(tries: Tried[], mayRepeat: boolean): Step {
   const last = tries.at(-1);
   const code = last?.code;
   const retry = last ? last.retry : "same";
-  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress");
+  const isUsed = /_used|soon/.test(code!);
+  // An earlier try may have run. Or it is what the last one met: a store whose answer was lost may have used the token, or begun the interval.
+  const isOpen = tries.some((tried) => !tried || tried.code == "in_progress" || (isUsed && tried.retry == "same"));
   if (code == "reply_not_kept") return "duplicate";
-  if (code == "outcome_unknown" || code == "internal") return "unknown";
+  if (code == "outcome_unknown" || code == "internal" || (isOpen && code == "locked")) return "unknown";
   if (mayRepeat && (retry == "same" || (retry == "new_token" && tries.every((tried) => tried?.retry == retry)))) return retry;
-  if (isOpen) return "unknown";
-  return code == "token_used" ? "duplicate" : "refused";
+  return isOpen ? "unknown" : isUsed ? "duplicate" : "refused";
 }

@@ -19,7 +19,8 @@ export type State = "idle" | "ready" | "waiting" | "sending" | "unknown" | "erro
 /** Shows a state. Nothing is disabled: that would drop the name and value of the button that was pressed. */
 export function show(form: HTMLFormElement, state: State): void {
   form.dataset.oncewardState = state;
-  form.ariaBusy = `${/waiting|sending/.test(state)}`;
+  // While it is waiting or sending.
+  form.ariaBusy = `${/ing$/.test(state)}`;
 }
 
 /** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */

@@ -24,12 +24,10 @@ export function nameOf(form: HTMLFormElement): string {
 }
 
 /** What is kept under a name. A browser that keeps nothing is no reason to send nothing: the page itself still knows. */
-export function recall<T = Past>(name: string): T | null {
+export function recall<T = Past>(name: string): T | null | undefined {
   try {
     return JSON.parse(sessionStorage.getItem(name)!);
-  } catch {
-    return null;
-  }
+  } catch {}
 }
 
 /** Keeps something under a name. */

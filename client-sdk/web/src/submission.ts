@@ -18,7 +18,7 @@ export type Result =
   | { outcome: "executed"; response: Response }
   | { outcome: "replayed"; response: Response }
   | {
-      /** `duplicate`: carried out before. `unknown`: nobody knows. `refused`: nothing ran. */
+      /** `duplicate`: received before. `unknown`: nobody knows. `refused`: nothing ran. */
       outcome: "duplicate" | "unknown" | "refused";
       /** The last answer, if there was one. */
       response?: Response | undefined;
@@ -71,9 +71,9 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
     const wait = waitAfter(response, tries.length);
     const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
     const step = nextStep(tries, mayRepeat);
-    needsToken = step == "new_token";
     if (step == "same") await pause(wait);
-    else if (step != "new_token") return { outcome: step, response, problem, error };
+    else if (step == "new_token") needsToken = true;
+    else return { outcome: step, response, problem, error };
   }
 }
 

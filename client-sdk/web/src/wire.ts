@@ -37,6 +37,7 @@ export type Code =
   | "claim_lost"
   | "store_unavailable"
   | "too_soon"
+  | "locked"
   | "rate_limited"
   | "overloaded"
   | "unauthorized"

@@ -79,6 +79,23 @@ describe("a submission", () => {
     expect((await server([lost, used]).make().fetch("/orders", post)).outcome).toBe("unknown");
   });
 
+  test("patient_client: a duplicate in an interval is told at once and never sent again", async () => {
+    const soon = problem("too_soon", "no", 429);
+    for (const [answers, outcome] of [[[soon, ok], "duplicate"], [[lost, soon, ok], "unknown"]] as const) {
+      const shop = server([...answers]);
+      expect((await shop.make().fetch("/orders", post)).outcome).toBe(outcome);
+      expect(shop.sent.length).toBe(answers.length - 1);
+    }
+  });
+
+  test("waits for a lock, unless it may hold the lock itself", async () => {
+    const locked = problem("locked", "same", 429, { "retry-after": "1" });
+    expect((await server([locked, ok]).make().fetch("/orders", post)).outcome).toBe("executed");
+    const shop = server([lost, locked, ok]);
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("unknown");
+    expect(shop.sent.length).toBe(2);
+  });
+
   test("waits as long as it is told and sends the same", async () => {
     const shop = server([problem("in_progress", "same", 409, { "retry-after": "1" }), again]);
     const begin = Date.now();

@@ -51,7 +51,8 @@ describe("rule 13", () => {
   add("token_stale", "new_token");
   add("redeem_unknown", "new_token");
   add("store_unavailable", "same");
-  add("too_soon", "same");
+  add("too_soon", "no");
+  add("locked", "same");
   add("in_progress", "same");
   add("token_used", "no");
   add("reply_not_kept", "no");
@@ -72,11 +73,19 @@ describe("rule 13", () => {
     ["store_unavailable token_expired", "refused", "refused"],
     ["store_unavailable", "same", "refused"],
     ["lost store_unavailable", "same", "unknown"],
-    ["too_soon", "same", "refused"],
+    ["too_soon", "duplicate", "duplicate"],
+    ["token_expired too_soon", "duplicate", "duplicate"],
+    ["lost too_soon", "unknown", "unknown"],
+    ["in_progress too_soon", "unknown", "unknown"],
+    ["store_unavailable too_soon", "unknown", "unknown"],
+    ["locked", "same", "refused"],
+    ["store_unavailable locked", "same", "refused"],
+    ["lost locked", "unknown", "unknown"],
     ["in_progress", "same", "unknown"],
     ["lost in_progress", "same", "unknown"],
     ["token_used", "duplicate", "duplicate"],
-    ["store_unavailable token_used", "duplicate", "duplicate"],
+    ["token_expired token_used", "duplicate", "duplicate"],
+    ["store_unavailable token_used", "unknown", "unknown"],
     ["lost token_used", "unknown", "unknown"],
     ["reply_not_kept", "duplicate", "duplicate"],
     ["lost reply_not_kept", "duplicate", "duplicate"],

@@ -33,7 +33,10 @@ impl Claim {
             // What it was answered with is for whoever has sent it.
             (_, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => Code::TokenUsed.into(),
             (_, _) if is_other => Code::KeyReused.into(),
-            (Record::Claimed(claimed), Origin::Interval(rules)) => too_soon(rules, &claimed, self.terms.clock.wall()),
+            (Record::Claimed(claimed), Origin::Interval(rules)) if rules.is_lock => {
+                locked(rules, &claimed, self.terms.clock.wall())
+            }
+            (Record::Claimed(_), Origin::Interval(rules)) => with_message(Code::TooSoon.into(), rules),
             (Record::Done(Done { reply: Some(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
             (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.clock.wall()),
             _ => Code::ReplyNotKept.into(),
@@ -43,12 +46,17 @@ impl Claim {
     }
 }
 
-/// What is said of a claim on an interval: to come back when it is over, or a moment later if it still runs then.
-fn too_soon(rules: &IntervalRules, claimed: &Claimed, now: u64) -> Refusal {
+/// What is said of a lock that is held: to come back when it would be over if its owner had died, or later if it is still held then. Of
+/// any other interval no wait is told: a client that waited for its end and sent the same again would run the duplicate.
+fn locked(rules: &IntervalRules, claimed: &Claimed, now: u64) -> Refusal {
     let every = rules.every.as_millis() as u64;
     // Whoever has claimed it may have another clock; it is never longer than the interval.
     let left = claimed.started_at.saturating_add(every).saturating_sub(now).clamp(1, every);
-    let refusal = Refusal::new(Code::TooSoon).wait(Duration::from_millis(left));
+    with_message(Refusal::new(Code::Locked).wait(Duration::from_millis(left)), rules)
+}
+
+/// The refusal in the application's own words, if it has any.
+fn with_message(refusal: Refusal, rules: &IntervalRules) -> Refusal {
     match &rules.message {
         Some(message) => refusal.detail(message.clone()),
         None => refusal,

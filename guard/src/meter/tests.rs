@@ -104,12 +104,18 @@ async fn every_verdict_is_counted_once_under_its_policy_and_code() {
     let interval = Policy::interval(IntervalRules::new().every(TTL).unwrap());
     run(&guard, &interval, &anybody()).await.complete(None).await.unwrap();
     assert_eq!(refused(&guard, &interval, &anybody()).await, Code::TooSoon);
+    let (lock, named) =
+        (Policy::interval(IntervalRules::new().release_always()), Intent::new("b", Subject::anonymous()));
+    let pass = run(&guard, &lock, &named).await;
+    assert_eq!(refused(&guard, &lock, &named).await, Code::Locked);
+    pass.complete(None).await.unwrap();
     assert_eq!(refused(&guard, &key_policy(), &anybody()).await, Code::KeyMissing);
 
     assert_eq!(
         prometheus.counted("onceward_verdicts_total"),
         [
-            "interval run 1",
+            "interval locked 1",
+            "interval run 2",
             "interval too_soon 1",
             "key key_missing 1",
             "remembered in_progress 1",

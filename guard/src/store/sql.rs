@@ -1,10 +1,11 @@
-//! The store on PostgreSQL or SQLite: each verb is one statement on one row, and the database's clock says what is over.
+//! The store on PostgreSQL or SQLite: each verb is one atomic step on one row, and the database's own time says what is over.
 
 mod address;
 mod base;
 mod cleaner;
 mod dialect;
 mod failure;
+mod file_clock;
 mod migration;
 mod postgres;
 mod sqlite;
@@ -44,7 +45,8 @@ use crate::ticket::Ticket;
 ///
 /// `sqlite:path` is a file, for the processes of one machine; `postgres://` a server, for those of many. Its tables are made by
 /// [`migrate`](Self::migrate), or by `onceward migrate`. What has expired is absent at once for every verb, by the clock of the
-/// database, and is removed a little later, a few rows at a time.
+/// server, or by the time of the file, and is removed a little later, a few rows at a time. A file goes by the boot clock of its machine, so
+/// that nothing happens to its records when the wall clock is set; only after a restart of the machine does the wall clock say how much time has passed.
 ///
 /// Nothing is ever sent twice: a statement whose answer was lost is reported as [`StoreError::Unknown`].
 #[derive(Clone)]
@@ -98,7 +100,8 @@ impl Sql {
         Address::parse(address).map(drop)
     }
 
-    /// Makes the tables where they are missing, and changes nothing where they are not. A file of SQLite is made as well.
+    /// Makes the tables where they are missing, updates those of an earlier version, and otherwise changes nothing. A file of SQLite is made
+    /// as well. Processes of the earlier version that still run go on until they are started again.
     ///
     /// # Errors
     /// If the address cannot be read, the database cannot be reached, or what is there has another shape.

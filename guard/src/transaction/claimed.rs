@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use onceward_api::Code;
 use sqlx::{Pool, Transaction};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::{ClaimError, Dialect};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::intent::Intent;
 use crate::policy::KeyRules;
 use crate::record::{Done, Record};
@@ -38,7 +38,7 @@ pub struct Claimed {
     name: String,
     rules: KeyRules,
     record: Done,
-    made: Instant,
+    made: Moment,
 }
 
 /// What was found under the name of a claim.
@@ -66,7 +66,7 @@ impl Claimed {
         };
         // Not the name that a store has for the same key: a guard may have its own record in the same table.
         let name = ticket.name("onceward:transaction");
-        Ok(Self { name, rules: rules.clone(), record, made: Instant::now() })
+        Ok(Self { name, rules: rules.clone(), record, made: Moment::now() })
     }
 
     /// The name of the run, to write beside what it does.
@@ -124,7 +124,7 @@ impl Claimed {
     }
 
     /// Whether a record that was written then may have expired by now, should the database's clock run a little faster than ours.
-    pub(super) fn may_be_over_since(&self, written: Instant) -> bool {
+    pub(super) fn may_be_over_since(&self, written: Moment) -> bool {
         written.elapsed() >= self.rules.retain.mul_f64(0.9)
     }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::claimed::{Claimed, Found};
 use super::lent::Lent;
 use super::{ClaimError, Dialect};
+use crate::clock::Moment;
 use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::mode::Mode;
@@ -44,7 +45,7 @@ enum Tried<T, E> {
     /// Nothing was committed, and the next try may succeed. This is what to say if there is none.
     Repeat(RunError<E>),
     /// It came to this value under its claim, with a record written at this time, and nobody has heard whether that was committed.
-    Lost(T, Instant, Failure),
+    Lost(T, Moment, Failure),
 }
 
 /// How a try goes on.
@@ -60,7 +61,7 @@ enum Going {
 /// What a try came to that may have been committed, when its record was written, and until when that is asked.
 struct Lost<T> {
     value: T,
-    written: Instant,
+    written: Moment,
     until: Instant,
 }
 
@@ -263,7 +264,7 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
     };
     // What cannot be written as text is done all the same.
     let reply = serde_json::to_vec(&value).ok().map(|body| Reply::new(200, body));
-    let written = Instant::now();
+    let written = Moment::now();
     match claimed.complete(&mut transaction, reply).await {
         Ok(()) => committed(transaction, value, Some(written)).await,
         Err(error) => error.into(),
@@ -274,7 +275,7 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
 async fn committed<DB: Dialect, T, E>(
     transaction: Transaction<'static, DB>,
     value: T,
-    written: Option<Instant>,
+    written: Option<Moment>,
 ) -> Tried<T, E> {
     let failure = match timeout(COMMIT, transaction.commit()).await {
         Ok(Ok(())) if written.is_some() => return Tried::Ended(Ok(Ran::Executed(value))),

@@ -139,7 +139,7 @@ fn disk(setup: &Setup) -> (Finding, &'static str) {
 async fn tables(url: &str, prefix: &str) -> Finding {
     let tried = match Sql::open_within(url, PATIENCE).await {
         Ok(store) => probe(&store.prefix(prefix)).await.map_err(|error| error.to_string()),
-        Err(error @ SqlError::NotMigrated) => {
+        Err(error @ (SqlError::NotMigrated | SqlError::Outdated { .. })) => {
             return Finding::problem("tables", format!("{error}."), "onceward migrate --store ADDRESS");
         }
         Err(error @ SqlError::NoRights(_)) => {

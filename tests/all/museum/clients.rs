@@ -126,3 +126,27 @@ async fn retokened_retry() {
     the_story_of_retokened_retry(Whose::Onceward).await.unwrap();
     the_story_of_retokened_retry(Whose::Another(ClientFlaw::RetokenedRetry)).await.unwrap_err();
 }
+
+/// A double click on a route that takes the same once in a second, which is over before a third submission: one effect.
+async fn the_story_of_patient_client(whose: Whose) -> Told {
+    let (guard, clock) = testing::guard();
+    let shop = Shop::with(guard);
+    let submissions = AtomicUsize::new(0);
+    let way = RoughWay::to(shop.url(), move |seen| {
+        if !seen.fetches() && submissions.fetch_add(1, Ordering::SeqCst) >= 2 {
+            clock.advance(Duration::from_secs(1));
+        }
+        Mishap::None
+    });
+    let (way, mut caller) = (way.await, Caller::of(whose));
+    for _ in 0..2 {
+        caller.submit(&way.url, "/spaced/second", "order").await;
+    }
+    told(shop.ledger.runs().len() == 1, || format!("one content, {} effects", shop.ledger.runs().len()))
+}
+
+#[tokio::test]
+async fn patient_client() {
+    the_story_of_patient_client(Whose::Onceward).await.unwrap();
+    the_story_of_patient_client(Whose::Another(ClientFlaw::PatientClient)).await.unwrap_err();
+}

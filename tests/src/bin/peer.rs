@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use actix_web::{App, HttpServer};
 use onceward::Guard;
-use onceward::store::{Memory, Redis};
+use onceward::store::{Memory, Redis, Sql};
 use onceward_tests::consumer::Consumer;
-use onceward_tests::flawed::{Flaw, Flawed, KeyFlaw, Naive};
+use onceward_tests::flawed::{Flaw, Flawed, KeyFlaw, Naive, WallClocked};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::routes;
+
+/// How long a file may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[actix_web::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -72,8 +75,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         say(&url)?;
         return Ok(server.run().await?);
     }
+    if kind == WallClocked::NAME {
+        let routes = WallClocked::open(store).await?.routes(&ledger);
+        let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+        say(&url)?;
+        return Ok(server.run().await?);
+    }
     let builder = match store.as_str() {
         "memory:" => Guard::builder(Memory::new()),
+        address if address.starts_with("sqlite:") => Guard::builder(Sql::open_within(address, PATIENCE).await?),
         address if kind == "patient" => Guard::builder(Redis::open(address)?.timeout(Duration::from_secs(1))),
         address => Guard::builder(Redis::open(address)?),
     };

@@ -1,7 +1,10 @@
 //! Clients that repeat what was lost, each with the one flaw that its row of the museum tells of.
 
+use std::time::Duration;
+
 use onceward_api::{Code, header};
 use reqwest::RequestBuilder;
+use tokio::time::sleep;
 
 use crate::client::{http, token};
 use crate::shop::ORDER;
@@ -15,6 +18,8 @@ pub enum ClientFlaw {
     RotatedId,
     /// It fetches a new token whenever it is told to, whatever came before.
     RetokenedRetry,
+    /// It waits until a duplicate is no longer refused, and sends it again.
+    PatientClient,
 }
 
 /// A client with a flaw.
@@ -41,6 +46,10 @@ impl Careless {
                 None if self.flaw == ClientFlaw::RotatedId => credential = self.key(),
                 None => {}
                 Some((_, outcome)) if outcome == Code::TokenExpired.as_str() => credential = token(url).await,
+                Some((_, outcome)) if self.flaw == ClientFlaw::PatientClient && outcome == Code::TooSoon.as_str() => {
+                    // As long as it is told to, or as long as it thinks good.
+                    sleep(Duration::from_millis(20)).await;
+                }
                 Some((is_success, _)) => return is_success,
             }
         }

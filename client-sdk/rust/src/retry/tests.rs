@@ -132,9 +132,29 @@ fn whoever_insists_goes_on_beyond_the_tries_but_not_against_a_word() {
 }
 
 #[test]
-fn an_interval_that_we_may_have_begun_ourselves_is_not_waited_out() {
-    assert!(is_same(after(&[says(Code::TooSoon)], &terms(Carries::Token))));
-    assert_eq!(after(&[Came::Lost, says(Code::TooSoon)], &terms(Carries::Token)), Next::Unknown);
+fn an_interval_is_never_waited_out() {
+    for carries in [Carries::Token, Carries::Key] {
+        let terms = Terms { insists: carries == Carries::Key, ..terms(carries) };
+        assert_eq!(after(&[says(Code::TooSoon)], &terms), Next::Refused);
+        assert_eq!(after(&[Came::NotSent, says(Code::TooSoon)], &terms), Next::Refused, "it never left");
+        for earlier in [Came::Lost, Came::Between { after: None }, says(Code::StoreUnavailable)] {
+            assert_eq!(after(&[earlier, says(Code::TooSoon)], &terms), Next::Unknown, "{earlier:?}: it may be ours");
+        }
+        // A server that says otherwise is not believed.
+        let waits = Came::Refused { code: Code::TooSoon, retry: Retry::Same, after: Some(SECOND) };
+        assert_eq!(after(&[waits], &terms), Next::Refused);
+    }
+}
+
+#[test]
+fn a_lock_is_waited_for_unless_we_may_hold_it_ourselves() {
+    let held = Came::Refused { code: Code::Locked, retry: Retry::Same, after: Some(SECOND) };
+    let token = terms(Carries::Token);
+    let Next::Same(wait) = after(&[held], &token) else { panic!("it is sent again") };
+    assert_eq!(wait.at_least, SECOND);
+    assert!(is_same(after(&[says(Code::StoreUnavailable), held], &token)));
+    assert_eq!(after(&[held; 5], &token), Next::Refused);
+    assert_eq!(after(&[Came::Lost, held], &token), Next::Unknown);
 }
 
 #[test]

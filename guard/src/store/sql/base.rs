@@ -1,6 +1,7 @@
 //! The way to a database: connections that are made and driven on the background thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cmp::Ordering;
+use std::sync::atomic::{self, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::cleaner::Cleaner;
 use super::dialect::{Answer, Dialect, Question, Statements};
 use super::failure::{Failure, SqlError, leaves_the_connection};
-use super::migration::VERSION;
 use crate::background;
 use crate::store::async_trait;
 
@@ -77,7 +77,7 @@ impl<DB: Dialect> Base<DB> {
     async fn look_at_reign(&self) {
         let Ok(Ok(mut connection)) = timeout(LOOK, self.pool.acquire()).await else { return };
         match timeout(LOOK, reign::<DB>(&mut connection)).await {
-            Ok(Ok(reign)) => self.reign.store(reign, Ordering::Relaxed),
+            Ok(Ok(reign)) => self.reign.store(reign, atomic::Ordering::Relaxed),
             Ok(Err(error)) => tracing::debug!(%error, "the reign could not be looked at"),
             Err(_) => connection.close_on_drop(),
         }
@@ -120,18 +120,27 @@ impl<DB: Dialect> Asked for Base<DB> {
     }
 
     fn reign(&self) -> [u8; 8] {
-        self.reign.load(Ordering::Relaxed).to_be_bytes()
+        self.reign.load(atomic::Ordering::Relaxed).to_be_bytes()
     }
 }
 
 /// The reign that is stored, if the tables are of this version.
 async fn reign<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlError> {
     let (version, reign) = DB::version(connection).await.map_err(SqlError::from)?;
-    if version != VERSION {
-        return Err(SqlError::OtherShape(format!("they are of version {version}, and this is {VERSION}")));
-    }
+    check_version::<DB>(version)?;
     let reign: [u8; 8] = reign.try_into().map_err(|_| SqlError::OtherShape("a reign has eight bytes".to_owned()))?;
     Ok(u64::from_be_bytes(reign))
+}
+
+/// Tables of an earlier version can be updated, and those of a later one are left alone.
+pub(super) fn check_version<DB: Dialect>(found: i32) -> Result<(), SqlError> {
+    match found.cmp(&DB::VERSION) {
+        Ordering::Equal => Ok(()),
+        Ordering::Less => Err(SqlError::Outdated { found, needed: DB::VERSION }),
+        Ordering::Greater => {
+            Err(SqlError::OtherShape(format!("they are of version {found}, and this is {}", DB::VERSION)))
+        }
+    }
 }
 
 /// What is removed there has to be ours.

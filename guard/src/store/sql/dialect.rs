@@ -11,6 +11,9 @@ pub trait Dialect: Database + Statements {}
 
 /// The statements of one kind of database.
 pub(crate) trait Statements: Database {
+    /// Of which version the tables are that these statements go by.
+    const VERSION: i32;
+
     /// A verb of the store.
     fn ask(
         connection: &mut Self::Connection,

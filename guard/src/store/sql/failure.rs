@@ -34,6 +34,17 @@ pub enum SqlError {
     /// The tables are missing.
     #[error("the tables of Onceward are not in this database; {FIX}")]
     NotMigrated,
+    /// The tables were made by an earlier version of Onceward.
+    #[error(
+        "the tables of Onceward in this database are of version {found}, and this version of Onceward needs version {needed}; update them with \
+         `onceward migrate --store ADDRESS`, or with `Sql::migrate`, which keeps what is in them"
+    )]
+    Outdated {
+        /// Of which version they are.
+        found: i32,
+        /// Of which version they have to be.
+        needed: i32,
+    },
     /// The file of SQLite cannot be opened, or not be written.
     #[error("the file cannot be opened by this user: it and its folder have to be there, and to be writable ({0})")]
     NoRights(String),
@@ -193,6 +204,7 @@ fn shape(error: &sqlx::Error) -> Option<SqlError> {
         };
     }
     match primary(&**error)? {
+        1 if says.contains("no such table: onceward_clock") => Some(SqlError::Outdated { found: 1, needed: 2 }),
         1 if says.contains("no such table: onceward_") => Some(SqlError::NotMigrated),
         1 if says.contains("column") || says.contains("ON CONFLICT clause does not match") => {
             Some(SqlError::OtherShape(says.to_owned()))

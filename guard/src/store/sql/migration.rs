@@ -8,12 +8,9 @@ use sqlx::{ConnectOptions as _, Connection, Postgres, Sqlite};
 use tokio::time::timeout;
 
 use super::address::Address;
-use super::base::{CONNECT, check_shape};
+use super::base::{CONNECT, check_shape, check_version};
 use super::dialect::{Dialect, Statements};
 use super::failure::SqlError;
-
-/// Of which version the tables are.
-pub(super) const VERSION: i32 = 1;
 
 const POSTGRES: &str = r#"BEGIN;
 SELECT pg_advisory_xact_lock(8027137150431421036);
@@ -33,6 +30,8 @@ INSERT INTO onceward_schema (version, reign)
 COMMIT;
 "#;
 
+/// The clock begins at the time by which the first version wrote when a record is over, so that all of them stay valid for as long as they
+/// should. It names no boot: until the first change, the wall clock says how far it has come.
 const SQLITE: &str = "BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS onceward_records (
     name TEXT NOT NULL PRIMARY KEY,
@@ -45,7 +44,18 @@ CREATE TABLE IF NOT EXISTS onceward_schema (
     version INTEGER NOT NULL,
     reign BLOB NOT NULL CHECK (length(reign) = 8)
 );
-INSERT INTO onceward_schema (version, reign) VALUES (1, randomblob(8)) ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS onceward_clock (
+    only_row INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+    time_ms INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    boot_ms INTEGER NOT NULL,
+    wall_ms INTEGER NOT NULL
+);
+INSERT INTO onceward_clock (only_row, time_ms, boot, boot_ms, wall_ms)
+    SELECT 1, now, '', 0, now FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) WHERE true
+    ON CONFLICT DO NOTHING;
+INSERT INTO onceward_schema (only_row, version, reign) VALUES (1, 2, randomblob(8))
+    ON CONFLICT DO UPDATE SET version = 2 WHERE version < 2;
 COMMIT;
 ";
 
@@ -54,6 +64,8 @@ COMMIT;
 pub enum Migrated {
     /// The tables were missing, and were made.
     Made,
+    /// They were of an earlier version, and were updated; what is in them was kept.
+    Updated,
     /// They were there, and nothing was changed.
     Current,
 }
@@ -96,20 +108,18 @@ where
     for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
 {
     let migrated = match DB::version(&mut connection).await.map_err(SqlError::from) {
-        Ok(_) => Migrated::Current,
-        Err(SqlError::NotMigrated) => {
+        Ok((found, _)) if found >= DB::VERSION => Migrated::Current,
+        found @ (Ok(_) | Err(SqlError::NotMigrated)) => {
             // Before anything is made: what is taken over here is removed when its time is over.
             check_shape::<DB>(&mut connection).await?;
             sqlx::raw_sql(script).execute(&mut connection).await.map_err(SqlError::from)?;
-            Migrated::Made
+            if found.is_ok() { Migrated::Updated } else { Migrated::Made }
         }
         Err(error) => return Err(error),
     };
     // Also of what was there before: a table of our name may be somebody else's.
     let (version, _) = <DB as Statements>::version(&mut connection).await.map_err(SqlError::from)?;
-    if version != VERSION {
-        return Err(SqlError::OtherShape(format!("they are of version {version}, and this is {VERSION}")));
-    }
+    check_version::<DB>(version)?;
     check_shape::<DB>(&mut connection).await?;
     let _ = connection.close().await;
     Ok(migrated)

@@ -74,6 +74,8 @@ const COMPLETE: &str = "UPDATE onceward_records
 impl Dialect for Postgres {}
 
 impl Statements for Postgres {
+    const VERSION: i32 = 1;
+
     async fn ask(connection: &mut PgConnection, question: &Question) -> Result<Answer, sqlx::Error> {
         let Question { verb, name, held, value, millis } = question;
         let query = match verb {

@@ -1,34 +1,48 @@
 //! The statements of SQLite.
 //!
-//! One writer at a time, so that no statement ever waits in its middle; `now` is the same throughout a statement. A verb that has
-//! changed nothing looks what is there.
+//! One writer at a time, so that no statement ever waits in its middle. A change is a transaction that has the write lock before it asks for
+//! the time, which is that of the [file](FileClock) and not what SQLite calls `now`. A verb that has changed nothing looks what is
+//! there.
 
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Pool, Sqlite, Transaction};
+use sqlx::{Connection as _, Pool, Sqlite, Transaction};
 
 use super::dialect::{Answer, Batch, Dialect, Question, Removed, Row, Statements, Verb};
+use super::file_clock::{FileClock, Reading};
 
-const INSERT: &str = "INSERT INTO onceward_records AS old (name, value, expires_at)
-    VALUES (?1, ?2, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3)
+/// A transaction that begins by reading could not go on to write once another process has written.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+const INSERT: &str = "INSERT INTO onceward_records AS old (name, value, expires_at) VALUES (?2, ?3, ?1 + ?4)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
-    WHERE old.expires_at <= unixepoch('subsec') * 1000 RETURNING value";
+    WHERE old.expires_at <= ?1 RETURNING value";
 
-const TAKE: &str =
-    "DELETE FROM onceward_records WHERE name = ?1 AND expires_at > unixepoch('subsec') * 1000 RETURNING value";
+const TAKE: &str = "DELETE FROM onceward_records WHERE name = ?2 AND expires_at > ?1 RETURNING value";
 
-const SWAP: &str = "UPDATE onceward_records
-    SET value = ?3, expires_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?4
-    WHERE name = ?1 AND value = ?2 AND expires_at > unixepoch('subsec') * 1000 RETURNING value";
+const SWAP: &str = "UPDATE onceward_records SET value = ?4, expires_at = ?1 + ?5
+    WHERE name = ?2 AND value = ?3 AND expires_at > ?1 RETURNING value";
 
-const REMOVE: &str = "DELETE FROM onceward_records
-    WHERE name = ?1 AND value = ?2 AND expires_at > unixepoch('subsec') * 1000 RETURNING value";
+const REMOVE: &str = "DELETE FROM onceward_records WHERE name = ?2 AND value = ?3 AND expires_at > ?1 RETURNING value";
 
-const LOOK: &str = "SELECT value FROM onceward_records WHERE name = ?1 AND expires_at > unixepoch('subsec') * 1000";
+const THERE: &str = "SELECT value FROM onceward_records WHERE name = ?2 AND expires_at > ?1";
 
-/// Also names every column, so that a table of another shape is found out.
-const VERSION: &str = "SELECT version, reign FROM onceward_schema
+/// What is there with the clock, in one statement: a reader takes no lock, and sees both as they were at one moment.
+const LOOK: &str = "SELECT time_ms, boot, boot_ms, wall_ms, value, expires_at
+    FROM onceward_clock LEFT JOIN onceward_records ON name = ?1";
+
+/// The first of these changes nothing, and takes the write lock. In a transaction of the application that began without it, reading first
+/// would make the write that follows fail. It also tells a file without our tables from one without a clock.
+const TIME: &str = "UPDATE onceward_records SET value = value WHERE false;
+    SELECT time_ms, boot, boot_ms, wall_ms FROM onceward_clock";
+
+const TICK: &str = "UPDATE onceward_clock SET time_ms = ?1, boot = ?2, boot_ms = ?3, wall_ms = ?4";
+
+/// Also names every column, so that a table of another shape is found out. Without its clock a file is as the first version made it.
+const VERSION: &str =
+    "SELECT CASE WHEN version = 2 AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_clock')
+    THEN 1 ELSE version END, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
 /// What has other columns beside ours may be ours.
@@ -45,32 +59,24 @@ const ODDITY: &str = "SELECT CASE
     END";
 
 const CLEAN: &str = "DELETE FROM onceward_records WHERE rowid IN (
-    SELECT rowid FROM onceward_records WHERE expires_at <= unixepoch('subsec') * 1000 AND expires_at >= ?1
-    ORDER BY expires_at LIMIT ?2) RETURNING expires_at";
+    SELECT rowid FROM onceward_records WHERE expires_at <= ?1 AND expires_at >= ?2
+    ORDER BY expires_at LIMIT ?3) RETURNING expires_at";
 
-const COMPLETE: &str = "UPDATE onceward_records
-    SET value = ?3, expires_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?4 WHERE name = ?1 AND value = ?2";
+const COMPLETE: &str = "UPDATE onceward_records SET value = ?4, expires_at = ?1 + ?5 WHERE name = ?2 AND value = ?3";
 
 impl Dialect for Sqlite {}
 
 impl Statements for Sqlite {
+    const VERSION: i32 = 2;
+
     async fn ask(connection: &mut SqliteConnection, question: &Question) -> Result<Answer, sqlx::Error> {
-        let Question { verb, name, held, value, millis } = question;
-        let query = match verb {
-            Verb::Insert => sqlx::query_scalar(INSERT).bind(name).bind(value).bind(millis),
-            Verb::Take => sqlx::query_scalar(TAKE).bind(name),
-            Verb::Swap => sqlx::query_scalar(SWAP).bind(name).bind(held).bind(value).bind(millis),
-            Verb::Remove => sqlx::query_scalar(REMOVE).bind(name).bind(held),
-            Verb::Look => sqlx::query_scalar(LOOK).bind(name),
-        };
-        // To its end: what comes after the first row is what makes it last.
-        let there: Option<Vec<u8>> = query.fetch_all(&mut *connection).await?.pop();
-        match (verb, there) {
-            (Verb::Look, there) => Ok(Answer { is_done: false, there }),
-            (Verb::Take, there) => Ok(Answer { is_done: there.is_some(), there }),
-            (_, Some(_)) => Ok(Answer { is_done: true, there: None }),
-            (_, None) => Ok(Answer { is_done: false, there: look(connection, name).await? }),
+        if matches!(question.verb, Verb::Look) {
+            return look(connection, &question.name).await;
         }
+        let mut transaction = connection.begin_with(BEGIN).await?;
+        let answer = change(&mut transaction, question).await?;
+        transaction.commit().await?;
+        Ok(answer)
     }
 
     async fn version(connection: &mut SqliteConnection) -> Result<(i32, Vec<u8>), sqlx::Error> {
@@ -82,25 +88,29 @@ impl Statements for Sqlite {
     }
 
     async fn clean(connection: &mut SqliteConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {
-        let query = sqlx::query_scalar(CLEAN).bind(batch.from).bind(batch.most);
-        let expired: Vec<i64> = query.fetch_all(connection).await?;
+        let mut transaction = connection.begin_with(BEGIN).await?;
+        let now = now(&mut transaction).await?;
+        let query = sqlx::query_scalar(CLEAN).bind(now).bind(batch.from).bind(batch.most);
+        let expired: Vec<i64> = query.fetch_all(&mut *transaction).await?;
+        transaction.commit().await?;
         Ok(Removed { count: expired.len() as i64, until: expired.into_iter().max().unwrap_or_default() })
     }
 
-    /// One that begins by reading could not go on to write once somebody else has written.
     async fn begin(pool: &Pool<Self>) -> Result<Transaction<'static, Self>, sqlx::Error> {
-        pool.begin_with("BEGIN IMMEDIATE").await
+        pool.begin_with(BEGIN).await
     }
 
     async fn claim(connection: &mut SqliteConnection, row: &Row<'_>) -> Result<Answer, sqlx::Error> {
-        let query = sqlx::query_scalar(INSERT).bind(row.name).bind(row.value).bind(row.millis);
+        let now = now(connection).await?;
+        let query = sqlx::query_scalar(INSERT).bind(now).bind(row.name).bind(row.value).bind(row.millis);
         let written: Vec<Vec<u8>> = query.fetch_all(&mut *connection).await?;
         let is_done = !written.is_empty();
-        Ok(Answer { is_done, there: if is_done { None } else { look(connection, row.name).await? } })
+        Ok(Answer { is_done, there: if is_done { None } else { there(connection, now, row.name).await? } })
     }
 
     async fn complete(connection: &mut SqliteConnection, held: &[u8], row: &Row<'_>) -> Result<bool, sqlx::Error> {
-        let query = sqlx::query(COMPLETE).bind(row.name).bind(held).bind(row.value).bind(row.millis);
+        let now = now(connection).await?;
+        let query = sqlx::query(COMPLETE).bind(now).bind(row.name).bind(held).bind(row.value).bind(row.millis);
         let done = query.execute(connection).await?;
         Ok(done.rows_affected() == 1)
     }
@@ -110,8 +120,53 @@ impl Statements for Sqlite {
     }
 }
 
-async fn look(connection: &mut SqliteConnection, name: &str) -> Result<Option<Vec<u8>>, sqlx::Error> {
-    Ok(sqlx::query_scalar(LOOK).bind(name).fetch_all(connection).await?.pop())
+/// A verb that changes something, in a transaction of its own.
+async fn change(connection: &mut SqliteConnection, question: &Question) -> Result<Answer, sqlx::Error> {
+    let Question { verb, name, held, value, millis } = question;
+    let now = now(connection).await?;
+    let query = match verb {
+        Verb::Insert => sqlx::query_scalar(INSERT).bind(now).bind(name).bind(value).bind(millis),
+        Verb::Take => sqlx::query_scalar(TAKE).bind(now).bind(name),
+        Verb::Swap => sqlx::query_scalar(SWAP).bind(now).bind(name).bind(held).bind(value).bind(millis),
+        Verb::Remove => sqlx::query_scalar(REMOVE).bind(now).bind(name).bind(held),
+        Verb::Look => sqlx::query_scalar(THERE).bind(now).bind(name),
+    };
+    let found: Option<Vec<u8>> = query.fetch_all(&mut *connection).await?.pop();
+    match (verb, found) {
+        (Verb::Look, there) => Ok(Answer { is_done: false, there }),
+        (Verb::Take, there) => Ok(Answer { is_done: there.is_some(), there }),
+        (_, Some(_)) => Ok(Answer { is_done: true, there: None }),
+        (_, None) => Ok(Answer { is_done: false, there: there(connection, now, name).await? }),
+    }
+}
+
+/// The time of the file, in a transaction that has the write lock: what is read after it was waited for is not old. It is written down if
+/// that was long ago.
+async fn now(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    // To its end, as every statement here: only then it is out of the way of the commit.
+    let row: Option<(i64, String, i64, i64)> = sqlx::query_as(TIME).fetch_all(&mut *connection).await?.pop();
+    let (time_ms, boot, boot_ms, wall_ms) = row.ok_or(sqlx::Error::RowNotFound)?;
+    let row = FileClock { time_ms, boot, boot_ms, wall_ms };
+    let clock = row.at(Reading::now());
+    if clock.is_due_after(&row) {
+        let FileClock { time_ms, boot, boot_ms, wall_ms } = &clock;
+        sqlx::query(TICK).bind(time_ms).bind(boot).bind(boot_ms).bind(wall_ms).execute(connection).await?;
+    }
+    Ok(clock.time_ms)
+}
+
+async fn there(connection: &mut SqliteConnection, now: i64, name: &str) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    Ok(sqlx::query_scalar(THERE).bind(now).bind(name).fetch_all(connection).await?.pop())
+}
+
+/// The columns of the clock, and of a record beside it.
+type Seen = (i64, String, i64, i64, Option<Vec<u8>>, Option<i64>);
+
+async fn look(connection: &mut SqliteConnection, name: &str) -> Result<Answer, sqlx::Error> {
+    let seen: Option<Seen> = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await?.pop();
+    let (time_ms, boot, boot_ms, wall_ms, value, expires_at) = seen.ok_or(sqlx::Error::RowNotFound)?;
+    let now = FileClock { time_ms, boot, boot_ms, wall_ms }.at(Reading::now()).time_ms;
+    Ok(Answer { is_done: false, there: value.filter(|_| expires_at.is_some_and(|at| at > now)) })
 }
 
 /// One connection: there is one writer anyhow, and those who wait for a connection are served in their order, which those who wait for

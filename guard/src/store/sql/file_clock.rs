@@ -1,0 +1,161 @@
+//! The time that a database file goes by.
+//!
+//! A file has no clock of its own, and the wall clock of a machine can be set: a jump ahead would end a claim while its handler runs, and
+//! a jump back would keep a record for longer than its time. So the file keeps a time that only advances. It advances by the boot
+//! clock, which cannot be set and which all processes of the machine read alike. After a restart of the machine, or on another
+//! machine, it advances by the wall clock: nothing else tells how long that took. One row says how far the time has come, and what the
+//! clocks read then.
+
+use crate::clock::{Clock, Uptime};
+
+/// How old the row may become before the next write updates it, in milliseconds. Within one boot its age does not matter. After a restart of
+/// the machine, a jump of the wall clock counts if it happened after the row was written.
+const TICK: i64 = 1_000;
+/// How far the boot clock may be behind the row, in milliseconds. A process that was late reads a little less than the one that wrote the
+/// row. A virtual machine that was put back to an earlier state reads much less, and goes by the wall clock.
+const LATE: i64 = 60_000;
+
+/// The row: how far the time has come, and what the clocks read then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileClock {
+    /// In milliseconds. It was the wall clock's time when the file was made.
+    pub(super) time_ms: i64,
+    /// Which boot clock was read.
+    pub(super) boot: String,
+    /// What it read.
+    pub(super) boot_ms: i64,
+    /// What the wall clock read.
+    pub(super) wall_ms: i64,
+}
+
+/// What the clocks of this machine read.
+pub(super) struct Reading {
+    boot: String,
+    boot_ms: i64,
+    wall_ms: i64,
+}
+
+impl Reading {
+    /// What they read now.
+    pub(super) fn now() -> Self {
+        let Uptime { boot, millis } = Uptime::now();
+        Self { boot, boot_ms: signed(millis), wall_ms: signed(Clock::system().wall()) }
+    }
+}
+
+impl FileClock {
+    /// The row as it is at this reading. The time never goes back.
+    pub(super) fn at(&self, reading: Reading) -> Self {
+        let Reading { boot, boot_ms, wall_ms } = reading;
+        let is_same_clock = self.boot == boot && boot_ms >= self.boot_ms.saturating_sub(LATE);
+        let passed = match is_same_clock {
+            true => boot_ms.saturating_sub(self.boot_ms),
+            false => wall_ms.saturating_sub(self.wall_ms),
+        };
+        // A process that was late leaves the row as it is.
+        if is_same_clock && passed <= 0 {
+            return self.clone();
+        }
+        Self { time_ms: self.time_ms.saturating_add(passed.max(0)), boot, boot_ms, wall_ms }
+    }
+
+    /// Whether this is to be written, where the row is still the other one.
+    pub(super) fn is_due_after(&self, row: &Self) -> bool {
+        self.boot != row.boot || self.boot_ms < row.boot_ms || self.boot_ms.saturating_sub(row.boot_ms) >= TICK
+    }
+}
+
+fn signed(millis: u64) -> i64 {
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 60 * 60 * 1000;
+
+    fn row() -> FileClock {
+        FileClock { time_ms: 1_000_000, boot: "this boot".to_owned(), boot_ms: 50 * HOUR, wall_ms: 900 * HOUR }
+    }
+
+    fn read(boot: &str, boot_ms: i64, wall_ms: i64) -> Reading {
+        Reading { boot: boot.to_owned(), boot_ms, wall_ms }
+    }
+
+    /// How far the time has come after this row, in milliseconds.
+    fn passed(row: &FileClock, reading: Reading) -> i64 {
+        row.at(reading).time_ms - row.time_ms
+    }
+
+    #[test]
+    fn within_one_boot_the_wall_clock_does_not_matter() {
+        let row = row();
+        for jump in [0, 20_000, 24 * HOUR, -HOUR, -900 * HOUR, i64::MAX - 900 * HOUR] {
+            assert_eq!(passed(&row, read("this boot", row.boot_ms + 7, row.wall_ms + jump)), 7, "{jump}");
+        }
+    }
+
+    #[test]
+    fn after_another_boot_the_wall_clock_tells_how_long_it_took() {
+        let row = row();
+        for boot_ms in [0, row.boot_ms, 2 * row.boot_ms] {
+            assert_eq!(passed(&row, read("another boot", boot_ms, row.wall_ms + HOUR)), HOUR);
+            assert_eq!(passed(&row, read("another boot", boot_ms, row.wall_ms - HOUR)), 0, "it never goes back");
+            assert_eq!(passed(&row, read("another boot", boot_ms, 0)), 0, "a machine that starts in 1970");
+        }
+    }
+
+    /// From the first reading of a boot on, its boot clock is what counts.
+    #[test]
+    fn a_wall_clock_that_is_set_right_after_a_start_does_not_count() {
+        let row = row();
+        let started = row.at(read("another boot", 10_000, 0));
+        assert_eq!(passed(&started, read("another boot", 10_500, row.wall_ms + HOUR)), 500);
+        let corrected = started.at(read("another boot", 12_000, row.wall_ms + HOUR));
+        assert_eq!(passed(&corrected, read("a third boot", 1, row.wall_ms + 2 * HOUR)), HOUR);
+    }
+
+    #[test]
+    fn a_process_that_was_late_changes_nothing() {
+        let row = row();
+        for behind in [0, 1, LATE] {
+            let at = row.at(read("this boot", row.boot_ms - behind, row.wall_ms + HOUR));
+            assert_eq!(at, row, "{behind}");
+            assert!(!at.is_due_after(&row));
+        }
+    }
+
+    /// Otherwise its time would stand still until its boot clock has come as far again.
+    #[test]
+    fn a_machine_that_was_put_back_to_an_earlier_state_goes_by_the_wall_clock() {
+        let row = row();
+        let at = row.at(read("this boot", row.boot_ms - LATE - 1, row.wall_ms + HOUR));
+        assert_eq!(at.time_ms - row.time_ms, HOUR);
+        assert!(at.is_due_after(&row), "from here on its boot clock counts again");
+    }
+
+    #[test]
+    fn the_row_is_written_once_a_second_and_whenever_the_clock_is_another_one() {
+        let row = row();
+        let is_due = |boot: &str, boot_ms| row.at(read(boot, boot_ms, row.wall_ms)).is_due_after(&row);
+        assert!(!is_due("this boot", row.boot_ms + TICK - 1));
+        assert!(is_due("this boot", row.boot_ms + TICK));
+        assert!(is_due("another boot", row.boot_ms));
+    }
+
+    #[test]
+    fn numbers_that_nobody_can_have_written_are_no_reason_to_stumble() {
+        let extremes = [i64::MIN, -1, 0, 1, i64::MAX];
+        for time_ms in extremes {
+            for (boot_ms, wall_ms) in extremes.into_iter().zip(extremes) {
+                let row = FileClock { time_ms, boot: "this boot".to_owned(), boot_ms, wall_ms };
+                for boot in ["this boot", "another boot"] {
+                    for (now_boot, now_wall) in extremes.into_iter().zip(extremes.into_iter().rev()) {
+                        assert!(row.at(read(boot, now_boot, now_wall)).time_ms >= time_ms);
+                    }
+                }
+            }
+        }
+    }
+}
