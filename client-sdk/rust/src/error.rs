@@ -96,8 +96,8 @@ impl Error {
         self
     }
 
-    /// Whether it was carried out, as far as the server says, and its answer is not to be had: it was used before by somebody
-    /// else, or it was too large to keep.
+    /// Whether it was carried out, as far as the server says, and its response is not to be had: the token was used before, or the
+    /// response was not stored.
     pub fn is_duplicate(&self) -> bool {
         self.0.kind == Kind::Refused && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept))
     }

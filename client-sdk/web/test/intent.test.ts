@@ -54,6 +54,7 @@ describe("rule 13", () => {
   add("too_soon", "same");
   add("in_progress", "same");
   add("token_used", "no");
+  add("token_revoked", "no");
   add("reply_not_kept", "no");
   add("outcome_unknown", "no");
   add("internal", "no");
@@ -78,6 +79,8 @@ describe("rule 13", () => {
     ["token_used", "duplicate", "duplicate"],
     ["store_unavailable token_used", "duplicate", "duplicate"],
     ["lost token_used", "unknown", "unknown"],
+    ["token_revoked", "refused", "refused"],
+    ["lost token_revoked", "unknown", "unknown"],
     ["reply_not_kept", "duplicate", "duplicate"],
     ["lost reply_not_kept", "duplicate", "duplicate"],
     ["outcome_unknown", "unknown", "unknown"],

@@ -138,6 +138,13 @@ fn an_interval_that_we_may_have_begun_ourselves_is_not_waited_out() {
 }
 
 #[test]
+fn revoked_token_is_not_replaced() {
+    let token = terms(Carries::Token);
+    assert_eq!(after(&[says(Code::TokenRevoked)], &token), Next::Refused);
+    assert_eq!(after(&[Came::Lost, says(Code::TokenRevoked)], &token), Next::Unknown);
+}
+
+#[test]
 fn nobody_knows_is_unknown_and_not_kept_is_certain() {
     let key = terms(Carries::Key);
     assert_eq!(after(&[says(Code::OutcomeUnknown)], &key), Next::Unknown);

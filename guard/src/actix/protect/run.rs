@@ -81,7 +81,7 @@ where
         }
     };
     let answer = rules.take(service.call(request).await).await;
-    let settled = admitted.pass.settle(rules.effect(&answer), answer.reply(&rules.kept_headers)).await;
+    let settled = admitted.pass.end(rules.effect(&answer), answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }
@@ -166,7 +166,7 @@ async fn settle<B: MessageBody + 'static>(
     let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
     let Admitted { asked, pass } = *admitted;
     let successor = pass.binding(&asked.intent());
-    let settled = pass.settle(effect, reply).await;
+    let settled = pass.end(effect, reply).await;
     if let Err(error) = &settled {
         tracing::warn!(%error, ?effect, "how a run ended could not be written down");
     }
