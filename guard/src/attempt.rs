@@ -91,7 +91,7 @@ impl Guard {
             Some(Compared::Gone) => Ok(Some(Code::TokenUsed.into())),
             Some(Compared::Found(bytes)) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
                 Record::Attempted(found) if found.attempt == mark.attempt => Ok(None),
-                _ => Ok(Some(Code::TokenUsed.into())),
+                found => Ok(Some(found.used().into())),
             },
         }
     }
@@ -162,6 +162,7 @@ mod tests {
     use super::*;
     use crate::guard::{Seen, Verdict};
     use crate::intent::{Binding, Intent, Subject};
+    use crate::not_kept::NotKept;
     use crate::policy::Policy;
     use crate::testing;
 
@@ -214,7 +215,7 @@ mod tests {
             clock.advance(Duration::from_secs(9));
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(&token);
-        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done(None));
+        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done(Err(NotKept::Unrecorded)));
     }
 
     #[tokio::test]

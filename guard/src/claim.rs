@@ -20,6 +20,7 @@ use crate::drain::Running;
 use crate::event::Event;
 use crate::guard::Verdict;
 use crate::meter::{Meter, Row};
+use crate::not_kept::NotKept;
 use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{Claimed, Done, Record};
 use crate::refusal::Refusal;
@@ -310,7 +311,7 @@ impl Claim {
         }
     }
 
-    fn done(&self, reply: Option<Reply>) -> Vec<u8> {
+    fn done(&self, reply: Result<Reply, NotKept>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
         let Claimed { run, fingerprint, asker, .. } = self.record;
         Done { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()

@@ -102,7 +102,7 @@ mod tests {
         let run = pass.run_id();
         pass.complete(Some(Reply::new(201, "made"))).await.unwrap();
         let done = guard.examine(&ticket).await.unwrap();
-        assert_eq!((done.seen, done.run, done.doubt), (Seen::Done(Some(Reply::new(201, "made"))), run, None));
+        assert_eq!((done.seen, done.run, done.doubt), (Seen::Done(Ok(Reply::new(201, "made"))), run, None));
     }
 
     /// The clock of whoever looks need not be that of the owner.

@@ -22,6 +22,7 @@ use crate::intent::{Binding, Intent};
 use crate::meter::Meter;
 use crate::mint::Mint;
 use crate::mode::{Mode, Observed};
+use crate::not_kept::NotKept;
 use crate::pass::Pass;
 use crate::policy::{Policy, TokenRules};
 use crate::random;
@@ -96,9 +97,11 @@ pub enum Seen {
     Running(u64),
     /// This run has ended, and nobody can tell how.
     Unknown(RunId),
-    /// It is done, and this is the reply, if it was kept. Of a token: an attempt has used it, and may still ask again or
+    /// It is done, and this is the reply, or why none was stored. Of a token: an attempt has used it, and may still ask again or
     /// release it.
-    Done(Option<Reply>),
+    Done(Result<Reply, NotKept>),
+    /// The token was revoked before it was used.
+    Revoked,
     /// It would not be looked up at all.
     Refused(Refusal),
 }
@@ -110,8 +113,9 @@ impl Seen {
     /// Unless there is a reply.
     pub fn into_reply(self) -> Result<Reply, Refusal> {
         Err(match self {
-            Self::Done(Some(reply)) => return Ok(reply),
-            Self::Done(None) => Code::ReplyNotKept.into(),
+            Self::Done(Ok(reply)) => return Ok(reply),
+            Self::Done(Err(reason)) => reason.into(),
+            Self::Revoked => Code::TokenRevoked.into(),
             Self::Running(_) => Code::InProgress.into(),
             Self::Unknown(_) => Code::OutcomeUnknown.into(),
             Self::Absent | Self::Issued => Code::NotFound.into(),
@@ -231,11 +235,13 @@ impl Guard {
         }
         let record = self.record(&ticket).await?;
         // Somebody else's answer is for somebody else.
-        if let Some(Record::Claimed(Claimed { asker: Some(asker), .. }) | Record::Done(Done { asker: Some(asker), .. })) =
-            &record
+        if let Some(
+            found @ (Record::Claimed(Claimed { asker: Some(asker), .. })
+            | Record::Done(Done { asker: Some(asker), .. })),
+        ) = &record
             && *asker != intent.asker(token.id)
         {
-            return Ok(Seen::Refused(Code::TokenUsed.into()));
+            return Ok(Seen::Refused(found.used().into()));
         }
         let seen = record.map_or(Seen::Absent, |record| self.seen(record));
         Ok(match late {
@@ -377,9 +383,10 @@ impl Guard {
     pub(crate) fn seen(&self, record: Record) -> Seen {
         match record {
             Record::Issued => Seen::Issued,
-            Record::Attempted(_) => Seen::Done(None),
+            Record::Attempted(_) => Seen::Done(Err(NotKept::Unrecorded)),
             Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
             Record::Claimed(claimed) => Seen::Unknown(claimed.run),
+            Record::Done(done) if done.is_revocation() => Seen::Revoked,
             Record::Done(done) => Seen::Done(done.reply),
         }
     }
@@ -395,6 +402,11 @@ impl Guard {
 
     pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
         self.0.sharing.mint(&*self.0.store).await
+    }
+
+    /// The mint, with every secret that the store has at this moment.
+    pub(crate) async fn mint_of_now(&self) -> Result<Arc<Mint>, StoreError> {
+        self.0.sharing.share(&*self.0.store).await.map_err(StoreError::certainly_not_executed)
     }
 
     /// Everything that can be said of a token without the store, in the contract's order.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::guard::{Guard, Seen};
 use crate::intent::Intent;
-use crate::record::{Done, Record};
+use crate::record::{Done, NOBODY, REVOKED, Record};
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
@@ -13,8 +13,6 @@ use crate::token::{GRACE, Imprint};
 
 /// Others may use it, and give it back, at the same time; each has to be looked at again then.
 const TRIES: usize = 8;
-/// Whose record it is that bars a token.
-const NOBODY: RunId = RunId::from_bytes([0; 16]);
 
 /// What a token says of itself, and what is on record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +38,11 @@ pub struct Inspected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revoked {
-    /// It was good until now, and is not any more.
+    /// It was good until now, and is refused with `token_revoked` from now on: no request has run with it, and no SDK replaces it by
+    /// itself.
     Now,
-    /// Nothing was on record: it was used or revoked before, its time is over, or it is of another store. It is barred for the
-    /// rest of its life, so that whoever has it in hand at this moment cannot give it back.
+    /// It was revoked before, or nothing was on record: it was used, its time is over, or it is of another store. It is barred for the
+    /// rest of its life, so that whoever has it in hand at this moment cannot give it back; a request is told `token_used`.
     Gone,
     /// Somebody has used it, which is on record and stays there. An attempt that has used it cannot give it back any more.
     Used,
@@ -83,15 +82,17 @@ impl Guard {
         let Some((imprint, _)) = Imprint::open(token) else { return Ok(Revoked::Malformed) };
         let ticket = Ticket::of_token(imprint.id);
         for _ in 0..TRIES {
-            let found = match self.store().remove(&ticket, &Record::ISSUED).await? {
+            let found = match self.withdraw(&ticket, &imprint).await? {
                 Compared::Done => return Ok(Revoked::Now),
                 Compared::Gone => None,
                 Compared::Found(found) => Some(found),
             };
             let found = found.map(|found| Record::decode(&found).map(|record| (found, record))).transpose();
-            let barring = self.bar(&imprint);
+            let barring = self.bar(NOBODY, &imprint);
             match (found.map_err(StoreError::not_executed)?, barring) {
-                (Some((_, Record::Done(done))), _) if done.run == NOBODY => return Ok(Revoked::Gone),
+                (Some((_, Record::Done(done))), _) if [NOBODY, REVOKED].contains(&done.run) => {
+                    return Ok(Revoked::Gone);
+                }
                 (Some((_, Record::Done(_))), _) | (Some(_), None) => return Ok(Revoked::Used),
                 (Some((_, Record::Claimed(_))), _) => return Ok(Revoked::InUse),
                 (None, None) => return Ok(Revoked::Gone),
@@ -110,16 +111,26 @@ impl Guard {
         Err(StoreError::not_executed("the record changes again and again"))
     }
 
-    /// A record that is nobody's and refuses the token, and for how long that is needed; `None` if it has expired. What the token
-    /// says of its expiry need not be true here, so that is believed as far as any token lives.
-    fn bar(&self, token: &Imprint) -> Option<(Vec<u8>, Duration)> {
+    /// Puts into the place of a token that was not used that it was revoked. A store that is full does not take that: there the token
+    /// is removed, and told to be used from then on. So is one that has expired.
+    async fn withdraw(&self, ticket: &Ticket, token: &Imprint) -> Result<Compared, StoreError> {
+        if let Some((revoked, life)) = self.bar(REVOKED, token) {
+            match self.store().swap(ticket, &Record::ISSUED, &revoked, life).await {
+                Err(StoreError::NotExecuted(_)) => {}
+                written => return written,
+            }
+        }
+        self.store().remove(ticket, &Record::ISSUED).await
+    }
+
+    /// A record that refuses the token, and for how long that is needed; `None` if it has expired. What the token says of its expiry
+    /// need not be true here, so that is believed as far as any token lives.
+    fn bar(&self, whose: RunId, token: &Imprint) -> Option<(Vec<u8>, Duration)> {
         let now = self.clock().wall();
         let left = Duration::from_millis(token.expires_at.checked_sub(now).filter(|left| *left > 0)?);
         let life = left.min(*Self::TOKEN_TTL.end()) + GRACE;
         let deadline = now.saturating_add(life.as_millis() as u64);
-        // No answer is for anybody, so that it is called used also where answers are remembered.
-        let asker = Some(*NOBODY.as_bytes());
-        Some((Done { run: NOBODY, fingerprint: None, asker, deadline, reply: None }.encode(), life))
+        Some((Done::bar(whose, deadline).encode(), life))
     }
 }
 
@@ -133,6 +144,7 @@ mod tests {
     use crate::attempt::Attempt;
     use crate::guard::{Released, Verdict};
     use crate::intent::{Binding, Subject};
+    use crate::not_kept::NotKept;
     use crate::policy::{Policy, TokenRules};
     use crate::testing;
 
@@ -169,7 +181,8 @@ mod tests {
         let Ok(Verdict::Refuse(refusal)) = guard.check(&Policy::token(), &intent).await else {
             panic!("it is revoked")
         };
-        assert_eq!(refusal.code(), Code::TokenUsed);
+        assert_eq!(refusal.code(), Code::TokenRevoked);
+        assert_eq!(guard.inspect(&intent).await.unwrap().unwrap().seen, Seen::Revoked);
 
         let used = guard.issue(TTL, Binding::none()).await.unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).credential(used.as_str());
@@ -178,7 +191,7 @@ mod tests {
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::InUse);
         pass.complete(None).await.unwrap();
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Used);
-        assert_eq!(guard.look(&remembered, &intent).await.unwrap(), Seen::Done(None));
+        assert_eq!(guard.look(&remembered, &intent).await.unwrap(), Seen::Done(Err(NotKept::NotGiven)));
         assert_eq!(guard.revoke("x").await.unwrap(), Revoked::Malformed);
     }
 

@@ -85,6 +85,7 @@ mod key;
 mod meter;
 mod mint;
 mod mode;
+mod not_kept;
 mod pass;
 #[cfg(feature = "sql")]
 pub mod patterns;
@@ -95,6 +96,7 @@ mod refusal;
 mod reply;
 mod run;
 mod run_id;
+mod salt;
 #[cfg(test)]
 mod schedules;
 mod secret;
@@ -124,6 +126,7 @@ pub use crate::inspection::{Inspected, Revoked};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
 pub use crate::mode::Mode;
+pub use crate::not_kept::NotKept;
 pub use crate::pass::{Pass, Settled};
 pub use crate::policy::{Effect, IntervalRules, KeyRules, NoTime, Policy, TokenRules};
 pub use crate::refusal::Refusal;

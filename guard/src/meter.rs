@@ -163,8 +163,8 @@ impl Row {
     const fn refusals(self) -> &'static [Code] {
         use Code::{
             InProgress, KeyMalformed, KeyMissing, KeyReused, Locked, OutcomeUnknown, Overloaded, RedeemUnknown,
-            ReplyNotKept, StoreUnavailable, TokenExpired, TokenInvalid, TokenMalformed, TokenMissing, TokenStale,
-            TokenUsed, TooSoon,
+            ReplyNotKept, StoreUnavailable, TokenExpired, TokenInvalid, TokenMalformed, TokenMissing, TokenRevoked,
+            TokenStale, TokenUsed, TooSoon,
         };
         match self {
             Self::Token => &[
@@ -173,6 +173,7 @@ impl Row {
                 TokenInvalid,
                 TokenExpired,
                 TokenUsed,
+                TokenRevoked,
                 TokenStale,
                 RedeemUnknown,
                 StoreUnavailable,
@@ -184,6 +185,7 @@ impl Row {
                 TokenInvalid,
                 TokenExpired,
                 TokenUsed,
+                TokenRevoked,
                 TokenStale,
                 InProgress,
                 OutcomeUnknown,

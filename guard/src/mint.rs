@@ -15,18 +15,13 @@ use crate::token::{FLAG_ACTION, FLAG_SUBJECT, Imprint, TAG, Token};
 /// Signs with one secret, and accepts what a few others have signed.
 #[derive(Clone)]
 pub(crate) struct Mint {
-    keys: Vec<(Secret, Hmac<Sha256>)>,
+    keys: Vec<Hmac<Sha256>>,
 }
 
 impl Mint {
     /// The first secret signs; all of them are accepted.
     pub(crate) fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        Self { keys: secrets.into_iter().map(|secret| (secret.clone(), keyed(&secret))).collect() }
-    }
-
-    /// The secrets, that which signs first.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.keys.iter().map(|(secret, _)| secret)
+        Self { keys: secrets.into_iter().map(|secret| keyed(&secret)).collect() }
     }
 
     /// Makes the token with this id.
@@ -35,32 +30,22 @@ impl Mint {
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
         flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
         let imprint = Imprint { flags, id, expires_at, reign };
-        let mac = cover(self.keys[0].1.clone(), &imprint, bound.action, bound.subject.as_ref());
+        let mac = cover(self.keys[0].clone(), &imprint, bound.action, bound.subject.as_ref());
         let mut tag = [0; TAG];
         tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
         imprint.seal(tag)
     }
 
-    /// A digest of what is done, by whom and with what, that nobody can make who does not know the secret.
-    pub(crate) fn interval(&self, action: &str, subject: &Subject<'_>, what: &[u8]) -> [u8; 32] {
-        let mut mac = self.keys[0].1.clone();
-        for field in [b"interval", action.as_bytes(), &subject.to_bytes(), what] {
-            mac.update(&(field.len() as u64).to_be_bytes());
-            mac.update(field);
-        }
-        mac.finalize().into_bytes().into()
-    }
-
     /// Signs a pass that is given out in writing.
     pub(crate) fn sign_pass(&self, bytes: &[u8]) -> [u8; TAG] {
         let mut tag = [0; TAG];
-        tag.copy_from_slice(&cover_pass(self.keys[0].1.clone(), bytes).finalize().into_bytes()[..TAG]);
+        tag.copy_from_slice(&cover_pass(self.keys[0].clone(), bytes).finalize().into_bytes()[..TAG]);
         tag
     }
 
     /// Whether a pass in writing is one of ours.
     pub(crate) fn is_pass(&self, bytes: &[u8], tag: &[u8; TAG]) -> bool {
-        self.keys.iter().any(|(_, key)| cover_pass(key.clone(), bytes).verify_truncated_left(tag).is_ok())
+        self.keys.iter().any(|key| cover_pass(key.clone(), bytes).verify_truncated_left(tag).is_ok())
     }
 
     /// Reads a token that is presented for an action by a subject. The error is why it is not good here.
@@ -71,7 +56,7 @@ impl Mint {
         let good = self
             .keys
             .iter()
-            .any(|(_, key)| cover(key.clone(), &imprint, action, subject).verify_truncated_left(&tag).is_ok());
+            .any(|key| cover(key.clone(), &imprint, action, subject).verify_truncated_left(&tag).is_ok());
         if good { Ok(imprint) } else { Err(Code::TokenInvalid) }
     }
 }
@@ -86,7 +71,7 @@ fn keyed(secret: &Secret) -> Hmac<Sha256> {
     Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")
 }
 
-/// Signs the bytes of a pass as what they are: no token and no interval is ever signed as the same.
+/// Signs the bytes of a pass as what they are: no token is ever signed as the same.
 fn cover_pass(mut mac: Hmac<Sha256>, bytes: &[u8]) -> Hmac<Sha256> {
     for field in [b"pass", bytes] {
         mac.update(&(field.len() as u64).to_be_bytes());
@@ -126,8 +111,12 @@ mod tests {
     use super::*;
     use crate::random;
 
-    fn mint(secret: &str) -> Mint {
-        Mint::new([Secret::new(secret.repeat(16)).unwrap()])
+    fn secret(letter: &str) -> Secret {
+        Secret::new(letter.repeat(16)).unwrap()
+    }
+
+    fn mint(letter: &str) -> Mint {
+        Mint::new([secret(letter)])
     }
 
     fn sign(mint: &Mint, bound: &Binding<'_>) -> String {
@@ -173,7 +162,7 @@ mod tests {
     #[test]
     fn a_former_secret_is_accepted_and_no_longer_signs() {
         let (old, new) = (mint("a"), mint("b"));
-        let both = Mint::new(new.secrets().chain(old.secrets()).cloned());
+        let both = Mint::new([secret("b"), secret("a")]);
         let anyone = Subject::anonymous();
         assert!(both.verify(&sign(&old, &Binding::none()), "", &anyone).is_ok());
         assert!(new.verify(&sign(&both, &Binding::none()), "", &anyone).is_ok());

@@ -11,6 +11,7 @@ use crate::claim::Claim;
 use crate::drain::Running;
 use crate::guard::{Guard, Released};
 use crate::intent::{Binding, Intent};
+use crate::not_kept::NotKept;
 use crate::policy::Effect;
 #[cfg(feature = "actix")]
 use crate::policy::Policy;
@@ -128,6 +129,11 @@ impl Pass {
     /// # Errors
     /// As [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown) do.
     pub async fn settle(self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
+        self.end(effect, reply.ok_or(NotKept::NotGiven)).await
+    }
+
+    /// The same, with the reason why there is no reply.
+    pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NotKept>) -> Result<Settled, StoreError> {
         if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::DidNotHappen {
             return Ok(self.spend());
         }
@@ -146,7 +152,7 @@ impl Pass {
         Settled::Final
     }
 
-    async fn write(mut self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
+    async fn write(mut self, effect: Effect, reply: Result<Reply, NotKept>) -> Result<Settled, StoreError> {
         let Some(running) = self.running.take() else { return Ok(Settled::Final) };
         match &self.basis {
             Basis::Claim(claim) => claim.settle(effect, reply, running).await,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::not_kept::NotKept;
 use crate::record::UnknownRecord;
 use crate::reply::Reply;
 use crate::store::StoreError;
@@ -232,9 +233,9 @@ impl KeyRules {
         reply.size() <= self.reply_limit && reply.fits()
     }
 
-    /// What is kept of a reply: all or nothing.
-    pub(crate) fn kept(&self, reply: Option<Reply>) -> Option<Reply> {
-        reply.filter(|reply| self.keeps(reply))
+    /// What is kept of a reply: all, or why nothing is.
+    pub(crate) fn kept(&self, reply: Result<Reply, NotKept>) -> Result<Reply, NotKept> {
+        reply.and_then(|reply| if self.keeps(&reply) { Ok(reply) } else { Err(NotKept::TooLarge) })
     }
 
     fn effect(&self, status: u16) -> Effect {

@@ -4,8 +4,10 @@ mod claimed;
 mod done;
 mod fields;
 
+use onceward_api::Code;
+
 pub(crate) use self::claimed::Claimed;
-pub(crate) use self::done::Done;
+pub(crate) use self::done::{Done, NOBODY, REVOKED};
 use self::fields::Reader;
 
 /// The version that this build writes, the first byte of every record.
@@ -49,6 +51,14 @@ impl Record {
     /// The bytes of an issued token: always the same, so that they can be compared without being read.
     pub(crate) const ISSUED: [u8; 2] = [VERSION, ISSUED];
 
+    /// What a request with a token of which this is on record is told: somebody has used it, or revoked it before anybody had.
+    pub(crate) fn used(&self) -> Code {
+        match self {
+            Self::Done(done) if done.is_revocation() => Code::TokenRevoked,
+            Self::Issued | Self::Attempted(_) | Self::Claimed(_) | Self::Done(_) => Code::TokenUsed,
+        }
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, UnknownRecord> {
         let read = || {
             let [VERSION, kind, rest @ ..] = bytes else { return None };
@@ -85,6 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::not_kept::NotKept;
     use crate::reply::Reply;
     use crate::run_id::RunId;
 
@@ -101,8 +112,10 @@ mod tests {
         let held = Claimed { fingerprint: None, asker: Some([8; 16]), ..claimed.clone() }.hold(9, 10);
         let reply = Reply::new(201, "made").header("location", "/orders/1").header("link", "a").header("link", "b");
         let done =
-            Done { run: claimed.run, fingerprint: claimed.fingerprint, asker: None, deadline: 4, reply: Some(reply) };
-        let not_kept = Done { fingerprint: None, asker: Some([8; 16]), reply: None, ..done.clone() };
+            Done { run: claimed.run, fingerprint: claimed.fingerprint, asker: None, deadline: 4, reply: Ok(reply) };
+        let not_kept =
+            Done { fingerprint: None, asker: Some([8; 16]), reply: Err(NotKept::Unrecorded), ..done.clone() };
+        let streamed = Done { reply: Err(NotKept::Streamed), ..not_kept.clone() };
         vec![
             (Record::ISSUED.to_vec(), Record::Issued),
             (attempted.encode(), Record::Attempted(attempted)),
@@ -110,6 +123,7 @@ mod tests {
             (held.encode(), Record::Claimed(held)),
             (done.encode(), Record::Done(done)),
             (not_kept.encode(), Record::Done(not_kept)),
+            (streamed.encode(), Record::Done(streamed)),
         ]
     }
 
@@ -127,11 +141,11 @@ mod tests {
             assert!(Record::decode(&newer).is_err(), "{record:?}");
             for end in 0..good.len() {
                 let shorter = &good[..end];
-                let is_shorter_body = matches!(Record::decode(shorter), Ok(Record::Done(Done { reply: Some(_), .. })));
+                let is_shorter_body = matches!(Record::decode(shorter), Ok(Record::Done(Done { reply: Ok(_), .. })));
                 assert!(Record::decode(shorter).is_err() || is_shorter_body, "{shorter:?}");
             }
             let longer = [good.as_slice(), &[0]].concat();
-            let has_body = matches!(&record, Record::Done(done) if done.reply.is_some());
+            let has_body = matches!(&record, Record::Done(done) if done.reply.is_ok());
             assert_eq!(Record::decode(&longer).is_ok(), has_body, "{record:?}");
         }
         for other in [&b""[..], b"i", &[VERSION], &[VERSION, b'z']] {

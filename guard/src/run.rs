@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
 use crate::mode::Mode;
-use crate::policy::Policy;
+use crate::not_kept::NotKept;
+use crate::policy::{Effect, Policy};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::store::StoreError;
@@ -117,8 +118,8 @@ impl Guard {
             }
         };
         // What cannot be written as text is done all the same.
-        let reply = serde_json::to_vec(&value).ok().map(|body| Reply::new(200, body));
-        Ok(match pass.complete(reply).await {
+        let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NotKept::Unwritable);
+        Ok(match pass.end(Effect::Happened, reply).await {
             Ok(crate::pass::Settled::Lost) | Err(_) => Ran::Unprotected(value),
             Ok(_) => Ran::Executed(value),
         })

@@ -12,6 +12,9 @@ impl Secret {
     /// The shortest secret that is accepted.
     pub const SHORTEST: usize = 16;
 
+    /// How long a secret is that guards make for themselves.
+    pub(crate) const SHARED: usize = 32;
+
     /// Takes a secret as it stands.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, WeakSecret> {
         let bytes = bytes.as_ref();
@@ -20,7 +23,7 @@ impl Secret {
 
     /// Makes one that nobody can guess.
     pub fn random() -> Self {
-        Self(Box::new(random::<32>()))
+        Self(Box::new(random::<{ Self::SHARED }>()))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

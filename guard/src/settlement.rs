@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::meter::Row;
+use crate::not_kept::NotKept;
 use crate::policy::{Effect, KeyRules};
 use crate::record::{Claimed, Done, Record};
 use crate::refusal::Refusal;
@@ -88,7 +89,7 @@ impl Guard {
         reply: Option<Reply>,
     ) -> Result<Resolved, StoreError> {
         let Matter { ticket, token, action } = matter;
-        let reply = rules.kept(reply);
+        let reply = rules.kept(reply.ok_or(NotKept::Settled));
         for _ in 0..TRIES {
             let Some(held) = self.store().look(ticket).await? else { return Ok(absent(effect)) };
             let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {

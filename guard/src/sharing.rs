@@ -1,4 +1,4 @@
-//! Where the mint's secrets come from: settings, or, with none set, one that all guards of a store agree on.
+//! What the guards of one store share through it: the secrets that sign, where the settings name none, and the salt of intervals.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -6,42 +6,56 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::mint::Mint;
+use crate::salt::Salt;
 use crate::secret::Secret;
-use crate::store::{Store, StoreError};
+use crate::store::{Bytes, Compared, Store, StoreError};
 use crate::ticket::Ticket;
 
-/// How long the shared secret stays in the store. It is put there again when it is gone.
+/// How long what is shared stays in the store. It is put there again when it is gone.
 const RETAIN: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// How many secrets are accepted at once; the oldest is dropped.
+/// How many shared secrets are accepted at once; the oldest is dropped.
 const ACCEPTED: usize = 4;
-/// When to try again to share a secret that could not be.
+/// When to try again to share what could not be.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often the record of secrets is written at once because others have changed it.
+const TRIES: usize = 4;
 
-/// The mint, as far as it is known.
+/// The mint and the salt, as far as they are known.
 #[derive(Debug)]
 pub(crate) struct Sharing {
-    /// Put forward for sharing; `None` where the settings name the secret.
-    own: Option<Secret>,
+    /// The secret of the settings, which signs; without one, the shared one does.
+    secret: Option<Secret>,
+    /// A secret of the settings that is accepted beside it.
     previous: Option<Secret>,
-    mint: RwLock<Option<Arc<Mint>>>,
+    /// Put forward where the store has no shared secret; `None` where no shared one is accepted.
+    own: Option<Secret>,
+    known: RwLock<Known>,
+    salt: RwLock<Option<Arc<Salt>>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    mint: Option<Arc<Mint>>,
+    /// The shared secrets in it, that which signs first.
+    shared: Vec<Secret>,
 }
 
 impl Sharing {
-    /// With a secret from the settings, the mint is known at once. With none, it has to be shared first.
-    pub(crate) fn new(secret: Option<Secret>, previous: Option<Secret>) -> Self {
-        let own = if secret.is_none() { Some(Secret::random()) } else { None };
-        let mint = secret.map(|secret| Arc::new(Mint::new([secret].into_iter().chain(previous.clone()))));
-        Self { own, previous, mint: RwLock::new(mint) }
-    }
-
-    /// Whether the secret is shared through the store.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.own.is_some()
+    /// With a secret from the settings, the mint is known at once, unless a shared one is accepted beside it. That has to be agreed on
+    /// first.
+    pub(crate) fn new(secret: Option<Secret>, previous: Option<Secret>, accepts_shared: bool) -> Self {
+        let own = (secret.is_none() || accepts_shared).then(Secret::random);
+        let (known, salt) = Default::default();
+        let sharing = Self { secret, previous, own, known, salt };
+        if sharing.own.is_none() {
+            sharing.accept(Vec::new());
+        }
+        sharing
     }
 
     /// The mint, if it is known yet.
     pub(crate) fn known(&self) -> Option<Arc<Mint>> {
-        self.mint.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).mint.clone()
     }
 
     /// The mint; the store is asked only if it is not known yet. If that fails, nothing was done to any token.
@@ -52,52 +66,130 @@ impl Sharing {
         }
     }
 
-    /// Puts the secret that signs into the store, unless one is there: then that one signs from now on, and what was
-    /// signed with the former one is still accepted.
+    /// Looks which secrets are shared, and adds those to them that this guard has known before: all guards sign with the first of them from
+    /// now on, and accept them all. A store that has lost them is given them again.
     pub(crate) async fn share(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
-        let known = self.known();
-        let Some(own) = &self.own else {
-            return known.ok_or_else(|| StoreError::not_executed("there is no secret to sign with"));
+        let (known, mint) = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            (known.shared.clone(), known.mint.clone())
         };
-        let signing = known.as_deref().and_then(|mint| mint.secrets().next()).unwrap_or(own);
-        let agreed = agree(store, signing).await?;
-        match known {
-            Some(mint) if agreed == *signing => Ok(mint),
-            _ => Ok(self.sign_with(agreed, own)),
+        match (&self.own, mint) {
+            (None, mint) => mint.ok_or_else(|| StoreError::not_executed("there is no secret to sign with")),
+            (Some(own), mint) => match (agree(store, own, &known).await?, mint) {
+                (agreed, Some(mint)) if agreed == known => Ok(mint),
+                (agreed, _) => Ok(self.accept(agreed)),
+            },
         }
     }
 
-    fn sign_with(&self, agreed: Secret, own: &Secret) -> Arc<Mint> {
-        let mut current = self.mint.write().unwrap_or_else(PoisonError::into_inner);
-        let former = current.iter().flat_map(|mint| mint.secrets());
-        let mut secrets = vec![agreed];
-        // What the settings name is never the one that is dropped.
-        for secret in self.previous.iter().chain(former).chain([own]) {
-            if secrets.len() < ACCEPTED && !secrets.contains(secret) {
+    /// Accepts these shared secrets from now on, and those of before that there is room for. What the settings name is never dropped.
+    fn accept(&self, agreed: Vec<Secret>) -> Arc<Mint> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.shared = united(&agreed, &known.shared);
+        let mut secrets: Vec<Secret> = Vec::new();
+        for secret in self.secret.iter().chain(&known.shared).chain(&self.previous) {
+            if !secrets.contains(secret) {
                 secrets.push(secret.clone());
             }
         }
         let mint = Arc::new(Mint::new(secrets));
-        *current = Some(Arc::clone(&mint));
+        known.mint = Some(Arc::clone(&mint));
         mint
     }
-}
 
-/// Finds out which secret all guards of this store sign with, having put forward one's own.
-async fn agree(store: &dyn Store, own: &Secret) -> Result<Secret, StoreError> {
-    let ticket = Ticket::of_secret();
-    // Looked for first because a store that is full still says what is there; the insert decides all the same.
-    let found = match store.look(&ticket).await? {
-        None => store.insert(&ticket, own.as_bytes(), RETAIN).await?,
-        found => found,
-    };
-    match found {
-        Some(bytes) => Secret::new(&bytes).map_err(StoreError::not_executed),
-        None => Ok(own.clone()),
+    /// The salt of intervals; the store is asked only if it is not known yet. If that fails, nothing was claimed.
+    pub(crate) async fn salt(&self, store: &dyn Store) -> Result<Arc<Salt>, StoreError> {
+        match self.known_salt() {
+            Some(salt) => Ok(salt),
+            None => self.share_salt(store, Salt::random()).await.map_err(StoreError::certainly_not_executed),
+        }
+    }
+
+    fn known_salt(&self) -> Option<Arc<Salt>> {
+        self.salt.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts the salt into the store, unless one is there: then that one counts from now on.
+    async fn share_salt(&self, store: &dyn Store, own: Salt) -> Result<Arc<Salt>, StoreError> {
+        let agreed = match put(store, &Ticket::of_salt(), own.as_bytes()).await? {
+            Some(bytes) => Salt::new(&bytes).ok_or_else(|| StoreError::not_executed("the store's salt is none"))?,
+            None => own,
+        };
+        let salt = Arc::new(agreed);
+        *self.salt.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&salt));
+        Ok(salt)
+    }
+
+    /// Looks at everything that is shared and in use.
+    async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
+        if self.own.is_some() {
+            self.share(store).await?;
+        }
+        if let Some(salt) = self.known_salt() {
+            self.share_salt(store, (*salt).clone()).await?;
+        }
+        Ok(())
     }
 }
 
-/// Shares the secret again whenever the store was reached anew and every so often, until the guard is `gone`.
+/// Finds out which secrets the guards of this store share, having added those that were known before. Where there are none, they begin
+/// with these, or with one's own.
+async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<Secret>, StoreError> {
+    let ticket = Ticket::of_secret();
+    let offered = if known.is_empty() { std::slice::from_ref(own) } else { known };
+    for _ in 0..TRIES {
+        let Some(bytes) = put(store, &ticket, &written(offered)).await? else { return Ok(offered.to_vec()) };
+        let theirs = read(&bytes)?;
+        let all = united(&theirs, known);
+        if all == theirs {
+            return Ok(theirs);
+        }
+        match store.swap(&ticket, &bytes, &written(&all), RETAIN).await {
+            Ok(Compared::Done) => return Ok(all),
+            // Others have changed it in this moment.
+            Ok(Compared::Found(_) | Compared::Gone) => {}
+            // A store that is full says what is there, and takes nothing. It is tried again with the next look.
+            Err(StoreError::NotExecuted(_)) => return Ok(theirs),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the shared secrets"))
+}
+
+/// Puts this there if nothing is, and otherwise gives what is. Looked for first because a store that is full still says what is there; the
+/// insert decides all the same.
+async fn put(store: &dyn Store, ticket: &Ticket, value: &[u8]) -> Result<Option<Bytes>, StoreError> {
+    match store.look(ticket).await? {
+        None => store.insert(ticket, value, RETAIN).await,
+        found => Ok(found),
+    }
+}
+
+/// These, and then those of the others that there is room for.
+fn united(these: &[Secret], others: &[Secret]) -> Vec<Secret> {
+    let mut all = these.to_vec();
+    for secret in others {
+        if all.len() < ACCEPTED && !all.contains(secret) {
+            all.push(secret.clone());
+        }
+    }
+    all
+}
+
+/// One behind the other: each has the same length.
+fn written(secrets: &[Secret]) -> Vec<u8> {
+    secrets.iter().flat_map(|secret| secret.as_bytes()).copied().collect()
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Secret>, StoreError> {
+    let (each, rest) = bytes.as_chunks::<{ Secret::SHARED }>();
+    let each: Vec<&[u8]> = if rest.is_empty() { each.iter().map(|secret| &secret[..]).collect() } else { vec![bytes] };
+    let secrets: Result<Vec<_>, _> = each.into_iter().map(Secret::new).collect();
+    let secrets = secrets.map_err(StoreError::not_executed)?;
+    if secrets.is_empty() { Err(StoreError::not_executed("the store's secret is empty")) } else { Ok(secrets) }
+}
+
+/// Looks at what is shared whenever the store was reached anew and every so often, until the guard is `gone`.
 pub(crate) async fn keep_sharing(
     sharing: Arc<Sharing>,
     store: Arc<dyn Store>,
@@ -105,19 +197,20 @@ pub(crate) async fn keep_sharing(
     mut gone: watch::Receiver<()>,
 ) {
     loop {
-        // Listened for from before the secret is shared, so that no reconnect in between is missed.
+        // Listened for from before it is looked, so that no reconnect in between is missed.
         let mut anew = std::pin::pin!(store.reconnected());
         let shared = tokio::select! {
             biased;
             () = &mut anew => continue,
             _ = gone.changed() => return,
-            shared = sharing.share(&*store) => shared,
+            shared = sharing.refresh(&*store) => shared,
         };
         let pause = match shared {
             Ok(_) => every,
             Err(error) => {
-                tracing::warn!(%error, "the signing secret could not be shared through the store");
-                every.min(AGAIN)
+                let pause = every.min(AGAIN);
+                tracing::warn!(%error, ?pause, "could not share the signing secret through the store; retrying");
+                pause
             }
         };
         tokio::select! {
@@ -135,7 +228,7 @@ mod tests {
     use crate::store::Memory;
 
     fn shared() -> Sharing {
-        Sharing::new(None, None)
+        Sharing::new(None, None, false)
     }
 
     fn issue(mint: &Mint) -> String {
@@ -146,6 +239,13 @@ mod tests {
         sharing.known().unwrap().verify(token, "", &Subject::anonymous()).is_ok()
     }
 
+    /// As FLUSHALL does.
+    async fn flush(store: &Memory) {
+        for ticket in [Ticket::of_secret(), Ticket::of_salt()] {
+            store.take(&ticket).await.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn guards_of_one_store_agree_on_the_first_one_s_secret() {
         let store = Memory::new();
@@ -153,6 +253,11 @@ mod tests {
         let token = issue(&first.mint(&store).await.unwrap());
         let answer = issue(&second.mint(&store).await.unwrap());
         assert!(accepts(&second, &token) && accepts(&first, &answer));
+        assert_eq!(
+            store.look(&Ticket::of_secret()).await.unwrap().unwrap().len(),
+            Secret::SHARED,
+            "one secret, and no more"
+        );
     }
 
     #[tokio::test]
@@ -161,7 +266,7 @@ mod tests {
         let (first, second) = (shared(), shared());
         let token = issue(&first.mint(&store).await.unwrap());
         second.mint(&store).await.unwrap();
-        store.take(&Ticket::of_secret()).await.unwrap();
+        flush(&store).await;
         second.share(&store).await.unwrap();
         let third = shared();
         third.mint(&store).await.unwrap();
@@ -173,12 +278,45 @@ mod tests {
         let store = Memory::new();
         let (first, third) = (shared(), shared());
         let before = issue(&first.mint(&store).await.unwrap());
-        store.take(&Ticket::of_secret()).await.unwrap();
+        flush(&store).await;
         let after = issue(&third.mint(&store).await.unwrap());
         assert!(!accepts(&first, &after), "until it has shared again");
         first.share(&store).await.unwrap();
         assert!(accepts(&first, &after) && accepts(&first, &before));
         assert!(accepts(&third, &issue(&first.known().unwrap())));
+        assert!(!accepts(&third, &before), "until it has looked again");
+        third.share(&store).await.unwrap();
+        assert!(accepts(&third, &before));
+        let fourth = shared();
+        fourth.mint(&store).await.unwrap();
+        assert!(accepts(&fourth, &before) && accepts(&fourth, &after));
+    }
+
+    /// However often that happens, the record does not grow, and nobody writes it again and again.
+    #[tokio::test]
+    async fn secrets_that_were_lost_again_and_again_are_kept_up_to_a_number() {
+        let store = Memory::new();
+        let mut all = vec![shared()];
+        all[0].mint(&store).await.unwrap();
+        for _ in 0..2 * ACCEPTED {
+            flush(&store).await;
+            let newcomer = shared();
+            newcomer.mint(&store).await.unwrap();
+            all.push(newcomer);
+            for _ in 0..2 {
+                for sharing in &all {
+                    sharing.share(&store).await.unwrap();
+                }
+            }
+        }
+        let settled = store.look(&Ticket::of_secret()).await.unwrap().unwrap();
+        assert_eq!(settled.len(), ACCEPTED * Secret::SHARED);
+        for sharing in &all {
+            sharing.share(&store).await.unwrap();
+            assert_eq!(store.look(&Ticket::of_secret()).await.unwrap().unwrap(), settled);
+            let token = issue(&sharing.known().unwrap());
+            assert!(all.iter().all(|other| accepts(other, &token)));
+        }
     }
 
     #[tokio::test]
@@ -186,11 +324,11 @@ mod tests {
         let store = Memory::new();
         let previous = Secret::random();
         let token = issue(&Mint::new([previous.clone()]));
-        let sharing = Sharing::new(None, Some(previous));
+        let sharing = Sharing::new(None, Some(previous), false);
         for _ in 0..10 {
             sharing.share(&store).await.unwrap();
             assert!(accepts(&sharing, &token));
-            store.take(&Ticket::of_secret()).await.unwrap();
+            flush(&store).await;
             shared().mint(&store).await.unwrap();
         }
     }
@@ -198,8 +336,45 @@ mod tests {
     #[tokio::test]
     async fn a_secret_from_the_settings_never_goes_to_the_store() {
         let store = Memory::new();
-        let sharing = Sharing::new(Some(Secret::random()), None);
+        let sharing = Sharing::new(Some(Secret::random()), Some(Secret::random()), false);
+        assert!(sharing.known().is_some(), "it is known at once");
+        sharing.refresh(&store).await.unwrap();
+        assert!(store.is_empty());
+        let secret = Secret::random();
+        let sharing = Sharing::new(Some(secret.clone()), None, true);
+        assert!(sharing.known().is_none(), "until the shared one is known too");
         sharing.share(&store).await.unwrap();
-        assert!(!sharing.is_shared() && store.is_empty());
+        assert_ne!(store.look(&Ticket::of_secret()).await.unwrap().unwrap(), secret.as_bytes());
+    }
+
+    #[tokio::test]
+    async fn a_guard_with_a_set_secret_accepts_the_shared_one_only_if_it_is_told_to() {
+        let store = Memory::new();
+        let (secret, plain) = (Secret::random(), shared());
+        let [told, untold] = [true, false].map(|is| Sharing::new(Some(secret.clone()), None, is));
+        let ours = issue(&told.mint(&store).await.unwrap());
+        assert!(accepts(&untold, &ours), "it signs with its own");
+        let theirs = issue(&plain.mint(&store).await.unwrap());
+        assert!(accepts(&told, &theirs) && !accepts(&untold, &theirs));
+        untold.refresh(&store).await.unwrap();
+        assert!(!accepts(&untold, &theirs));
+    }
+
+    #[tokio::test]
+    async fn a_salt_is_shared_once_it_is_used_whatever_signs_and_put_back_when_it_is_lost() {
+        let store = Memory::new();
+        let guards = [shared(), Sharing::new(Some(Secret::random()), None, false)];
+        guards[1].refresh(&store).await.unwrap();
+        assert!(store.is_empty(), "nobody has asked for it");
+        let name = |salt: &Salt| salt.interval("a", &Subject::anonymous(), b"");
+        let [one, two] = [guards[0].salt(&store).await.unwrap(), guards[1].salt(&store).await.unwrap()];
+        assert_eq!(name(&one), name(&two));
+        flush(&store).await;
+        guards[1].refresh(&store).await.unwrap();
+        assert_eq!(name(&*shared().salt(&store).await.unwrap()), name(&one));
+        flush(&store).await;
+        let newcomer = shared().salt(&store).await.unwrap();
+        guards[0].refresh(&store).await.unwrap();
+        assert_eq!(name(&*guards[0].salt(&store).await.unwrap()), name(&newcomer), "what is in the store counts");
     }
 }

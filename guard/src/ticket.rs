@@ -24,7 +24,7 @@ pub enum Kind {
     Key,
     /// An interval in which the same may not come twice.
     Interval,
-    /// The signing secret that guards share.
+    /// What guards share: the signing secret, and the salt of intervals.
     Secret,
 }
 
@@ -77,7 +77,7 @@ impl Ticket {
         Self { kind: Kind::Interval, ..Self::of_key(subject, action, name) }
     }
 
-    /// The ticket of any other interval, from a digest that is keyed with the signing secret: most of what is sent could be guessed.
+    /// The ticket of any other interval, from a digest that is keyed with the store's salt: most of what is sent could be guessed.
     pub(crate) fn of_interval(keyed: [u8; 32]) -> Self {
         Self { kind: Kind::Interval, digest: keyed }
     }
@@ -90,6 +90,11 @@ impl Ticket {
     /// The ticket of the signing secret.
     pub(crate) fn of_secret() -> Self {
         Self::of(Kind::Secret, b"signing")
+    }
+
+    /// The ticket of the salt of intervals.
+    pub(crate) fn of_salt() -> Self {
+        Self::of(Kind::Secret, b"intervals")
     }
 
     /// What it is for.

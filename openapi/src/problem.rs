@@ -14,6 +14,7 @@ pub enum Code {
     TokenInvalid,
     TokenExpired,
     TokenUsed,
+    TokenRevoked,
     TokenStale,
     RedeemUnknown,
     KeyMissing,
@@ -60,12 +61,13 @@ struct Line {
 
 impl Code {
     /// Every code there is.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::TokenMissing,
         Self::TokenMalformed,
         Self::TokenInvalid,
         Self::TokenExpired,
         Self::TokenUsed,
+        Self::TokenRevoked,
         Self::TokenStale,
         Self::RedeemUnknown,
         Self::KeyMissing,
@@ -161,6 +163,13 @@ impl Code {
                 "This was already sent",
                 "The token was used before, so this submission was received already. It was not carried out a second time.",
             ),
+            Self::TokenRevoked => line(
+                "token_revoked",
+                410,
+                No,
+                "The token was revoked",
+                "An operator revoked the token before it was used. Nothing ran.",
+            ),
             Self::TokenStale => line(
                 "token_stale",
                 410,
@@ -217,8 +226,8 @@ impl Code {
                 "reply_not_kept",
                 409,
                 No,
-                "The first answer was not kept",
-                "This submission was carried out before. Its answer was too large to keep, so it cannot be given again.",
+                "The first response was not stored",
+                "This submission was carried out before. Its response was not stored, so it cannot be sent again.",
             ),
             Self::ClaimLost => line(
                 "claim_lost",
@@ -401,6 +410,7 @@ mod tests {
             "token_invalid 403 new_token",
             "token_expired 410 new_token",
             "token_used 409 no",
+            "token_revoked 410 no",
             "token_stale 410 new_token",
             "redeem_unknown 503 new_token",
             "key_missing 400 no",

@@ -21,7 +21,7 @@ use crate::administration::Administration;
 use crate::banner;
 use crate::check;
 use crate::check::finding::{Finding, Level};
-use crate::config::{Config, ConfigError, StoreAt};
+use crate::config::{Accepted, Config, ConfigError, StoreAt};
 use crate::connections::Connections;
 use crate::desk::Desk;
 use crate::limits::{self, Limits};
@@ -223,12 +223,13 @@ pub(crate) async fn guard(config: &Config) -> Result<Guard, BuildError> {
     };
     let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
-    let with = |builder: GuardBuilder, secret, set: fn(GuardBuilder, _) -> GuardBuilder| match secret {
-        Some(secret) => set(builder, secret),
+    let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
+    let guard = match &config.secret_previous {
         None => builder,
+        Some(Accepted::Shared) => builder.secret_previous_shared(),
+        Some(Accepted::Secret(secret)) => builder.secret_previous(secret.clone()),
     };
-    let builder = with(builder, config.secret.clone(), GuardBuilder::secret);
-    let guard = with(builder, config.secret_previous.clone(), GuardBuilder::secret_previous).build();
+    let guard = guard.build();
     wait_for(&guard, config).await?;
     Ok(guard)
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod database;
 pub(crate) mod facts;
+mod file;
 pub(crate) mod finding;
 pub(crate) mod info;
 pub(crate) mod judgement;

@@ -32,8 +32,8 @@ pub struct Config {
     pub prefix: String,
     /// What tokens are signed with.
     pub secret: Option<Secret>,
-    /// A former secret.
-    pub secret_previous: Option<Secret>,
+    /// A secret that is accepted beside it.
+    pub secret_previous: Option<Accepted>,
     /// How long a token lives.
     pub token_ttl: Duration,
     /// What backends send.
@@ -143,6 +143,15 @@ impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApiKey(…)")
     }
+}
+
+/// A secret that is accepted beside the one that signs.
+#[derive(Debug, Clone)]
+pub enum Accepted {
+    /// This one.
+    Secret(Secret),
+    /// The one that processes share through the store.
+    Shared,
 }
 
 /// How logs are written.
@@ -255,7 +264,7 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         store,
         prefix: given.value("prefix", value::prefix)?,
         secret: given.secret("secret", secret)?,
-        secret_previous: given.secret("secret_previous", secret)?,
+        secret_previous: given.secret("secret_previous", accepted)?,
         token_ttl: given.value("token_ttl", value::token_ttl)?,
         api_key: given.secret("api_key", ApiKey::new)?,
         cors_origins: given.list("cors_origins", value::origins)?,
@@ -293,6 +302,14 @@ fn store(text: &str) -> Result<StoreAt, String> {
                 "it is neither `memory:`, nor `postgres://user@host/database`, nor `sqlite:/var/lib/onceward.db`, and {error}"
             )),
         },
+    }
+}
+
+/// The word is too short to be a secret.
+fn accepted(text: &str) -> Result<Accepted, String> {
+    match text {
+        "shared" => Ok(Accepted::Shared),
+        text => Secret::new(text).map(Accepted::Secret).map_err(|error| error.to_string()),
     }
 }
 
@@ -355,6 +372,18 @@ mod tests {
         assert!(load(&[redis[0], redis[1], "--demo"], &[]).unwrap().demo);
         assert!(!load(&[], &[("ONCEWARD_DEMO", "false")]).unwrap().demo);
         assert!(load(&["--demo", "auto"], &[("ONCEWARD_DEMO", "false")]).unwrap().demo);
+    }
+
+    #[test]
+    fn the_secret_that_is_accepted_beside_the_own_may_be_the_shared_one() {
+        let accepted = |text| load(&["--secret-previous", text], &[]).unwrap().secret_previous;
+        assert!(matches!(accepted("shared"), Some(Accepted::Shared)));
+        assert!(matches!(accepted("sixteen letters!"), Some(Accepted::Secret(_))));
+        let file = file("shared\n");
+        let path = file.path().to_str().unwrap();
+        let given = load(&["--secret-previous-file", path], &[]).unwrap().secret_previous;
+        assert!(matches!(given, Some(Accepted::Shared)));
+        assert!(error(&["--secret", "shared"], &[]).starts_with("secret (from --secret): the secret has 6 bytes"));
     }
 
     #[test]

@@ -129,7 +129,7 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
 
     let revoked = run_with(&[&store[..], &["token", "revoke", "-", "--json"]].concat(), &format!("{}\n", tokens[1]));
     assert_eq!((said(&revoked).0, &json(&revoked)["result"]), (0, &json!("revoked")));
-    assert_eq!(redeem(tokens[1], "pay").await, "409 token_used");
+    assert_eq!(redeem(tokens[1], "pay").await, "410 token_revoked");
     assert_eq!(json(&ask(&["token", "revoke", tokens[1]]))["result"], "gone");
     assert_eq!(said(&ask(&["token", "revoke", "no-token"])).0, 1);
 

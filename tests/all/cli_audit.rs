@@ -247,7 +247,7 @@ async fn assert_is_found_and_settled(store: &str) {
     let token = token.trim();
     assert_eq!(said(&run(&["token", "inspect", token, "--store", store])).0, 0);
     assert_eq!(said(&run(&["token", "revoke", token, "--store", store])).0, 0);
-    assert_eq!(post(&service.url, "/token/redeem", &object!({ "token": token })).await.said(), "409 token_used");
+    assert_eq!(post(&service.url, "/token/redeem", &object!({ "token": token })).await.said(), "410 token_revoked");
     let stats = run(&["stats", "--json", "--listen", service.url.trim_start_matches("http://")]);
     assert!(stats.status.success(), "{stats:?}");
 }
@@ -326,11 +326,84 @@ async fn a_token_that_is_settled_by_its_ticket_so_as_not_to_have_happened_is_sai
     assert!(!look["says"].as_str().unwrap().contains("runs"), "{look:#}");
 }
 
+/// A line of a service that logs at the level info, and of no run.
+const QUIET: &str = "{\"timestamp\":\"2026-11-16T10:00:00Z\",\"level\":\"INFO\",\"message\":\"listening\"}\n";
+/// The same at the level warn: it does not show that events are logged.
+const WARNING: &str = "{\"timestamp\":\"2026-11-16T10:00:00Z\",\"level\":\"WARN\",\"message\":\"slow\"}\n";
+const RUN: &str = "00000000-0000-4000-8000-00000000000a";
+
+fn event(time: &str, name: &str) -> String {
+    let ticket = onceward::Ticket::of(onceward::Kind::Key, b"k");
+    object!({"timestamp": time, "level": "INFO", "event": name, "ticket": ticket.to_string(), "run": RUN}).to_string()
+        + "\n"
+}
+
+/// An audit of what cannot be read says nothing of the claims, so it must not end as one that found all well.
 #[test]
-fn a_log_that_is_none_is_told_so() {
+fn audit_of_a_log_it_cannot_read_exits_with_2() {
     let redis = RedisServer::start();
-    let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], "2026 INFO event=claimed\n"));
-    assert!(code == 0 && text.contains("no event in this log") && text.contains("--log json"), "{text}");
-    let told = json(&run_with(&["audit", "--json", "--store", &redis.url()], "2026 INFO event=claimed\n"));
-    assert_eq!((&told["events"], &told["not_json"]), (&object!(0), &object!(1)), "{told:#}");
+    let folder = tempfile::tempdir().unwrap();
+    let binary = [&b"\x1f\x8b\x08\x00"[..], &[0xff; 300], b"\n\x00\x01\n"].concat();
+    for (name, log, found) in [
+        ("human", &b"2026-11-16T10:00:00Z  INFO event=claimed action=\"pay\"\n"[..], "1 line(s) that are not JSON"),
+        ("cut", b"no line end", "1 line(s) that are not JSON"),
+        ("binary", &binary, "not JSON"),
+        ("empty", b"", "is empty"),
+        ("blank", b"\n\n \n", "is empty"),
+        ("prefixed", b"onceward-1  | {\"timestamp\":\"2026-11-16T10:00:00Z\"}\n", "not JSON"),
+        (
+            "other",
+            b"{\"ts\":1,\"msg\":\"hello\"}\n{\"ts\":2,\"msg\":\"hello\"}\n",
+            "2 JSON line(s) without a timestamp",
+        ),
+        ("array", b"[1,2]\n", "1 JSON line(s) without a timestamp"),
+        ("level", WARNING.repeat(2).as_bytes(), "2 line(s) of the levels warn and error"),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, log).unwrap();
+        let path = path.to_str().unwrap();
+        let (code, text) = said(&run(&["audit", "--store", &redis.url(), path]));
+        assert!(code == 2 && text.contains(path) && text.contains(found), "{name}: {code} {text}");
+        assert!(text.contains("--log json") && text.contains("info"), "what was expected: {text}");
+        assert!(!text.contains("No claim has lost its owner"), "{text}");
+        // One that can be read beside it does not make up for it.
+        let good = folder.path().join("good");
+        std::fs::write(&good, QUIET).unwrap();
+        let (code, text) = said(&run(&["audit", "--store", &redis.url(), good.to_str().unwrap(), path]));
+        let is_rotated = ["empty", "blank"].contains(&name);
+        assert_eq!(code, if is_rotated { 0 } else { 2 }, "{name}: {text}");
+        assert!(text.contains(path), "{name}: {text}");
+    }
+    let (code, text) = said(&run(&["audit", "--store", &redis.url(), folder.path().to_str().unwrap()]));
+    assert!(code == 2 && text.contains("cannot be read"), "a folder: {code} {text}");
+    let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], ""));
+    assert!(code == 2 && text.contains("the input is empty"), "{code} {text}");
+    let output = run_with(&["audit", "--json", "--store", &redis.url()], "2026 INFO event=claimed\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && told.contains("\"error\""), "{told}");
+}
+
+/// A quiet log is one that can be read: nothing began in it.
+#[test]
+fn audit_of_a_log_without_claims_exits_with_0_and_says_so() {
+    let redis = RedisServer::start();
+    let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], QUIET));
+    assert!(code == 0 && text.contains("No run began or ended in this log"), "{code} {text}");
+}
+
+/// Lines of others among the own are counted, and the exit code goes by what was found.
+#[test]
+fn audit_counts_foreign_lines_and_exits_by_its_findings() {
+    let redis = RedisServer::start();
+    let foreign = "Starting up\n{\"ts\":1}\n";
+    let undated = event("yesterday", "claimed");
+    for (event, code) in [("completed", 0), ("claimed", 1)] {
+        let log = [QUIET, foreign, &self::event("2026-11-16T10:00:00Z", event), &undated].concat();
+        let output = run_with(&["audit", "--json", "--store", &redis.url()], &log);
+        let told = json(&output);
+        assert_eq!((output.status.code(), &told["events"]), (Some(code), &object!(1)), "{told:#}");
+        assert_eq!((&told["skipped"], &told["skipped_events"]), (&object!(3), &object!(1)), "{told:#}");
+        let (_, text) = said(&run_with(&["audit", "--store", &redis.url()], &log));
+        assert!(text.contains("3 line(s) were skipped") && text.contains("1 of them"), "{text}");
+    }
 }

@@ -236,7 +236,7 @@ async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_l
         redis.thaw();
         let key = Key::new("k").unwrap();
         let intent = Intent::new("job", Subject::anonymous()).key(&key);
-        let is_done = || async { matches!(guard.look(&policy, &intent).await, Ok(Seen::Done(Some(_)))) };
+        let is_done = || async { matches!(guard.look(&policy, &intent).await, Ok(Seen::Done(Ok(_)))) };
         until("it is on record", LEASE * 5, is_done).await;
         assert_eq!(run(&guard, &policy, "k", never).await.unwrap(), Ran::Replayed(invoice(4)));
     }

@@ -585,3 +585,31 @@ async fn a_lost_answer_of_the_store_is_no_duplicate() {
         assert_eq!((ask("effect").await.as_str(), ledger.count("effect")), (TOO_SOON, 1));
     }
 }
+
+/// What is the same is told by its content, under whatever secret each process signs.
+#[tokio::test]
+async fn interval_by_content_holds_between_processes_that_sign_with_different_secrets() {
+    let (clock, ledger) = (ManualClock::new(), Ledger::new());
+    let store = Arc::new(Memory::with_clock((&clock).into()));
+    let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
+    let builder = || Guard::builder(Arc::clone(&store)).clock((&clock).into());
+    let guards = [
+        builder().secret(old.clone()).build(),
+        builder().secret(old.clone()).secret_previous(new.clone()).build(),
+        builder().secret(new.clone()).secret_previous(old).build(),
+        builder().secret(new).build(),
+        builder().build(),
+    ];
+    let beds = guards.map(|guard| {
+        let protect = Protect::interval(&guard, SubjectFrom::anonymous(), every(MINUTE));
+        serve_one(&ledger, protect)
+    });
+    for (at, first) in beds.iter().enumerate() {
+        let ask = |bed: &Served| plainly(&bed.url, "/it", "order").body(format!("content {at}"));
+        assert_eq!(send(ask(first)).await.said(), RAN);
+        for other in &beds {
+            assert_eq!(send(ask(other)).await.said(), TOO_SOON);
+        }
+    }
+    assert_eq!(ledger.runs().len(), beds.len());
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, Seen, Subject};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, NotKept, Policy, Reply, Resolved, Seen, Subject};
 use onceward_api::Code;
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, http, send};
@@ -111,7 +111,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     for _ in 0..2 {
         assert_eq!(held.settle(Effect::Happened, Some(reply.clone())).await, Resolved::Settled);
     }
-    assert_eq!(held.seen().await, Seen::Done(Some(reply.clone())));
+    assert_eq!(held.seen().await, Seen::Done(Ok(reply.clone())));
     let replay = buy(&held.served.url, "/it", "k", "a").await;
     assert_eq!((replay.said().as_str(), &replay.body[..]), ("201 replayed", &b"it was booked"[..]));
     assert_eq!(replay.headers["location"], "/bookings/1");
@@ -158,7 +158,7 @@ async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_re
         let held = Held::new();
         assert_eq!(held.buy(504).await, "504 executed");
         assert_eq!(held.settle(Effect::Happened, Some(reply)).await, Resolved::Settled);
-        assert_eq!(held.seen().await, Seen::Done(None));
+        assert_eq!(held.seen().await, Seen::Done(Err(NotKept::TooLarge)));
         assert_eq!(held.buy(200).await, "409 reply_not_kept");
         assert_eq!(held.ledger.runs().len(), 1);
     }

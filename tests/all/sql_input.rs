@@ -168,7 +168,7 @@ async fn an_address_of_another_database_is_refused_with_what_one_looks_like() {
     let text = folder.path().join("text");
     std::fs::write(&text, "this is no database, and long enough not to be taken for an empty one".repeat(20)).unwrap();
     let error = Sql::open(&format!("sqlite:{}", text.display())).await.unwrap_err().to_string();
-    assert!(error.contains("file is not a database"), "{error}");
+    assert!(error.contains("is not a SQLite database"), "{error}");
 }
 
 #[test]

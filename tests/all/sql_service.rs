@@ -180,5 +180,5 @@ fn a_file_that_cannot_be_opened_is_not_said_to_lack_its_tables() {
     }
     let nowhere = format!("sqlite:{}", folder.path().join("nowhere/store.db").display());
     let (code, text) = said(&run(&["migrate", "--store", &nowhere]));
-    assert!(code == 1 && text.contains("its folder have to be there"), "{text}");
+    assert!(code == 1 && text.contains("nowhere of the SQLite file does not exist"), "{text}");
 }

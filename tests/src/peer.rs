@@ -40,6 +40,13 @@ impl Peer {
         Self::spawn(command)
     }
 
+    /// Starts one that signs with this secret and accepts the other, each `-` for none; `shared` is that of the store.
+    pub fn start_signing(program: &str, store: &str, ledger: &Ledger, secret: &str, previous: &str) -> Self {
+        let mut command = Command::new(program);
+        command.args(["patient", store]).arg(ledger.path()).args(["-", secret, previous]);
+        Self::spawn(command)
+    }
+
     fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the peer starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its output is piped"));

@@ -96,9 +96,8 @@ impl Error {
         self
     }
 
-    /// Whether it was received before, as far as the server says, and the answer to that is not to be had: the token was used by
-    /// another request, the answer was not kept, or the same content came within the interval of the route. It was sent once, and is not
-    /// sent again by itself.
+    /// Whether it was received before, as far as the server says, and its response is not to be had: another request used the token, no
+    /// response was stored, or the same content came within the interval of the route. The SDK does not send it again by itself.
     pub fn is_duplicate(&self) -> bool {
         self.0.kind == Kind::Refused
             && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept | Code::TooSoon))

@@ -25,6 +25,7 @@ export type Code =
   | "token_invalid"
   | "token_expired"
   | "token_used"
+  | "token_revoked"
   | "token_stale"
   | "redeem_unknown"
   | "key_missing"

@@ -55,6 +55,7 @@ describe("rule 13", () => {
   add("locked", "same");
   add("in_progress", "same");
   add("token_used", "no");
+  add("token_revoked", "no");
   add("reply_not_kept", "no");
   add("outcome_unknown", "no");
   add("internal", "no");
@@ -87,6 +88,8 @@ describe("rule 13", () => {
     ["token_expired token_used", "duplicate", "duplicate"],
     ["store_unavailable token_used", "unknown", "unknown"],
     ["lost token_used", "unknown", "unknown"],
+    ["token_revoked", "refused", "refused"],
+    ["lost token_revoked", "unknown", "unknown"],
     ["reply_not_kept", "duplicate", "duplicate"],
     ["lost reply_not_kept", "duplicate", "duplicate"],
     ["outcome_unknown", "unknown", "unknown"],

@@ -6,7 +6,7 @@ use actix_web::body::{BodySize, BodyStream, BoxBody, EitherBody, MessageBody, to
 use actix_web::dev::{ResponseHead, ServiceResponse};
 use actix_web::error::{JsonPayloadError, PathError, UrlencodedError};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderMap, HeaderName};
+use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, HeaderName};
 use actix_web::web::Bytes;
 use actix_web::{Error, HttpResponse};
 use futures_util::stream;
@@ -15,56 +15,62 @@ use onceward_api::Code;
 use super::answer::Refused;
 use super::not_entered::NotEntered;
 use super::passage::Entry;
+use crate::not_kept::NotKept;
 use crate::policy::Effect;
 use crate::reply::Reply;
 
 /// An answer. An error may have its answer in it and give it out once, so what is judged here is what is sent.
 pub(super) enum Answered<B> {
-    Answer(ServiceResponse<EitherBody<B>>, Option<Bytes>),
-    Failed(Error, HttpResponse, Option<Bytes>),
+    Answer(ServiceResponse<EitherBody<B>>, Result<Bytes, NotKept>),
+    Failed(Error, HttpResponse, Result<Bytes, NotKept>),
 }
 
 impl<B: MessageBody + 'static> Answered<B> {
-    /// Takes an answer as it is.
+    /// Takes an answer as it is: nothing of it is kept, however small it is.
     pub(super) fn new(answer: Result<ServiceResponse<B>, Error>) -> Self {
         match answer {
-            Ok(answer) => Self::Answer(answer.map_into_left_body(), None),
+            Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NotKept::TooLarge)),
             Err(error) => {
                 let said = error.error_response();
-                Self::Failed(error, said, None)
+                Self::Failed(error, said, Err(NotKept::TooLarge))
             }
         }
     }
 
     /// Takes an answer and looks into its body, if it has one that is known to be no longer than this.
     pub(super) async fn read(answer: Result<ServiceResponse<B>, Error>, limit: usize) -> Self {
-        let is_small = |size: BodySize| match size {
-            BodySize::None | BodySize::Sized(0) => true,
-            BodySize::Sized(length) => length <= limit as u64,
-            BodySize::Stream => false,
-        };
         match answer {
-            Ok(answer) if is_small(answer.response().body().size()) => {
-                let (request, answer) = answer.into_parts();
-                let (answer, body) = read(answer).await;
-                Self::Answer(ServiceResponse::new(request, answer.map_body(|_, body| EitherBody::right(body))), body)
-            }
+            Ok(answer) => match unread(answer.response().body().size(), answer.headers(), limit) {
+                Some(reason) => Self::Answer(answer.map_into_left_body(), Err(reason)),
+                None => {
+                    let (request, answer) = answer.into_parts();
+                    let (answer, body) = read(answer).await;
+                    let answer = answer.map_body(|_, body| EitherBody::right(body));
+                    Self::Answer(ServiceResponse::new(request, answer), body)
+                }
+            },
             Err(error) => {
                 let said = error.error_response();
-                if !is_small(said.body().size()) {
-                    return Self::Failed(error, said, None);
+                if let Some(reason) = unread(said.body().size(), said.headers(), limit) {
+                    return Self::Failed(error, said, Err(reason));
                 }
                 let (said, body) = read(said).await;
                 Self::Failed(error, said, body)
             }
-            answer => Self::new(answer),
         }
     }
 
     /// The body, if it was looked into.
     pub(super) fn body(&self) -> Option<&Bytes> {
         match self {
-            Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref(),
+            Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().ok(),
+        }
+    }
+
+    /// The same, or why it was not.
+    fn looked_into(&self) -> Result<&Bytes, NotKept> {
+        match self {
+            Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().map_err(|reason| *reason),
         }
     }
 
@@ -114,15 +120,12 @@ impl<B: MessageBody + 'static> Answered<B> {
         }
     }
 
-    /// What is kept of it: nothing, if its body was not looked into.
-    pub(super) fn reply(&self, also: &[HeaderName]) -> Option<Reply> {
-        let reply = Reply::new(self.status().as_u16(), self.body()?.clone());
+    /// What is kept of it, or why nothing is: its body was not looked into.
+    pub(super) fn reply(&self, also: &[HeaderName]) -> Result<Reply, NotKept> {
+        let reply = Reply::new(self.status().as_u16(), self.looked_into()?.clone());
         let kept = self.head().headers().iter().filter(|(name, _)| Reply::keeps(name.as_str()) || also.contains(name));
-        Some(
-            kept.fold(reply, |reply, (name, value)| {
-                reply.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()))
-            }),
-        )
+        Ok(kept
+            .fold(reply, |reply, (name, value)| reply.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()))))
     }
 
     /// Sends it, with what is to be added to its headers.
@@ -152,8 +155,19 @@ impl<B: MessageBody + 'static> Answered<B> {
     }
 }
 
+/// Why a body is not looked into: nobody knows how long it is, or it is longer than this. A compression that comes before the guard
+/// streams what it makes.
+fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NotKept> {
+    match size {
+        BodySize::None | BodySize::Sized(0) => None,
+        BodySize::Sized(length) => (length > limit as u64).then_some(NotKept::TooLarge),
+        BodySize::Stream if headers.contains_key(CONTENT_ENCODING) => Some(NotKept::Compressed),
+        BodySize::Stream => Some(NotKept::Streamed),
+    }
+}
+
 /// Reads a body and puts it back. One that breaks off does so for the client too.
-async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Option<Bytes>) {
+async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Result<Bytes, NotKept>) {
     let (answer, body) = answer.into_parts();
     // Most bodies are there already, and need not be copied.
     let read = match body.try_into_bytes() {
@@ -161,11 +175,11 @@ async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>
         Err(body) => to_bytes(body).await,
     };
     match read {
-        Ok(body) => (answer.set_body(BoxBody::new(body.clone())), Some(body)),
+        Ok(body) => (answer.set_body(BoxBody::new(body.clone())), Ok(body)),
         Err(error) => {
             let error: Box<dyn std::error::Error> = error.into();
             let broken = stream::iter([Err::<Bytes, _>(error)]);
-            (answer.set_body(BoxBody::new(BodyStream::new(broken))), None)
+            (answer.set_body(BoxBody::new(BodyStream::new(broken))), Err(NotKept::BrokeOff))
         }
     }
 }

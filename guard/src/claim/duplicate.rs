@@ -31,15 +31,16 @@ impl Claim {
                 Refusal::new(Code::TokenUsed).detail("This token was sent before with other content. Fetch a new one.")
             }
             // What it was answered with is for whoever has sent it.
-            (_, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => Code::TokenUsed.into(),
+            (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),
             (Record::Claimed(claimed), Origin::Interval(rules)) if rules.is_lock => {
                 locked(rules, &claimed, self.terms.clock.wall())
             }
             (Record::Claimed(_), Origin::Interval(rules)) => with_message(Code::TooSoon.into(), rules),
-            (Record::Done(Done { reply: Some(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
+            (Record::Done(Done { reply: Ok(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
+            (Record::Done(Done { reply: Err(reason), .. }), _) => reason.into(),
             (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.clock.wall()),
-            _ => Code::ReplyNotKept.into(),
+            (Record::Issued | Record::Attempted(_), _) => return Err(StoreError::not_executed(UnknownRecord)),
         };
         event::refused(&self.terms.action, &self.terms.ticket, &refusal, owner);
         Ok(Verdict::Refuse(refusal))

@@ -11,6 +11,7 @@ use super::{Claim, Origin, Stage, State};
 use crate::attempt::IN_HAND;
 use crate::drain::Running;
 use crate::event::Event;
+use crate::not_kept::NotKept;
 use crate::pass::Settled;
 use crate::policy::Effect;
 use crate::record::Record;
@@ -23,7 +24,7 @@ impl Claim {
     pub(crate) async fn settle(
         self: &Arc<Self>,
         effect: Effect,
-        reply: Option<Reply>,
+        reply: Result<Reply, NotKept>,
         running: Running,
     ) -> Result<Settled, StoreError> {
         let mut state = self.begin_settling().await;

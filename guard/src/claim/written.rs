@@ -7,6 +7,7 @@ use onceward_api::Code;
 use super::own::{Met, Own};
 use super::{Claim, Origin, Stage, Terms};
 use crate::event::Event;
+use crate::not_kept::NotKept;
 use crate::pass::Settled;
 use crate::policy::KeyRules;
 use crate::record::{Claimed, Record};
@@ -40,7 +41,7 @@ impl Claim {
 
     /// It happened.
     pub(crate) async fn complete_elsewhere(&self, reply: Option<Reply>) -> Result<Resolved, StoreError> {
-        let settled = self.complete(&mut self.presented(), &self.done(reply)).await?;
+        let settled = self.complete(&mut self.presented(), &self.done(reply.ok_or(NotKept::NotGiven))).await?;
         Ok(self.resolved(settled == Some(Settled::Final), Event::Completed))
     }
 

@@ -25,6 +25,7 @@ pub struct GuardBuilder {
     store: Arc<dyn Store>,
     secret: Option<Secret>,
     secret_previous: Option<Secret>,
+    accepts_shared: bool,
     share_every: Duration,
     token_ttl: Duration,
     last_call: Duration,
@@ -46,7 +47,8 @@ impl GuardBuilder {
             store: Arc::new(store),
             secret: None,
             secret_previous: None,
-            share_every: Duration::from_secs(60),
+            accepts_shared: false,
+            share_every: Duration::from_secs(1),
             token_ttl: Duration::from_secs(30 * 60),
             last_call: Duration::from_millis(250),
             drain_limit: Duration::from_secs(30),
@@ -58,21 +60,43 @@ impl GuardBuilder {
         }
     }
 
-    /// Signs with this secret. With none, the guards of one store agree on one by themselves, through the store.
+    /// Signs with this secret. With none, the guards of one store agree on one by themselves, through the store. A secret that is set never
+    /// goes to the store.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    /// Still accepts what was signed with this one. To change the secret without refusing a single token: first add
-    /// the new one here everywhere, then swap the two, and drop the old one once its tokens have expired. While some processes sign with
-    /// the one and some with the other, they do not know of each other's intervals, but of those that go by a name.
+    /// Also accepts what was signed with this secret.
+    ///
+    /// To change the secret without refusing a caller, restart the processes three times, one after the other each time:
+    ///
+    /// 1. `secret(old)` and `secret_previous(new)`: every process accepts what the new secret will sign.
+    /// 2. `secret(new)` and `secret_previous(old)`.
+    /// 3. `secret(new)` alone, once the tokens and passes that the old one has signed are over.
+    ///
+    /// Without the first step a process that has not been restarted refuses what a restarted one signs: `token_invalid`, and 400 for a pass.
+    /// [`secret_previous_shared`](Self::secret_previous_shared) stands for the secret that guards share, to change between that and one
+    /// that is set.
     pub fn secret_previous(mut self, secret: Secret) -> Self {
         self.secret_previous = Some(secret);
         self
     }
 
-    /// How often the shared secret is put into the store again, in case the store has lost it: 60 seconds.
+    /// Also accepts what was signed with the secret that the guards of one store agree on where none is set. It takes the place of the old or
+    /// the new secret in the steps of [`secret_previous`](Self::secret_previous):
+    ///
+    /// 1. From the shared secret to a set one: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then `secret(new)`.
+    /// 2. Back: `secret(old)` and `secret_previous_shared()`; then `secret_previous(old)`; then neither.
+    ///
+    /// As long as this is said, whoever can write to the store can have a secret of his own accepted.
+    pub fn secret_previous_shared(mut self) -> Self {
+        self.accepts_shared = true;
+        self
+    }
+
+    /// How often a guard looks at what it shares with others through the store: 1 second. This is how long guards may disagree on the
+    /// signing secret after the store has lost it and a new guard has begun; twice that, at most.
     pub fn share_every(mut self, every: Duration) -> Self {
         self.share_every = every;
         self
@@ -136,11 +160,11 @@ impl GuardBuilder {
     /// The guard.
     #[must_use]
     pub fn build(self) -> Guard {
-        let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous));
+        let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
         // It is an allocation and two looks at the clock for each command, which nobody pays who does not want to know.
         let store = if meter::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
-        if sharing.is_shared() && !self.by_hand && self.mode != Mode::Off {
+        if !self.by_hand && self.mode != Mode::Off {
             background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
         }
         Guard(Arc::new(Inner {

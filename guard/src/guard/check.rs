@@ -98,7 +98,8 @@ impl Guard {
     async fn ticket_of_interval(&self, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
         let Some(name) = intent.key else {
             let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
-            return Ok(Ticket::of_interval(self.mint().await?.interval(intent.action, &intent.subject, what)));
+            let salt = self.0.sharing.salt(&*self.0.store).await?;
+            return Ok(Ticket::of_interval(salt.interval(intent.action, &intent.subject, what)));
         };
         Ok(Ticket::of_name(&intent.subject, intent.action, name))
     }
@@ -234,7 +235,8 @@ impl Guard {
         token: Imprint,
         used: Code,
     ) -> Result<Verdict, StoreError> {
-        let deadline = match Record::decode(taken) {
+        let record = Record::decode(taken);
+        let deadline = match &record {
             Ok(Record::Attempted(mark)) => Some(mark.deadline),
             // One that has just been inserted again lives for a lease.
             Ok(Record::Claimed(claimed)) => {
@@ -249,14 +251,16 @@ impl Guard {
         // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
         // And over the token itself, if it was barred and whoever had it in hand has given it back in between.
         if let Some(there) = self.0.store.put_back(ticket, taken, life).await?
-            && let (Ok(Record::Done(done)), Ok(other)) = (Record::decode(taken), Record::decode(&there))
+            && let (Ok(Record::Done(done)), Ok(other)) = (&record, Record::decode(&there))
             && (other == Record::Issued || matches!(&other, Record::Claimed(claimed) if done.run == claimed.run))
         {
             self.0.store.swap(ticket, &there, taken, life).await?;
         }
-        match deadline {
-            Some(_) => Ok(Verdict::Refuse(used.into())),
-            None => Err(StoreError::not_executed(UnknownRecord)),
+        match (deadline, record) {
+            // Of a life of the store that is over, nothing on record counts.
+            (Some(_), Ok(record)) if used == Code::TokenUsed => Ok(Verdict::Refuse(record.used().into())),
+            (Some(_), _) => Ok(Verdict::Refuse(used.into())),
+            (None, _) => Err(StoreError::not_executed(UnknownRecord)),
         }
     }
 }
@@ -295,7 +299,7 @@ mod tests {
         let (token, _) = Imprint::open(issued.as_str()).unwrap();
         let ticket = Ticket::of_token(token.id);
         let deadline = Clock::from(&clock).wall() + life.as_millis() as u64;
-        let bar = Done { run: RunId::new(), fingerprint: None, asker: None, deadline, reply: None }.encode();
+        let bar = Done::bar(RunId::new(), deadline).encode();
         let verdict = guard.put_back_used(&ticket, &bar, token, Code::TokenUsed).await.unwrap();
         assert!(matches!(verdict, Verdict::Refuse(refusal) if refusal.code() == Code::TokenUsed));
         assert_eq!(guard.store().look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));

@@ -2,8 +2,12 @@ use bytes::Bytes;
 
 use super::fields::{Reader, write_optional};
 use super::{DONE, VERSION};
+use crate::not_kept::NotKept;
 use crate::reply::Reply;
 use crate::run_id::RunId;
+
+/// Says that a response follows. Any other number says why there is none.
+const REPLY: u8 = 1;
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,21 +20,39 @@ pub(crate) struct Done {
     pub(crate) asker: Option<[u8; 16]>,
     /// Until when the record lives, in milliseconds since 1970.
     pub(crate) deadline: u64,
-    /// The answer, unless it was too large to keep.
-    pub(crate) reply: Option<Reply>,
+    /// The response, or why there is none.
+    pub(crate) reply: Result<Reply, NotKept>,
 }
 
+/// Whose record it is that bars a token: no run's. The first has been used, as far as is known, and the second was not.
+pub(crate) const NOBODY: RunId = RunId::from_bytes([0; 16]);
+pub(crate) const REVOKED: RunId = RunId::from_bytes([0xff; 16]);
+
 impl Done {
+    /// A record that bars a token. No answer is for anybody, so that it is refused also where answers are remembered.
+    pub(crate) fn bar(whose: RunId, deadline: u64) -> Self {
+        let (asker, reply) = (Some(*whose.as_bytes()), Err(NotKept::Unrecorded));
+        Self { run: whose, fingerprint: None, asker, deadline, reply }
+    }
+
+    /// Whether it says that a token was revoked before it was used.
+    pub(crate) fn is_revocation(&self) -> bool {
+        self.run == REVOKED
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(80 + self.reply.as_ref().map_or(0, Reply::size));
+        let mut bytes = Vec::with_capacity(80 + self.reply.as_ref().map_or(0, |reply| reply.size()));
         bytes.extend_from_slice(&[VERSION, DONE]);
         bytes.extend_from_slice(self.run.as_bytes());
         write_optional(&mut bytes, self.fingerprint.as_ref().map(|fingerprint| &fingerprint[..]));
         write_optional(&mut bytes, self.asker.as_ref().map(|asker| &asker[..]));
         bytes.extend_from_slice(&self.deadline.to_be_bytes());
-        bytes.push(u8::from(self.reply.is_some()));
-        if let Some(reply) = &self.reply {
-            write_reply(&mut bytes, reply);
+        match &self.reply {
+            Ok(reply) => {
+                bytes.push(REPLY);
+                write_reply(&mut bytes, reply);
+            }
+            Err(reason) => bytes.push(reason.number()),
         }
         bytes
     }
@@ -41,7 +63,10 @@ impl Done {
             fingerprint: from.optional(Reader::array)?,
             asker: from.optional(Reader::array)?,
             deadline: from.number()?,
-            reply: from.optional(read_reply)?,
+            reply: match from.array()? {
+                [REPLY] => Ok(read_reply(from)?),
+                [number] => Err(NotKept::from_number(number)?),
+            },
         })
     }
 }

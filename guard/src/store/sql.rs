@@ -5,6 +5,7 @@ mod base;
 mod cleaner;
 mod dialect;
 mod failure;
+mod file;
 mod file_clock;
 mod migration;
 mod postgres;
@@ -81,7 +82,7 @@ impl Sql {
                 Base::open(postgres::pool(timeout), postgres::options(options, timeout)).await?
             }
             Address::Sqlite(options) => {
-                let is_there = options.get_filename().exists();
+                let is_there = file::examine(options.get_filename())?;
                 let opened = Base::open(sqlite::pool(), sqlite::options(options, timeout)).await;
                 opened.map_err(|error| match error {
                     SqlError::NoRights(_) if !is_there => SqlError::NotMigrated,

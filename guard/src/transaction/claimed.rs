@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 use super::{ClaimError, Dialect};
 use crate::clock::{Clock, Moment};
 use crate::intent::Intent;
+use crate::not_kept::NotKept;
 use crate::policy::KeyRules;
 use crate::record::{Done, Record};
 use crate::refusal::Refusal;
@@ -62,7 +63,7 @@ impl Claimed {
             fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket)),
             asker: None,
             deadline: deadline(rules),
-            reply: None,
+            reply: Err(NotKept::NotGiven),
         };
         // Not the name that a store has for the same key: a guard may have its own record in the same table.
         let name = ticket.name("onceward:transaction");
@@ -86,7 +87,7 @@ impl Claimed {
         transaction: &mut Transaction<'_, DB>,
         reply: Reply,
     ) -> Result<(), ClaimError> {
-        self.complete(transaction, Some(reply)).await
+        self.complete(transaction, Ok(reply)).await
     }
 
     /// Asks whether this claim was committed, where the answer to that was lost. Whoever still has the transaction in hand, such as a
@@ -131,7 +132,10 @@ impl Claimed {
     pub(super) async fn enter<DB: Dialect>(self, transaction: &mut Transaction<'_, DB>) -> Result<Entered, ClaimError> {
         Ok(match self.find(transaction).await? {
             Found::Free | Found::Own => Entered::Run(self),
-            Found::Others(done) => self.duplicate_of(done).map_or_else(Entered::Refuse, Entered::Done),
+            Found::Others(done) => match self.duplicate_of(done) {
+                Ok(kept) => Entered::Done(kept.ok()),
+                Err(refusal) => Entered::Refuse(refusal),
+            },
             Found::InProgress => Entered::Refuse(Code::InProgress.into()),
         })
     }
@@ -160,7 +164,7 @@ impl Claimed {
     pub(super) async fn complete<DB: Dialect>(
         &self,
         transaction: &mut Transaction<'_, DB>,
-        reply: Option<Reply>,
+        reply: Result<Reply, NotKept>,
     ) -> Result<(), ClaimError> {
         let held = self.record.encode();
         let done = Done { reply: self.rules.kept(reply), deadline: deadline(&self.rules), ..self.record.clone() };
@@ -168,8 +172,8 @@ impl Claimed {
         if DB::complete(transaction, &held, &row).await? { Ok(()) } else { Err(ClaimError::NotClaimed) }
     }
 
-    /// What a duplicate gets. Other content is told before anything else.
-    pub(super) fn duplicate_of(&self, done: Done) -> Result<Option<Reply>, Refusal> {
+    /// What a duplicate gets: the reply, or why there is none. Other content is told before anything else.
+    pub(super) fn duplicate_of(&self, done: Done) -> Result<Result<Reply, NotKept>, Refusal> {
         match done.fingerprint.zip(self.record.fingerprint) {
             Some((theirs, ours)) if theirs != ours => Err(Code::KeyReused.into()),
             _ => Ok(done.reply),

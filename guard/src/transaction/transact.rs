@@ -17,6 +17,7 @@ use crate::clock::Moment;
 use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::mode::Mode;
+use crate::not_kept::NotKept;
 use crate::patterns::PatternError;
 use crate::policy::KeyRules;
 use crate::record::Done;
@@ -263,7 +264,7 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
         };
     };
     // What cannot be written as text is done all the same.
-    let reply = serde_json::to_vec(&value).ok().map(|body| Reply::new(200, body));
+    let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NotKept::Unwritable);
     let written = Moment::now();
     match claimed.complete(&mut transaction, reply).await {
         Ok(()) => committed(transaction, value, Some(written)).await,
@@ -294,8 +295,8 @@ async fn committed<DB: Dialect, T, E>(
 /// What somebody else's run came to.
 fn replayed<T: DeserializeOwned, E>(claimed: &Claimed, done: Done) -> Result<Ran<T>, RunError<E>> {
     match claimed.duplicate_of(done) {
-        Ok(Some(reply)) => serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable),
-        Ok(None) => Err(RunError::Refused(Code::ReplyNotKept.into())),
+        Ok(Ok(reply)) => serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable),
+        Ok(Err(reason)) => Err(RunError::Refused(reason.into())),
         Err(refusal) => Err(RunError::Refused(refusal)),
     }
 }

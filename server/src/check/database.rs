@@ -6,8 +6,8 @@ use onceward::store::{Sql, SqlError, Store as _, StoreError};
 use onceward::{Kind, Ticket};
 use sqlx::{Connection as _, PgConnection};
 
-use super::PATIENCE;
 use super::finding::Finding;
+use super::{PATIENCE, file};
 
 /// How long the record that is tried lives, if it is not taken away.
 const PROBED: Duration = Duration::from_secs(1);
@@ -42,18 +42,12 @@ const SETUP: &str = "SELECT current_setting('server_version'), pg_is_in_recovery
 
 /// Whether it can be used, and what it may lose.
 pub(crate) async fn judge(url: &str, prefix: &str) -> (Vec<Finding>, Losses) {
-    let is_file = url.starts_with("sqlite:");
-    let setup = if is_file { Ok(None) } else { setup(url).await.map(Some) };
-    match setup {
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        return judge_file(url, path, prefix).await;
+    }
+    match setup(url).await {
         Err(trouble) => (vec![trouble], Vec::new()),
-        Ok(None) => {
-            let state = Finding::fine("disk", "It writes everything to disk before it answers (synchronous full).");
-            (
-                vec![state, tables(url, prefix).await],
-                vec![("If the machine crashes", NOTHING), ("If a backup is restored", BACKUP)],
-            )
-        }
-        Ok(Some(setup)) => {
+        Ok(setup) => {
             let (disk, crash) = disk(&setup);
             let losses = vec![
                 ("If the database or its machine crashes", crash),
@@ -62,7 +56,7 @@ pub(crate) async fn judge(url: &str, prefix: &str) -> (Vec<Finding>, Losses) {
             ];
             let mut found = vec![role(&setup), disk];
             found.extend(rights(&setup));
-            found.push(tables(url, prefix).await);
+            found.push(tables(open(url, prefix).await));
             (found, losses)
         }
     }
@@ -135,27 +129,48 @@ fn disk(setup: &Setup) -> (Finding, &'static str) {
     }
 }
 
-/// Whether the tables are there, and can be written: one record is, under a name that nobody else has, and is taken away again.
-async fn tables(url: &str, prefix: &str) -> Finding {
-    let tried = match Sql::open_within(url, PATIENCE).await {
-        Ok(store) => probe(&store.prefix(prefix)).await.map_err(|error| error.to_string()),
-        Err(error @ (SqlError::NotMigrated | SqlError::Outdated { .. })) => {
+/// Of a file that cannot be used nothing else is known.
+async fn judge_file(url: &str, path: &str, prefix: &str) -> (Vec<Finding>, Losses) {
+    let (opened, file) = (open(url, prefix).await, file::named(path));
+    let trouble = match &opened {
+        Ok(()) => None,
+        Err(Unusable::Tables(SqlError::NotMigrated)) => file::unwritable(&file),
+        Err(Unusable::Tables(error)) => file::trouble(error, &file),
+        // What was written was refused: of a file that others write too, it may have been in use for too long.
+        Err(Unusable::Probe(error)) => file::refused(error, &file),
+    };
+    if let Some(trouble) = trouble {
+        return (vec![trouble], Vec::new());
+    }
+    let state = Finding::fine("disk", "It writes everything to disk before it answers (synchronous full).");
+    let losses = vec![("If the machine crashes", NOTHING), ("If a backup is restored", BACKUP)];
+    (vec![state, tables(opened)], losses)
+}
+
+/// Why a database cannot be used.
+enum Unusable {
+    Tables(SqlError),
+    Probe(StoreError),
+}
+
+/// Opens it, and writes one record, under a name that nobody else has, which is taken away again.
+async fn open(url: &str, prefix: &str) -> Result<(), Unusable> {
+    let store = Sql::open_within(url, PATIENCE).await.map_err(Unusable::Tables)?;
+    probe(&store.prefix(prefix)).await.map_err(Unusable::Probe)
+}
+
+/// Whether the tables are there, and can be written.
+fn tables(opened: Result<(), Unusable>) -> Finding {
+    let error = match opened {
+        Ok(()) => return Finding::fine("tables", "The tables are there, and this user may write them."),
+        Err(Unusable::Tables(error @ (SqlError::NotMigrated | SqlError::Outdated { .. }))) => {
             return Finding::problem("tables", format!("{error}."), "onceward migrate --store ADDRESS");
         }
-        Err(error @ SqlError::NoRights(_)) => {
-            let fix =
-                "Give the file and its folder to the user that runs Onceward (chown), and leave the folder writable.";
-            return Finding::problem("tables", format!("{error}."), fix);
-        }
-        Err(error) => Err(error.to_string()),
+        Err(Unusable::Tables(error)) => error.to_string(),
+        Err(Unusable::Probe(error)) => error.to_string(),
     };
-    match tried {
-        Ok(()) => Finding::fine("tables", "The tables are there, and this user may write them."),
-        Err(error) => {
-            let fix = "Mend what else is marked here; if nothing is, look at the log of the database.";
-            Finding::problem("tables", format!("The tables cannot be used: {error}."), fix)
-        }
-    }
+    let fix = "Mend what else is marked here; if nothing is, look at the log of the database.";
+    Finding::problem("tables", format!("The tables cannot be used: {error}."), fix)
 }
 
 async fn probe(store: &Sql) -> Result<(), StoreError> {

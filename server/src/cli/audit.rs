@@ -1,5 +1,6 @@
 //! Claims in a log whose owner is gone: begun, never ended, and nobody at work on them.
 
+mod lines;
 mod log;
 mod verdict;
 
@@ -26,6 +27,7 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said,
     reachable(config, INSTEAD)?;
     let files: Vec<_> = texts(matches, "FILE").map(str::to_owned).collect();
     let journal = Journal::read(&files)?;
+    journal.check()?;
     let guard = guard(config, INSTEAD).await?;
     let begun = Instant::now();
     let seen = ask(&guard, journal.open()).await?;
@@ -81,15 +83,18 @@ fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
     let in_doubt = judged.iter().filter(|(_, fate)| fate.doubt().is_some()).count();
     let alive = judged.iter().filter(|(_, fate)| matches!(fate, Fate::Alive)).count();
     let gone: Vec<_> = judged.into_iter().filter(|(_, fate)| fate.is_gone()).collect();
+    let (skipped, skipped_events) = journal.skipped();
     let json = json!({
-        "events": journal.events,
+        "events": journal.events(),
         "claims": gone.iter().map(|(open, fate)| open.json(fate)).collect::<Vec<_>>(),
         "alive": alive,
         "in_doubt": in_doubt,
-        "not_json": journal.strange,
+        "not_json": journal.not_json(),
+        "skipped": skipped,
+        "skipped_events": skipped_events,
         "known_within_ms": doubt.map(|doubt| doubt.as_millis() as u64),
     });
-    let mut text = journal.complaint();
+    let mut text = journal.remarks();
     for (open, fate) in &gone {
         text +=
             &format!("{}  {}\n  {}\n  run {}, begun {}\n", open.ticket, open.action, fate.says(), open.run, open.since);

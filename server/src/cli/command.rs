@@ -116,7 +116,8 @@ fn audit() -> Command {
          that were begun and never ended, asks the store about each, and lists those whose owner died, and those that ended as unknown \
          and are still held. That an owner died is believed after a second look, a lease after the first (15 s unless the application \
          says otherwise), whatever the clocks say. A claim of a process that died less than a lease ago looks alive until then; --wait waits for \
-         it. Ends with 1 if there is any.",
+         it. Ends with 1 if there is any, and with 2 if a log cannot be read: no JSON lines, lines of another program, or none at the level \
+         info. Foreign lines among the own are counted and skipped.",
         "onceward audit --store redis://127.0.0.1:6379 /var/log/onceward/*.log\n  journalctl -u onceward -o cat | onceward audit --wait",
     );
     with_settings(command.arg(files).arg(wait), &FOR_THE_STORE)

@@ -32,7 +32,7 @@ pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, 
     let (state, says) = told(&examined, ticket.kind());
     let run = examined.run.map(|run| run.to_string());
     let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
-    if let Seen::Done(Some(reply)) = &examined.seen {
+    if let Seen::Done(Ok(reply)) = &examined.seen {
         json["reply"] = shown(reply);
     }
     let run = run.map(|run| format!("run     {run}\n")).unwrap_or_default();
@@ -140,10 +140,9 @@ fn refused(code: Code, seen: &Examined) -> String {
 
 fn told(examined: &Examined, kind: Kind) -> (&'static str, String) {
     match &examined.seen {
-        Seen::Absent if kind == Kind::Token => (
-            "absent",
-            "nothing is on record: it was used or revoked, it has expired, or it is of another store".to_owned(),
-        ),
+        Seen::Absent if kind == Kind::Token => {
+            ("absent", "nothing is on record: it was used, it has expired, or it is of another store".to_owned())
+        }
         Seen::Absent => ("absent", "nothing is on record; the next request runs".to_owned()),
         Seen::Running(since) => {
             let since = moment(*since);
@@ -155,11 +154,12 @@ fn told(examined: &Examined, kind: Kind) -> (&'static str, String) {
             "unknown",
             "it began, and nobody can tell how it ended; find out, and say so with `onceward key settle`".to_owned(),
         ),
-        Seen::Done(Some(reply)) => (
+        Seen::Done(Ok(reply)) => (
             "done",
             format!("answered {}, {} bytes, which whoever sends it again gets", reply.status(), reply.body().len()),
         ),
-        Seen::Done(None) => ("done", "it is done, and its answer was not kept".to_owned()),
+        Seen::Done(Err(reason)) => ("done", format!("it was carried out. {}", reason.says())),
+        Seen::Revoked => ("revoked", "the token was revoked before it was used".to_owned()),
         Seen::Issued => ("issued", "a token that nobody has used".to_owned()),
         _ => ("unknown", "something that this version does not know".to_owned()),
     }

@@ -55,11 +55,11 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Said
     let token = given(matches)?;
     let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
-        Revoked::Now => (0, "revoked", "It is revoked: nobody can use it any more."),
+        Revoked::Now => (0, "revoked", "It is revoked: a request with it is refused with token_revoked."),
         Revoked::Gone => (
             0,
             "gone",
-            "Nothing was on record of it here: it was used or revoked before, it has expired, or it is of another store or prefix. \
+            "It was revoked before, or nothing was on record of it here: it was used, it has expired, or it is of another store or prefix. \
              In this store nobody can use it any more, nor give it back who has it in hand.",
         ),
         Revoked::Used => (1, "used", "It was used already, and cannot be given back any more."),
@@ -125,7 +125,8 @@ fn told(token: &Inspected, matches: &ArgMatches) -> Said {
 fn state(seen: &Seen) -> (&'static str, &'static str) {
     match seen {
         Seen::Issued => ("issued", "issued, and not used"),
-        Seen::Absent => ("absent", "nothing: used, revoked, expired, or of another store"),
+        Seen::Absent => ("absent", "nothing: used, expired, or of another store"),
+        Seen::Revoked => ("revoked", "revoked before it was used"),
         Seen::Running(_) => ("running", "in use at this moment, on a route that remembers answers"),
         Seen::Unknown(_) => ("unknown", "used, and nobody can tell how that ended: `onceward key settle` settles it"),
         Seen::Done(_) => ("done", "used"),

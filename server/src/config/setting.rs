@@ -36,13 +36,15 @@ pub const SETTINGS: [Setting; 27] = [
         "secret",
         "TEXT",
         None,
-        "What tokens are signed with; unset, all processes of one store agree on one by themselves",
+        "What tokens and passes are signed with, at least 16 bytes; unset, all processes of one store share one through it",
     ),
     secret(
         "secret_previous",
         "TEXT",
         None,
-        "A former secret that is still accepted, for changing it without refusing anybody",
+        "A second secret that is accepted beside `secret`; `shared` is the one in the store. To change `secret` in rolling restarts \
+         without refusing a caller: 1. add the new secret here, in every process; 2. swap the two; 3. remove the old one when \
+         everything that it signed has expired",
     ),
     plain(
         "token_ttl",
@@ -103,8 +105,9 @@ pub const SETTINGS: [Setting; 27] = [
     plain(
         "share_every",
         "DURATION",
-        Some("60s"),
-        "How often the shared secret is put into the store again, in case it was lost",
+        Some("1s"),
+        "How often to look at the shared secret in the store. If the store loses it (FLUSHALL), processes may refuse each other's \
+         tokens for twice as long",
     ),
     plain(
         "last_call",

@@ -49,7 +49,7 @@ const LONGEST: usize = 256;
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`; any other code, told to nginx; and whatever else would be a 5xx, as `store_unavailable` and `redeem_unknown`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "`token_expired` or `token_stale`", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[get("/forward-auth")]

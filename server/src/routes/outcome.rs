@@ -26,7 +26,7 @@ use crate::kept::kept;
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: its answer is remembered, for another action or subject", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "`token_expired` or `token_stale`, and nothing is known of its use", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`token_revoked`; `token_expired` or `token_stale`, and nothing is known of its use", body = Problem, content_type = "application/problem+json"),
         Anywhere,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
     ),
@@ -69,7 +69,8 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) 
         Seen::Issued => (State::Issued, None),
         Seen::Running(_) => (State::Running, None),
         Seen::Unknown(_) => (State::Unknown, None),
-        Seen::Done(reply) => (State::Done, reply.as_ref().map(kept)),
+        Seen::Done(reply) => (State::Done, reply.as_ref().ok().map(kept)),
+        Seen::Revoked => return Err(Refusal::new(Code::TokenRevoked).into()),
         Seen::Refused(refusal) => return Err(refusal.into()),
         _ => return Err(Refusal::new(Code::Internal).into()),
     };

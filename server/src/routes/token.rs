@@ -110,7 +110,7 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, desk: &Desk) -
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "`token_expired` or `token_stale`", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
         Anywhere,
         (status = 503, description = "`redeem_unknown`, `store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
     ),

@@ -1,9 +1,9 @@
-//! `peer KIND STORE LEDGER [LOG]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
+//! `peer KIND STORE LEDGER [LOG [SECRET PREVIOUS]]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
 //! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one
 //! that does not wait at all, `consumer` for one that takes messages from a queue instead, `payer` for one that makes the one payment
 //! that is named in place of the ledger, `database` for one that has a PostgreSQL, `inside` for one that builds its guard on memory inside
 //! the closure of its server, or the name of a flaw.
-//! Its events go to `LOG`.
+//! Its events go to `LOG`. It signs with `SECRET` and accepts `PREVIOUS`, which may be `shared`; `-` stands for none of each.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use actix_web::{App, HttpServer};
-use onceward::Guard;
 use onceward::store::{Memory, Redis, Sql};
+use onceward::{Guard, GuardBuilder, Secret, WeakSecret};
 use onceward_tests::consumer::Consumer;
 use onceward_tests::flawed::{Flaw, Flawed, KeyFlaw, Naive, WallClocked};
 use onceward_tests::ledger::Ledger;
@@ -24,10 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[actix_web::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [kind, store, ledger, log @ ..] = arguments.as_slice() else {
-        return Err("usage: peer KIND STORE LEDGER [LOG]".into());
+    let [kind, store, ledger, more @ ..] = arguments.as_slice() else {
+        return Err("usage: peer KIND STORE LEDGER [LOG [SECRET PREVIOUS]]".into());
     };
-    if let [log] = log {
+    let given = |at: usize| more.get(at).filter(|given| *given != "-");
+    if let Some(log) = given(0) {
         // As an application would have it that logs JSON and thinks no more of it.
         tracing_subscriber::fmt().json().with_writer(std::fs::File::create(log)?).init();
     }
@@ -87,6 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         address if kind == "patient" => Guard::builder(Redis::open(address)?.timeout(Duration::from_secs(1))),
         address => Guard::builder(Redis::open(address)?),
     };
+    let builder = signing(builder, given(1), given(2))?;
     if kind == "consumer" {
         let consumer = Consumer::new(builder.build(), &ledger, store).await?;
         say(consumer.queue())?;
@@ -102,6 +104,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "undrained" => Ok(server.run().await?),
         other => Err(format!("there is no peer of the kind {other}").into()),
     }
+}
+
+/// With the secrets that were given.
+fn signing(
+    mut builder: GuardBuilder,
+    secret: Option<&String>,
+    previous: Option<&String>,
+) -> Result<GuardBuilder, WeakSecret> {
+    if let Some(secret) = secret {
+        builder = builder.secret(Secret::new(secret)?);
+    }
+    Ok(match previous.map(String::as_str) {
+        None => builder,
+        Some("shared") => builder.secret_previous_shared(),
+        Some(previous) => builder.secret_previous(Secret::new(previous)?),
+    })
 }
 
 /// Says where it is, on a line of its own.

@@ -158,6 +158,13 @@ fn a_lock_is_waited_for_unless_we_may_hold_it_ourselves() {
 }
 
 #[test]
+fn revoked_token_is_not_replaced() {
+    let token = terms(Carries::Token);
+    assert_eq!(after(&[says(Code::TokenRevoked)], &token), Next::Refused);
+    assert_eq!(after(&[Came::Lost, says(Code::TokenRevoked)], &token), Next::Unknown);
+}
+
+#[test]
 fn nobody_knows_is_unknown_and_not_kept_is_certain() {
     let key = terms(Carries::Key);
     assert_eq!(after(&[says(Code::OutcomeUnknown)], &key), Next::Unknown);

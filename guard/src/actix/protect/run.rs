@@ -92,7 +92,7 @@ where
     let Admitted { passage, pass } = *admitted;
     passage.accompany(request.request());
     let answer = rules.take(service.call(request).await).await;
-    let settled = pass.settle(rules.effect(&answer, &passage), answer.reply(&rules.kept_headers)).await;
+    let settled = pass.end(rules.effect(&answer, &passage), answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }
@@ -188,7 +188,7 @@ async fn settle<B: MessageBody + 'static>(
     let Admitted { passage, pass } = *admitted;
     let (effect, reply) = (rules.effect(&answer, &passage), answer.reply(&rules.kept_headers));
     let successor = pass.binding(&passage.asked().intent());
-    let settled = pass.settle(effect, reply).await;
+    let settled = pass.end(effect, reply).await;
     if let Err(error) = &settled {
         tracing::warn!(%error, ?effect, "how a run ended could not be written down");
     }

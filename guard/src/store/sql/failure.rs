@@ -1,6 +1,7 @@
 //! Why a statement has no answer, and whether it is certain that it changed nothing.
 
 use std::error::Error;
+use std::path::PathBuf;
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
@@ -48,6 +49,22 @@ pub enum SqlError {
     /// The file of SQLite cannot be opened, or not be written.
     #[error("the file cannot be opened by this user: it and its folder have to be there, and to be writable ({0})")]
     NoRights(String),
+    /// The folder of the SQLite file does not exist, or is none.
+    #[error("the folder {} of the SQLite file {why}; create it, or name another file in the address", .folder.display())]
+    NoFolder {
+        /// Where the file would be.
+        folder: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// What the address names is no file, or no database.
+    #[error("{} is {what}; name a file for SQLite in the address, as in sqlite:/var/lib/onceward.db", .path.display())]
+    NotAFile {
+        /// What it names.
+        path: PathBuf,
+        /// And what that is.
+        what: &'static str,
+    },
     /// A table of that name is there, and is not ours, or is of a later version.
     #[error(
         "the tables in this database are not as this version of Onceward makes them ({0}); if they are somebody else's, \
@@ -209,7 +226,7 @@ fn shape(error: &sqlx::Error) -> Option<SqlError> {
         1 if says.contains("column") || says.contains("ON CONFLICT clause does not match") => {
             Some(SqlError::OtherShape(says.to_owned()))
         }
-        // A file that cannot be written or opened, and one that is no database.
+        // A file that cannot be written or opened, and one that is no database behind its first bytes.
         8 | 14 => Some(SqlError::NoRights(says.to_owned())),
         26 => Some(SqlError::OtherShape(says.to_owned())),
         _ => None,

@@ -94,9 +94,10 @@ async fn migrated(address: Address) -> Result<Migrated, SqlError> {
             run::<Postgres>(connection, POSTGRES).await
         }
         Address::Sqlite(options) => {
+            super::file::examine(options.get_filename())?;
             let options = super::sqlite::options(options, Duration::from_secs(5)).create_if_missing(true);
             let connect = options.disable_statement_logging().connect().await;
-            // Here this is no missing table, but a folder that is not there or may not be written.
+            // Here this is no missing table, but a folder that may not be written.
             let connection: SqliteConnection = connect.map_err(SqlError::from)?;
             run::<Sqlite>(connection, SQLITE).await
         }

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use onceward::{RunId, Ticket};
 use serde_json::{Value, json};
 
+use super::lines::Lines;
 use super::verdict::Fate;
 use crate::cli::said::Failure;
 
@@ -38,10 +39,8 @@ pub(super) enum Begun {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     runs: HashMap<RunId, Run>,
-    /// How many lines told of a run.
-    pub(super) events: usize,
-    /// How many lines told of nothing that could be read.
-    pub(super) strange: usize,
+    /// What was read of each log.
+    logs: Vec<Lines>,
 }
 
 #[derive(Debug, Default)]
@@ -71,37 +70,49 @@ impl Journal {
     pub(super) fn read(files: &[String]) -> Result<Self, Failure> {
         let mut journal = Self::default();
         if files.is_empty() {
-            journal.take("the input", 0, std::io::stdin().lock())?;
+            journal.take("the input", std::io::stdin().lock())?;
         }
-        for (at, path) in files.iter().enumerate() {
+        for path in files {
             let wrong = |error| Failure::usage(format!("{path} cannot be read: {error}"));
             match path.as_str() {
-                "-" => journal.take("the input", at, std::io::stdin().lock())?,
-                path => journal.take(path, at, BufReader::new(File::open(path).map_err(wrong)?))?,
+                "-" => journal.take("the input", std::io::stdin().lock())?,
+                path => journal.take(path, BufReader::new(File::open(path).map_err(wrong)?))?,
             }
         }
         Ok(journal)
     }
 
-    fn take(&mut self, name: &str, log: usize, mut lines: impl BufRead) -> Result<(), Failure> {
-        let mut bytes = Vec::new();
+    /// Refuses logs by which nothing can be said. An empty one beside others may have been rotated a moment ago.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let are_all_empty = self.logs.iter().all(Lines::is_empty);
+        let counted = self.logs.iter().filter(|log| are_all_empty || !log.is_empty());
+        counted.filter_map(Lines::complaint).next().map_or(Ok(()), Err)
+    }
+
+    fn take(&mut self, name: &str, mut lines: impl BufRead) -> Result<(), Failure> {
+        let (at, mut read, mut bytes) = (self.logs.len(), Lines::of(name), Vec::new());
         loop {
             bytes.clear();
-            let read = lines.read_until(b'\n', &mut bytes);
-            if read.map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))? == 0 {
+            let got = lines.read_until(b'\n', &mut bytes);
+            if got.map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))? == 0 {
+                self.logs.push(read);
                 return Ok(());
             }
             match serde_json::from_slice::<Value>(&bytes) {
-                Ok(line) => Line::of(&line).into_iter().for_each(|line| self.note(log, line)),
-                // The last line may be half written.
-                Err(_) if bytes.ends_with(b"\n") && !bytes.trim_ascii().is_empty() => self.strange += 1,
-                Err(_) => {}
+                Ok(line) => match Line::of(&line) {
+                    Some(line) => {
+                        read.events += 1;
+                        self.note(at, line);
+                    }
+                    None => read.count_other(&line),
+                },
+                Err(_) if bytes.trim_ascii().is_empty() => {}
+                Err(_) => read.count_strange(bytes.ends_with(b"\n")),
             }
         }
     }
 
     fn note(&mut self, log: usize, line: Line) {
-        self.events += 1;
         let moment = Moment { log, time: line.time };
         let run = self.runs.entry(line.open.run).or_default();
         match line.event.as_str() {
@@ -127,18 +138,45 @@ impl Journal {
         self.runs.get(&open.run).is_some_and(|run| run.open().is_some())
     }
 
-    /// What to say if this does not look like a log of ours.
-    pub(super) fn complaint(&self) -> String {
-        match (self.events, self.strange) {
-            (0, 0) => {
-                "There is no event in this log. Events are logged at the level info, by `--log json`.\n".to_owned()
-            }
-            (0, count) => {
-                format!("There is no event in this log, and {count} line(s) are no JSON. Log with `--log json`.\n")
-            }
-            (_, 0) => String::new(),
-            (_, count) => format!("{count} line(s) are no JSON, and were left out.\n"),
+    /// How many lines told of a run.
+    pub(super) fn events(&self) -> usize {
+        self.sum(|log| log.events)
+    }
+
+    /// How many lines are no JSON.
+    pub(super) fn not_json(&self) -> usize {
+        self.sum(|log| log.not_json)
+    }
+
+    /// How many lines were left out, and how many of these name an event.
+    pub(super) fn skipped(&self) -> (usize, usize) {
+        (self.sum(Lines::skipped), self.sum(|log| log.broken_events))
+    }
+
+    fn sum(&self, count: impl Fn(&Lines) -> usize) -> usize {
+        self.logs.iter().map(count).sum()
+    }
+
+    /// What to say of what could not be read, and of what was not there.
+    pub(super) fn remarks(&self) -> String {
+        let mut text = String::new();
+        for log in self.logs.iter().filter(|log| log.is_empty()) {
+            text += &format!("{} is empty.\n", log.name);
         }
+        match self.skipped() {
+            (0, _) => {}
+            (count, 0) => text += &format!("{count} line(s) were skipped: they are no lines of Onceward's log.\n"),
+            (count, events) => {
+                text += &format!(
+                    "{count} line(s) were skipped. {events} of them name an event without a timestamp, a ticket or a run that can be \
+                     read: what they tell of is not in this audit.\n"
+                );
+            }
+        }
+        if self.events() == 0 {
+            text += "No run began or ended in this log.\n";
+        }
+        text
     }
 }
 
@@ -214,8 +252,8 @@ mod tests {
     /// The runs without an end in these logs.
     fn open(logs: &[String]) -> Vec<String> {
         let mut journal = Journal::default();
-        for (at, log) in logs.iter().enumerate() {
-            journal.take("a log", at, log.as_bytes()).unwrap();
+        for log in logs {
+            journal.take("a log", log.as_bytes()).unwrap();
         }
         journal.open().into_iter().map(|open| open.run.to_string()).collect()
     }
@@ -258,8 +296,5 @@ mod tests {
             open(&[format!("{{\"message\":\"listening\"}}\n\nno JSON\n{nested}{}", &line(2, "completed", a)[..40])]),
             [a]
         );
-        let mut journal = Journal::default();
-        journal.take("a log", 0, &b"plain text\n"[..]).unwrap();
-        assert!(journal.complaint().contains("--log json"), "{}", journal.complaint());
     }
 }
