@@ -103,7 +103,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     let held = Held::new();
     assert_eq!(held.seen().await, Seen::Absent);
     assert_eq!(refused(&held.settle(Effect::Happened, None).await), Some(Code::NotFound));
-    assert_eq!(held.buy(504).await, "504 executed");
+    assert_eq!(held.buy(504).await, "504 unknown");
     assert_eq!(held.buy(200).await, "409 outcome_unknown");
     assert!(matches!(held.seen().await, Seen::Unknown(_)));
 
@@ -124,7 +124,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
 #[tokio::test]
 async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen() {
     let held = Held::new();
-    assert_eq!(held.buy(504).await, "504 executed");
+    assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
         assert_eq!(held.settle(Effect::DidNotHappen, None).await, Resolved::Settled);
     }
@@ -156,7 +156,7 @@ async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_re
         [Reply::new(200, "x").header("x-long", vec![b'x'; 70_000]), Reply::new(200, vec![b'x'; 2 * 1024 * 1024])]
     {
         let held = Held::new();
-        assert_eq!(held.buy(504).await, "504 executed");
+        assert_eq!(held.buy(504).await, "504 unknown");
         assert_eq!(held.settle(Effect::Happened, Some(reply)).await, Resolved::Settled);
         assert_eq!(held.seen().await, Seen::Done(None));
         assert_eq!(held.buy(200).await, "409 reply_not_kept");

@@ -12,7 +12,7 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use onceward::actix::{NotEntered, Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Effect, Guard, KeyRules, ManualClock};
-use onceward_tests::client::{Answer, URLENCODED, http, send};
+use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{EFFECT, ORDER, STATUS, Served, Shop, order};
@@ -47,10 +47,10 @@ impl Bed {
     /// Asserts what becomes of every status: kept, free again, or unknown and then what `lapsed` says of it.
     async fn settles(&self, effect: impl Fn(u16) -> Effect, unknown: &str, is_free_later: bool) {
         for status in 200..600 {
-            assert_eq!(self.ask(status).await, format!("{status} executed"));
+            assert_eq!(self.ask(status).await, ran(status, effect(status)));
             let (said, runs) = match effect(status) {
                 Effect::Happened => (format!("{status} replayed"), 1),
-                Effect::DidNotHappen => (format!("{status} executed"), 2),
+                Effect::DidNotHappen => (format!("{status} not_applied"), 2),
                 Effect::Unknown => (unknown.to_owned(), 1),
             };
             assert_eq!(self.ask(status).await, said, "{status}");
@@ -58,7 +58,7 @@ impl Bed {
         }
         self.clock.advance(Duration::from_secs(16));
         for status in (500..600).filter(|status| effect(*status) == Effect::Unknown) {
-            let said = if is_free_later { format!("{status} executed") } else { unknown.to_owned() };
+            let said = if is_free_later { format!("{status} unknown") } else { unknown.to_owned() };
             assert_eq!(self.ask(status).await, said, "{status} after the lease");
             assert_eq!(self.ledger.count(&status.to_string()), 1 + usize::from(is_free_later), "{status}");
         }
@@ -190,7 +190,7 @@ async fn what_was_refused_before_the_handler_was_entered_may_be_corrected_under_
             let first = send(name(mistaken)).await;
             let second = send(name(corrected)).await;
             let said = [first.said(), second.said()];
-            if said != [format!("{status} executed"), "200 executed".to_owned()] || ledger.count(&key) != 1 {
+            if said != [format!("{status} not_applied"), "200 executed".to_owned()] || ledger.count(&key) != 1 {
                 wrong.push((what, said));
             }
         }
@@ -211,10 +211,10 @@ async fn where_no_route_matches_the_key_stays_free() {
     });
     let post = |path: &str, key: &str| under(&served.url, &format!("/scope{path}"), key, key);
     for path in ["/ordres", "", "/orders/1"] {
-        assert_eq!(send(post(path, "k")).await.said(), "404 executed", "{path}");
+        assert_eq!(send(post(path, "k")).await.said(), "404 not_applied", "{path}");
     }
     let put = http().put(format!("{}/scope/orders", served.url)).header(KEY, "k");
-    assert_eq!(send(put).await.said(), "405 executed", "no method matches");
+    assert_eq!(send(put).await.said(), "405 not_applied", "no method matches");
     assert_eq!(send(post("/orders", "k")).await.said(), "200 executed");
     assert_eq!(send(post("/orders", "k")).await.said(), "200 replayed");
     assert_eq!(ledger.runs(), ["k"]);
@@ -239,8 +239,8 @@ async fn a_200_that_tells_of_a_failure_is_released_by_the_route_s_own_word() {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(envelope)));
     });
     let ask = async |code: i64| send(under(&served.url, "/it", "k", "a").header("x-code", code)).await;
-    assert_eq!(ask(7).await.said(), "200 executed");
-    assert_eq!(ask(7).await.said(), "200 executed");
+    assert_eq!(ask(7).await.said(), "200 not_applied");
+    assert_eq!(ask(7).await.said(), "200 not_applied");
     let happened = ask(0).await;
     assert_eq!(happened.said(), "200 executed");
     let replay = ask(7).await;
@@ -258,13 +258,18 @@ async fn what_a_handler_says_of_its_own_answer_goes_before_everything() {
     for status in ["200", "400", "422", "500", "502", "503"] {
         for (path, effect, said) in [
             ("/keyed/orders", "happened", format!("{status} replayed")),
-            ("/keyed/orders", "did not", format!("{status} executed")),
+            ("/keyed/orders", "did not", format!("{status} not_applied")),
             ("/keyed/orders", "unknown", "409 in_progress".to_owned()),
             ("/keyed/held", "happened", format!("{status} replayed")),
-            ("/keyed/held", "did not", format!("{status} executed")),
+            ("/keyed/held", "did not", format!("{status} not_applied")),
             ("/keyed/held", "unknown", "409 outcome_unknown".to_owned()),
         ] {
-            assert_eq!(ask(path, status, effect).await.said(), format!("{status} executed"));
+            let outcome = match effect {
+                "happened" => "executed",
+                "did not" => "not_applied",
+                _ => "unknown",
+            };
+            assert_eq!(ask(path, status, effect).await.said(), format!("{status} {outcome}"));
             assert_eq!(ask(path, status, effect).await.said(), said, "{path} {status} {effect}");
         }
     }

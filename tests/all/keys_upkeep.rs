@@ -189,7 +189,7 @@ async fn what_an_extractor_refused_may_be_corrected_although_the_application_wor
     let ask = async |body: &'static str| {
         send(under(&served.url, "/it", "k", "a").header("content-type", "application/json").body(body)).await.said()
     };
-    assert_eq!(ask("[1").await, "400 executed");
+    assert_eq!(ask("[1").await, "400 not_applied");
     assert_eq!(ask("[1]").await, "200 executed", "nothing had happened");
 }
 

@@ -39,6 +39,7 @@ mod losses;
 mod museum;
 mod near;
 mod odd_requests;
+mod outcomes;
 mod patterns;
 mod races;
 mod readme;

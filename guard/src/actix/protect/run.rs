@@ -46,9 +46,14 @@ where
         }
         Ok(Entered::Unprotected) => {
             let running = rules.guard.begin();
-            let answer = Answered::new(service.call(request).await);
+            let answer = rules.take(service.call(request).await).await;
             drop(running);
-            return answer.send(|headers| mark(headers, Outcome::Unprotected), rules.guard.is_draining());
+            let outcome = match (answer.refused(), rules.effect(&answer)) {
+                (Some(code), _) => Outcome::Refused(code),
+                (None, Effect::DidNotHappen) => Outcome::NotApplied,
+                (None, Effect::Happened | Effect::Unknown) => Outcome::Unprotected,
+            };
+            return answer.send(move |headers| mark(headers, outcome), rules.guard.is_draining());
         }
         Ok(Entered::Replay(reply)) => replay(&reply),
         Err(refusal) => refuse(request.request(), &rules.guard, &refusal),
