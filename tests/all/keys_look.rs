@@ -7,7 +7,7 @@ use onceward::store::{Memory, Redis};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, Seen, Subject};
 use onceward_api::Code;
 use onceward_api::header::LOOK;
-use onceward_tests::client::{Answer, http, send};
+use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::keyed::{BRIEF, SIZE, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
@@ -56,6 +56,30 @@ async fn a_look_without_a_key_runs_nothing_either() {
         assert_eq!(send(request).await.said(), "400 key_missing", "{path}");
     }
     assert_eq!(shop.ledger.count("looked"), 0);
+}
+
+#[tokio::test]
+async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused() {
+    let shop = Shop::on(Memory::new());
+    for path in ["/keyed/orders", "/keyed/optional", "/keyed/held"] {
+        let ask = |key: &str, look: &str| send(under(shop.url(), path, key, path).header(LOOK, look));
+        for look in ["maybe", "1", "0", "TRUE", "no", ""] {
+            let refused = ask("k", look).await;
+            assert_eq!(refused.said(), "400 bad_request", "{look}");
+            assert!(refused.problem().detail.contains("Onceward-Look"), "{refused:?}");
+        }
+        assert_eq!(shop.ledger.count(path), 0, "neither looked nor run");
+        assert_eq!(ask("k", "true").await.said(), "404 not_found");
+        assert_eq!(ask("k", "false").await.said(), "200 executed");
+        assert_eq!(ask("k", "false").await.said(), "200 replayed");
+        assert_eq!(ask("k", "true").await.said(), "200 replayed");
+        assert_eq!(shop.ledger.count(path), 1);
+    }
+    let token = token(shop.url()).await;
+    let ask = |look: &str| send(submit(shop.url(), "/orders", &token, "token").header(LOOK, look));
+    assert_eq!(ask("perhaps").await.said(), "400 bad_request");
+    assert_eq!(ask("false").await.said(), "200 executed", "the token was not used up by it");
+    assert_eq!(shop.ledger.count("token"), 1);
 }
 
 /// A route that is held, what it is asked for, and the guard of it.
