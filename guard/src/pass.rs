@@ -185,7 +185,7 @@ impl Pass {
         };
         if let Some(token) = token {
             if token.names_action() {
-                binding = binding.action(intent.action);
+                binding.action = Some(intent.action.clone());
             }
             if token.names_subject() {
                 binding = binding.subject(intent.subject.clone());

@@ -114,7 +114,7 @@ impl Reading {
         Ok(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields))))
     }
 
-    /// What the request is for: what the route says, or method and path as sent.
+    /// What the request is for: what the route says, or method and path.
     pub(super) fn action(&self, request: &ServiceRequest) -> String {
         match &self.action {
             Some(action) => action.as_ref().to_owned(),

@@ -91,10 +91,10 @@ impl Guard {
         intent: &Intent<'_>,
     ) -> Result<Verdict, StoreError> {
         let ticket = match intent.key {
-            Some(name) => Ticket::of_name(&intent.subject, intent.action, name),
+            Some(name) => Ticket::of_name(&intent.subject, &intent.action, name),
             None => {
                 let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
-                Ticket::of_interval(self.mint().await?.interval(intent.action, &intent.subject, what))
+                Ticket::of_interval(self.mint().await?.interval(&intent.action, &intent.subject, what))
             }
         };
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
@@ -102,7 +102,7 @@ impl Guard {
     }
 
     fn claim_of_key(&self, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
-        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
         let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
         self.claim(rules, intent, ticket, said, Origin::Key)
     }
@@ -124,7 +124,7 @@ impl Guard {
         // A token's attempt is marked on the token itself.
         let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
         let attempt = attempt.map(|attempt| attempt.run(&ticket, fingerprint));
-        let action = event::named(intent.action);
+        let action = event::named(&intent.action);
         Arc::new(Claim::new(self.terms(rules, ticket, fingerprint, attempt, origin, action)))
     }
 
@@ -232,7 +232,7 @@ fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Refusal> {
 /// Whether a token is ours, and good for what it is presented for.
 pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
-    let token = mint.verify(text, intent.action, &intent.subject)?;
+    let token = mint.verify(text, &intent.action, &intent.subject)?;
     if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
         return Err(Refusal::new(Code::TokenInvalid)
             .detail("This submission needs a token that was issued for it. Fetch one that names its action."));

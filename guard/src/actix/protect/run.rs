@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::{Error, HttpMessage as _};
+use onceward_api::path::canonical;
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
@@ -18,7 +20,7 @@ use super::Rules;
 use crate::guard::Verdict;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
-use crate::policy::Effect;
+use crate::policy::{Effect, Policy, TokenRules};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::token::Token;
@@ -170,6 +172,7 @@ async fn settle<B: MessageBody + 'static>(
     let answer = rules.take(answer).await;
     let (effect, reply) = (rules.effect(&answer), answer.reply(&rules.kept_headers));
     let Admitted { asked, pass } = *admitted;
+    rules.notice_rewriting(&asked, &answer);
     let successor = pass.binding(&asked.intent());
     let settled = pass.settle(effect, reply).await;
     if let Err(error) = &settled {
@@ -198,6 +201,25 @@ impl Rules {
     fn count(&self, refusal: Refusal) -> Refusal {
         self.guard.meter().refused(&self.policy, refusal.code());
         refusal
+    }
+
+    /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
+    fn notice_rewriting<B: MessageBody + 'static>(&self, asked: &Asked, answer: &Answered<B>) {
+        let goes_by_action = !matches!(self.policy, Policy::Token(TokenRules { remember: None, .. }));
+        if self.reading.action.is_some() || !goes_by_action {
+            return;
+        }
+        let (Some((_, seen)), Some(path)) = (asked.action().split_once(' '), answer.path()) else { return };
+        let rewritten = canonical(path);
+        if seen != rewritten && !self.is_rewriting_logged.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                target: "onceward::actix",
+                seen,
+                %rewritten,
+                "the path was rewritten inside of the guard, so one route has several actions and a duplicate may run; have the \
+                 middleware that rewrites it, such as NormalizePath, run before the guard, or name the action with Protect::action"
+            );
+        }
     }
 
     /// Takes an answer, and looks into it if that is needed.
