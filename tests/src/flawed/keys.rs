@@ -37,11 +37,13 @@ pub enum KeyFlaw {
     TokenRefresh,
     /// It knows a key without the path it was sent to.
     OtherOrder,
+    /// It knows a key by the path as it was sent, which can be percent-encoded in many ways.
+    PercentEncodedPath,
 }
 
 impl KeyFlaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("live_orphan", Self::LiveOrphan),
         ("renewed_inside", Self::RenewedInside),
         ("forever_409", Self::Forever409),
@@ -51,6 +53,7 @@ impl KeyFlaw {
         ("big_answer", Self::BigAnswer),
         ("token_refresh", Self::TokenRefresh),
         ("other_order", Self::OtherOrder),
+        ("percent_encoded_path", Self::PercentEncodedPath),
     ];
 }
 
@@ -107,7 +110,12 @@ impl Naive {
     /// What the key is known by.
     fn name(&self, request: &HttpRequest) -> Option<String> {
         let key = header(request, KEY)?;
-        let path = if self.flaw == KeyFlaw::OtherOrder { "" } else { request.path() };
+        let path = match self.flaw {
+            KeyFlaw::OtherOrder => "",
+            KeyFlaw::PercentEncodedPath => request.path(),
+            // As the router has decoded it.
+            _ => request.match_info().as_str(),
+        };
         let caller = header(request, "authorization").unwrap_or_default();
         let caller = if self.flaw == KeyFlaw::TokenRefresh { Some(caller) } else { caller.split('.').next() };
         Some(format!("naive:{}:{path}:{key}", caller.unwrap_or_default()))
