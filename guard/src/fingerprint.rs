@@ -15,6 +15,7 @@ mod writer;
 
 use std::fmt;
 
+use onceward_api::path::canonical;
 use sha2::{Digest as _, Sha256};
 
 pub use self::fields::{BadPointer, Fields};
@@ -61,7 +62,7 @@ impl fmt::Debug for Fingerprint {
 pub struct Content<'a> {
     /// The method, as sent.
     pub method: &'a str,
-    /// The path, as sent: percent-encoded, without the query.
+    /// The path, as sent: percent-encoded, without the query. All spellings of one path are the same.
     pub path: &'a str,
     /// The query, as sent, without the question mark; empty if there is none.
     pub query: &'a str,
@@ -96,7 +97,7 @@ impl Content<'_> {
     fn write_head(&self, media_type: Option<&HeaderValue<'_>>) -> Writer {
         let mut to = Writer::new();
         to.bytes(self.method.as_bytes());
-        to.bytes(self.path.as_bytes());
+        to.bytes(canonical(self.path).as_bytes());
         pairs::write(self.query.as_bytes(), &Fields::all(), &mut to);
         self.write_content_type(media_type, &mut to);
         to

@@ -215,7 +215,7 @@ impl Guard {
             },
             Policy::Interval(_) => Ok(Seen::Refused(Code::NotFound.into())),
             Policy::Key(_) => match intent.key {
-                Some(key) => self.look_up(&Ticket::of_key(&intent.subject, intent.action, key)).await,
+                Some(key) => self.look_up(&Ticket::of_key(&intent.subject, &intent.action, key)).await,
                 None => Ok(Seen::Refused(Code::KeyMissing.into())),
             },
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use onceward_api::path::canonical_action;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -15,7 +16,7 @@ use crate::run_id::RunId;
 /// What a request asks: which operation, for whom, and what it presents to be let in.
 #[derive(Clone)]
 pub struct Intent<'a> {
-    pub(crate) action: &'a str,
+    pub(crate) action: Cow<'a, str>,
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
     pub(crate) attempt: Option<&'a Attempt>,
@@ -26,9 +27,18 @@ pub struct Intent<'a> {
 }
 
 impl<'a> Intent<'a> {
-    /// `subject` asks for `action`, and presents nothing yet.
+    /// `subject` asks for `action`, and presents nothing yet. An action that is a method and a path goes by its
+    /// [canonical path](canonical_action).
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
-        Self { action, subject, credential: None, attempt: None, key: None, fingerprint: None, within: None }
+        Self {
+            action: canonical_action(action),
+            subject,
+            credential: None,
+            attempt: None,
+            key: None,
+            fingerprint: None,
+            within: None,
+        }
     }
 
     /// Presents a token.
@@ -138,7 +148,7 @@ impl<'a> Subject<'a> {
 /// What a token is good for. A token that is bound to nothing is good on every route that does not ask for more.
 #[derive(Debug, Clone, Default)]
 pub struct Binding<'a> {
-    pub(crate) action: Option<&'a str>,
+    pub(crate) action: Option<Cow<'a, str>>,
     pub(crate) subject: Option<Subject<'a>>,
 }
 
@@ -150,13 +160,13 @@ impl<'a> Binding<'a> {
 
     /// Good for this action if there is one, and for this caller, as somebody has asked for it.
     pub fn to(action: Option<&'a str>, subject: Subject<'a>) -> Self {
-        Self { action, ..Self::default() }.subject(subject)
+        Self { action: action.map(canonical_action), ..Self::default() }.subject(subject)
     }
 
-    /// Good for this action only.
+    /// Good for this action only. One that is a method and a path goes by its [canonical path](canonical_action).
     #[must_use]
     pub fn action(mut self, action: &'a str) -> Self {
-        self.action = Some(action);
+        self.action = Some(canonical_action(action));
         self
     }
 
@@ -175,8 +185,17 @@ mod tests {
     #[test]
     fn a_binding_names_what_it_is_told_and_nobody_is_nothing() {
         let bound = Binding::to(Some("POST /orders"), Subject::named("alice"));
-        assert_eq!((bound.action, bound.subject), (Some("POST /orders"), Some(Subject::named("alice"))));
+        assert_eq!((bound.action.as_deref(), bound.subject), (Some("POST /orders"), Some(Subject::named("alice"))));
         let free = Binding::to(None, Subject::anonymous());
         assert_eq!((free.action, free.subject), (None, None));
+    }
+
+    #[test]
+    fn action_goes_by_its_canonical_path() {
+        for action in ["POST /%6frders", "POST /orders"] {
+            assert_eq!(Intent::new(action, Subject::anonymous()).action, "POST /orders");
+            assert_eq!(Binding::none().action(action).action.as_deref(), Some("POST /orders"));
+            assert_eq!(Binding::to(Some(action), Subject::anonymous()).action.as_deref(), Some("POST /orders"));
+        }
     }
 }

@@ -30,7 +30,7 @@ impl Mint {
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
         flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
         let imprint = Imprint { flags, id, expires_at, reign };
-        let mac = cover(self.keys[0].clone(), &imprint, bound.action, bound.subject.as_ref());
+        let mac = cover(self.keys[0].clone(), &imprint, bound.action.as_deref(), bound.subject.as_ref());
         let mut tag = [0; TAG];
         tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
         imprint.seal(tag)

@@ -25,7 +25,8 @@ use crate::token::Imprint;
 /// What became of a pass when it was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// It is settled: a token stays used, a reply is on record, and of an unknown end nothing is given back.
+    /// It is settled: a token stays used, a reply is on record, and of an unknown end nothing is given back. Nor is a token that
+    /// was to be given back and could not be: it has less than a second to live, or was revoked meanwhile.
     Final,
     /// The same may be sent again: the token works again, the key is free.
     Back,
@@ -34,14 +35,17 @@ pub enum Settled {
 }
 
 impl Settled {
-    /// What became of a run. What happened and is not on record keeps no duplicate from running, and its answer says so.
+    /// What the client is told of a run. An effect that is not on record keeps no duplicate from running, and its answer says so.
     #[cfg(feature = "actix")]
     pub(crate) fn outcome(settled: &Result<Self, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
         let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
-        match settled {
-            Err(_) if effect == Effect::Happened && !is_plain_token => Outcome::Unprotected,
-            Ok(Self::Lost) => Outcome::Unprotected,
-            Ok(Self::Final | Self::Back) | Err(_) => Outcome::Executed,
+        match (effect, settled) {
+            (_, Ok(Self::Lost)) => Outcome::Unprotected,
+            (Effect::Happened, Err(_)) if !is_plain_token => Outcome::Unprotected,
+            (Effect::Happened, _) => Outcome::Executed,
+            (Effect::DidNotHappen, Ok(Self::Back)) => Outcome::NotApplied,
+            (Effect::DidNotHappen, Ok(Self::Final) | Err(_)) => Outcome::NotReleased,
+            (Effect::Unknown, _) => Outcome::Unknown,
         }
     }
 }
@@ -187,7 +191,7 @@ impl Pass {
         };
         if let Some(token) = token {
             if token.names_action() {
-                binding = binding.action(intent.action);
+                binding.action = Some(intent.action.clone());
             }
             if token.names_subject() {
                 binding = binding.subject(intent.subject.clone());
@@ -201,8 +205,10 @@ impl Pass {
             return Ok(Settled::Final);
         };
         // The one write that would not recognise itself if it were sent again, so it is sent once.
-        self.guard.store().put_back(&Ticket::of_token(token.id), &Record::ISSUED, life).await?;
-        Ok(Settled::Back)
+        match self.guard.store().put_back(&Ticket::of_token(token.id), &Record::ISSUED, life).await? {
+            Some(found) if found != Record::ISSUED.as_slice() => Ok(Settled::Final),
+            _ => Ok(Settled::Back),
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl Guard {
             Mode::Observe => self.check_and_count(policy, intent).await,
             Mode::Enforce => match self.check(policy, intent).await {
                 Err(error) if policy.fails_open(&error) => {
-                    self.note_let_through(intent.action, &error);
+                    self.note_let_through(&intent.action, &error);
                     None
                 }
                 checked => Some(checked?),
@@ -133,7 +133,7 @@ impl Guard {
             Ok(Verdict::Refuse(refusal)) => Outcome::Refused(refusal.code()),
             Err(error) => Outcome::Refused(Refusal::after(&error, policy, intent).code()),
         };
-        self.observe(outcome, intent.action);
+        self.observe(outcome, &intent.action);
         None
     }
 }

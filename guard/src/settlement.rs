@@ -53,14 +53,14 @@ impl Guard {
         reply: Option<Reply>,
     ) -> Result<Resolved, StoreError> {
         let (ticket, token) = match (intent.key, intent.credential) {
-            (Some(key), _) => (Ticket::of_key(&intent.subject, intent.action, key), None),
+            (Some(key), _) => (Ticket::of_key(&intent.subject, &intent.action, key), None),
             (None, Some(_)) => match self.presented(intent).await? {
                 Ok(token) => (Ticket::of_token(token.id), Some(token)),
                 Err(refusal) => return Ok(Resolved::Refused(refusal)),
             },
             (None, None) => return Ok(Resolved::Refused(Code::KeyMissing.into())),
         };
-        let matter = Matter { ticket, token, action: intent.action };
+        let matter = Matter { ticket, token, action: &intent.action };
         self.settle_matter(rules, &matter, run, effect, reply).await
     }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use onceward_api::path::canonical_action;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -62,9 +63,10 @@ impl Ticket {
     }
 
     /// The ticket of a key: of who asks, for what, and the key, each behind its length, so that no caller can meet
-    /// another's record by moving characters from one to the next.
+    /// another's record by moving characters from one to the next. An action that is a method and a path goes by its
+    /// [canonical path](canonical_action).
     pub fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
-        let mut digest = Sha256::new();
+        let (mut digest, action) = (Sha256::new(), canonical_action(action));
         for field in [subject.to_bytes().as_slice(), action.as_bytes(), key.as_bytes()] {
             digest.update((field.len() as u64).to_be_bytes());
             digest.update(field);
@@ -189,6 +191,8 @@ mod tests {
     fn a_key_of_the_same_caller_for_the_same_action_has_the_same_ticket() {
         let ticket = |key| Ticket::of_key(&Subject::named("alice"), "POST /pay", &key);
         assert_eq!(ticket(Key::new("k").unwrap()), ticket(Key::from_header(b"\"k\"").unwrap()));
+        let spelled = Ticket::of_key(&Subject::named("alice"), "POST /%70ay", &Key::new("k").unwrap());
+        assert_eq!(spelled, ticket(Key::new("k").unwrap()));
         assert_ne!(ticket(Key::of_parts(["a", "bc"]).unwrap()), ticket(Key::of_parts(["ab", "c"]).unwrap()));
     }
 

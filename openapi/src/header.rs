@@ -10,7 +10,8 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
 /// Response: what became of the request; on every answer of a protected route.
 pub const OUTCOME: &str = "onceward-outcome";
-/// Request: answer from the record only, never run the handler.
+/// Request: `true` answers from the record only and never runs the handler. `false` is as good as absent. Any other value is refused
+/// with 400 `bad_request`, and nothing runs. A guard that is off, or only observes, does not obey it.
 pub const LOOK: &str = "onceward-look";
 /// Request: names one try, from a caller that is trusted to.
 pub const ATTEMPT: &str = "onceward-attempt";

@@ -17,6 +17,7 @@ pub mod duration;
 pub mod header;
 pub mod metric;
 mod outcome;
+pub mod path;
 mod problem;
 mod token;
 

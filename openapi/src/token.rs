@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// The only operation the token will be good for; a route that has no name of its own is called by method and path, as
-    /// in `POST /orders`. Without it, the token is good for every operation.
+    /// in `POST /orders`, however that path is percent-encoded. Without it, the token is good for every operation.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub action: Option<String>,

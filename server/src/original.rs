@@ -4,6 +4,7 @@ use actix_web::HttpRequest;
 use actix_web::http::Method;
 use onceward::Refusal;
 use onceward_api::Code;
+use onceward_api::path::canonical;
 
 /// Where gateways ask.
 pub(crate) const PATH: &str = "/forward-auth";
@@ -59,7 +60,7 @@ impl Original {
 
 /// Whether a gateway asks here.
 pub(crate) fn is_asked_at(path: &str) -> bool {
-    path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    canonical(path).strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Everything that is told, each telling for itself.
@@ -158,6 +159,7 @@ mod tests {
     #[test]
     fn only_what_stands_there_or_behind_it_is_a_gateway_s_question() {
         assert!(is_asked_at("/forward-auth") && is_asked_at("/forward-auth/") && is_asked_at("/forward-auth/a"));
+        assert!(is_asked_at("/%66orward-auth") && is_asked_at("/forward%2Dauth/a"), "where the router leads it to");
         assert!(!is_asked_at("/forward-authority") && !is_asked_at("/token") && !is_asked_at("/a/forward-auth"));
     }
 }

@@ -236,7 +236,7 @@ async fn the_next_token_is_there_whenever_one_was_used_up_and_only_then() {
     let token = token(url).await;
     for status in ["422", "400", "503"] {
         let answer = send(submit(url, "/next", &token, "failed").header(STATUS, status)).await;
-        assert_eq!(answer.said(), format!("{status} executed"));
+        assert_eq!(answer.said(), format!("{status} not_applied"));
         assert!(!answer.headers.contains_key(NEXT_TOKEN), "the first one still works");
     }
     let answer = send(submit(url, "/next", &token, "lost").header(STATUS, "502")).await;

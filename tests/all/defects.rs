@@ -165,7 +165,7 @@ async fn d09_only_its_owner_frees_a_claim() {
         }
         let successor = tokio::spawn(send(ask("successor").header(TAKES, 900)));
         until("it has begun", LONG, || async { ledger.count("begun") == 2 * at + 2 }).await;
-        assert_eq!(first.await.unwrap().said(), "422 executed");
+        assert_eq!(first.await.unwrap().said(), "422 not_applied");
         assert_eq!(send(ask("third")).await.said(), beside);
         assert!(!successor.is_finished(), "it was asked in time");
         assert_eq!(successor.await.unwrap().said(), RAN);

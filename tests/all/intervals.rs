@@ -6,9 +6,9 @@ use std::time::Duration;
 use actix_web::web;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
+use onceward::{Effect, Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
 use onceward_api::{Code, Retry};
-use onceward_tests::client::{Answer, at_last, http, send};
+use onceward_tests::client::{Answer, at_last, http, ran, send};
 use onceward_tests::keyed::{Pair, purchase, serve, serve_one};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::proxy::{Fate, Proxy};
@@ -216,9 +216,14 @@ async fn success_keeps_the_interval_and_failure_frees_it_at_once() {
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let url = format!("{}/it", bed.served.url);
         let ask = || client.post(&url).header(STATUS, status).header(ORDER, status).body(status.to_string());
-        assert_eq!(send(ask()).await.said(), format!("{status} executed"));
-        let is_free = matches!(status, 400..=501 | 503);
-        let then = if is_free { format!("{status} executed") } else { TOO_SOON.to_owned() };
+        let effect = match status {
+            200..400 => Effect::Happened,
+            400..=501 | 503 => Effect::DidNotHappen,
+            _ => Effect::Unknown,
+        };
+        assert_eq!(send(ask()).await.said(), ran(status, effect));
+        let is_free = effect == Effect::DidNotHappen;
+        let then = if is_free { ran(status, effect) } else { TOO_SOON.to_owned() };
         assert_eq!(send(ask()).await.said(), then, "{status}");
         assert_eq!(bed.ledger.count(&status.to_string()), 1 + usize::from(is_free));
     }
@@ -228,8 +233,8 @@ async fn success_keeps_the_interval_and_failure_frees_it_at_once() {
 async fn a_mistake_is_corrected_and_sent_at_once() {
     let bed = Bed::with(every(MINUTE));
     let mistaken = || send(bed.post("/it").header(STATUS, 422).body("te"));
-    assert_eq!(mistaken().await.said(), "422 executed");
-    assert_eq!(mistaken().await.said(), "422 executed", "even uncorrected");
+    assert_eq!(mistaken().await.said(), "422 not_applied");
+    assert_eq!(mistaken().await.said(), "422 not_applied", "even uncorrected");
     assert_eq!(bed.ask().await.said(), RAN);
     assert_eq!(bed.ask().await.said(), TOO_SOON);
 }
@@ -249,7 +254,9 @@ async fn a_handler_that_panics_keeps_its_interval_and_no_more() {
 async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that_ended() {
     let shop = Shop::on(Memory::new());
     let ask = |id: &str, order: &str| plainly(shop.url(), &format!("/spaced/locked/{id}"), order);
-    for (at, status) in [200, 422, 500, 504].into_iter().enumerate() {
+    let ends =
+        [(200, "executed"), (422, "not_applied"), (500, "not_applied"), (504, "unknown")].into_iter().enumerate();
+    for (at, (status, outcome)) in ends {
         let name = format!("first-{status}");
         // Longer than its interval.
         let first = tokio::spawn(send(ask("7", &name).header(TAKES, 900).header(STATUS, status).body("tea")));
@@ -260,7 +267,7 @@ async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that
             assert!(beside.said() == LOCKED || shop.ledger.count(&name) == 1, "{}", beside.said());
             sleep(MOMENT).await;
         }
-        assert_eq!(first.await.unwrap().said(), format!("{status} executed"));
+        assert_eq!(first.await.unwrap().said(), format!("{status} {outcome}"));
         for _ in 0..3 {
             assert_eq!(send(ask("7", "after").body("tea")).await.said(), RAN, "after {status}");
         }

@@ -189,7 +189,7 @@ async fn under_hold_an_unknown_end_is_on_record_although_the_store_has_lost_the_
     let slow = tokio::spawn(slow);
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     redis.ask::<()>("FLUSHALL");
-    assert_eq!(slow.await.unwrap().said(), "504 executed");
+    assert_eq!(slow.await.unwrap().said(), "504 unknown");
     assert_eq!(buy(&served.url, "/it", "k", "effect").await.said(), "409 outcome_unknown");
     assert_eq!(ledger.count("effect"), 1);
 }
@@ -208,7 +208,7 @@ async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_th
     assert_eq!(buy(&served.url, "/it", "new", "new").await.said(), "503 store_unavailable");
     let happened = happened.await.unwrap();
     assert_eq!(happened.said(), "200 unprotected");
-    assert_eq!(not.await.unwrap().said(), "503 executed");
+    assert_eq!(not.await.unwrap().said(), "503 not_applied");
     // Longer than the lease.
     sleep(LEASE + MOMENT).await;
     redis.ask::<()>("CONFIG SET maxmemory 0");

@@ -7,7 +7,7 @@ use onceward::store::{Memory, Redis};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, NotKept, Policy, Reply, Resolved, Seen, Subject};
 use onceward_api::Code;
 use onceward_api::header::LOOK;
-use onceward_tests::client::{Answer, http, send};
+use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::keyed::{BRIEF, SIZE, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
@@ -58,6 +58,30 @@ async fn a_look_without_a_key_runs_nothing_either() {
     assert_eq!(shop.ledger.count("looked"), 0);
 }
 
+#[tokio::test]
+async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused() {
+    let shop = Shop::on(Memory::new());
+    for path in ["/keyed/orders", "/keyed/optional", "/keyed/held"] {
+        let ask = |key: &str, look: &str| send(under(shop.url(), path, key, path).header(LOOK, look));
+        for look in ["maybe", "1", "0", "TRUE", "no", ""] {
+            let refused = ask("k", look).await;
+            assert_eq!(refused.said(), "400 bad_request", "{look}");
+            assert!(refused.problem().detail.contains("Onceward-Look"), "{refused:?}");
+        }
+        assert_eq!(shop.ledger.count(path), 0, "neither looked nor run");
+        assert_eq!(ask("k", "true").await.said(), "404 not_found");
+        assert_eq!(ask("k", "false").await.said(), "200 executed");
+        assert_eq!(ask("k", "false").await.said(), "200 replayed");
+        assert_eq!(ask("k", "true").await.said(), "200 replayed");
+        assert_eq!(shop.ledger.count(path), 1);
+    }
+    let token = token(shop.url()).await;
+    let ask = |look: &str| send(submit(shop.url(), "/orders", &token, "token").header(LOOK, look));
+    assert_eq!(ask("perhaps").await.said(), "400 bad_request");
+    assert_eq!(ask("false").await.said(), "200 executed", "the token was not used up by it");
+    assert_eq!(shop.ledger.count("token"), 1);
+}
+
 /// A route that is held, what it is asked for, and the guard of it.
 struct Held {
     guard: Guard,
@@ -103,7 +127,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     let held = Held::new();
     assert_eq!(held.seen().await, Seen::Absent);
     assert_eq!(refused(&held.settle(Effect::Happened, None).await), Some(Code::NotFound));
-    assert_eq!(held.buy(504).await, "504 executed");
+    assert_eq!(held.buy(504).await, "504 unknown");
     assert_eq!(held.buy(200).await, "409 outcome_unknown");
     assert!(matches!(held.seen().await, Seen::Unknown(_)));
 
@@ -124,7 +148,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
 #[tokio::test]
 async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen() {
     let held = Held::new();
-    assert_eq!(held.buy(504).await, "504 executed");
+    assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
         assert_eq!(held.settle(Effect::DidNotHappen, None).await, Resolved::Settled);
     }
@@ -156,7 +180,7 @@ async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_re
         [Reply::new(200, "x").header("x-long", vec![b'x'; 70_000]), Reply::new(200, vec![b'x'; 2 * 1024 * 1024])]
     {
         let held = Held::new();
-        assert_eq!(held.buy(504).await, "504 executed");
+        assert_eq!(held.buy(504).await, "504 unknown");
         assert_eq!(held.settle(Effect::Happened, Some(reply)).await, Resolved::Settled);
         assert_eq!(held.seen().await, Seen::Done(Err(NotKept::TooLarge)));
         assert_eq!(held.buy(200).await, "409 reply_not_kept");

@@ -15,7 +15,7 @@ use onceward::actix::{NotEntered, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, KeyRules, ManualClock};
 use onceward_api::header;
-use onceward_tests::client::{Answer, URLENCODED, http, send};
+use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{EFFECT, ORDER, STATUS, Served, Shop, order};
@@ -50,10 +50,10 @@ impl Bed {
     /// Asserts what becomes of every status: kept, free again, or unknown and then what `lapsed` says of it.
     async fn settles(&self, effect: impl Fn(u16) -> Effect, unknown: &str, is_free_later: bool) {
         for status in 200..600 {
-            assert_eq!(self.ask(status).await, format!("{status} executed"));
+            assert_eq!(self.ask(status).await, ran(status, effect(status)));
             let (said, runs) = match effect(status) {
                 Effect::Happened => (format!("{status} replayed"), 1),
-                Effect::DidNotHappen => (format!("{status} executed"), 2),
+                Effect::DidNotHappen => (format!("{status} not_applied"), 2),
                 Effect::Unknown => (unknown.to_owned(), 1),
             };
             assert_eq!(self.ask(status).await, said, "{status}");
@@ -61,7 +61,7 @@ impl Bed {
         }
         self.clock.advance(Duration::from_secs(16));
         for status in (500..600).filter(|status| effect(*status) == Effect::Unknown) {
-            let said = if is_free_later { format!("{status} executed") } else { unknown.to_owned() };
+            let said = if is_free_later { format!("{status} unknown") } else { unknown.to_owned() };
             assert_eq!(self.ask(status).await, said, "{status} after the lease");
             assert_eq!(self.ledger.count(&status.to_string()), 1 + usize::from(is_free_later), "{status}");
         }
@@ -385,8 +385,8 @@ async fn a_200_that_tells_of_a_failure_is_released_by_the_route_s_own_word() {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(envelope)));
     });
     let ask = async |code: i64| send(under(&served.url, "/it", "k", "a").header("x-code", code)).await;
-    assert_eq!(ask(7).await.said(), "200 executed");
-    assert_eq!(ask(7).await.said(), "200 executed");
+    assert_eq!(ask(7).await.said(), "200 not_applied");
+    assert_eq!(ask(7).await.said(), "200 not_applied");
     let happened = ask(0).await;
     assert_eq!(happened.said(), "200 executed");
     let replay = ask(7).await;
@@ -404,13 +404,18 @@ async fn what_a_handler_says_of_its_own_answer_goes_before_everything() {
     for status in ["200", "400", "422", "500", "502", "503"] {
         for (path, effect, said) in [
             ("/keyed/orders", "happened", format!("{status} replayed")),
-            ("/keyed/orders", "did not", format!("{status} executed")),
+            ("/keyed/orders", "did not", format!("{status} not_applied")),
             ("/keyed/orders", "unknown", "409 in_progress".to_owned()),
             ("/keyed/held", "happened", format!("{status} replayed")),
-            ("/keyed/held", "did not", format!("{status} executed")),
+            ("/keyed/held", "did not", format!("{status} not_applied")),
             ("/keyed/held", "unknown", "409 outcome_unknown".to_owned()),
         ] {
-            assert_eq!(ask(path, status, effect).await.said(), format!("{status} executed"));
+            let outcome = match effect {
+                "happened" => "executed",
+                "did not" => "not_applied",
+                _ => "unknown",
+            };
+            assert_eq!(ask(path, status, effect).await.said(), format!("{status} {outcome}"));
             assert_eq!(ask(path, status, effect).await.said(), said, "{path} {status} {effect}");
         }
     }

@@ -4,14 +4,16 @@ use std::io::{self, Write};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use actix_web::{HttpResponse, web};
+use actix_web::middleware::NormalizePath;
+use actix_web::{App, HttpResponse, HttpServer, web};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules, RunId};
 use onceward_tests::client::send;
-use onceward_tests::keyed::{buy, serve, serve_one, under};
+use onceward_tests::keyed::{KEY, buy, purchase, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{STATUS, TAKES, panics};
+use onceward_tests::raw::post;
+use onceward_tests::shop::{STATUS, Served, TAKES, panics};
 use onceward_tests::wait::until;
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
@@ -155,4 +157,30 @@ async fn a_run_that_panicked_has_a_line_that_says_unknown() {
     assert_eq!(buy(&served.url, "/it", "k", "").await.said(), "500 internal");
     let steps: Vec<_> = LOG.steps(action).into_iter().map(|[step, ..]| step).collect();
     assert_eq!(steps, ["claimed", "unknown"]);
+}
+
+/// `NormalizePath` is wrapped first, so it runs after the guard has named the action by the path.
+#[tokio::test]
+async fn path_that_is_rewritten_inside_the_guard_is_logged_as_an_error() {
+    let (_, ledger) = (LOG.text(), web::Data::new(Ledger::new()));
+    for (action, path) in [(None, "/rewritten"), (Some("named"), "/rewritten/named")] {
+        let guard = Guard::new(Memory::new());
+        let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+        let (protect, data) = (action.map_or(protect.clone(), |action| protect.action(action)), ledger.clone());
+        let served = Served::run(move |listener| {
+            let app = move || {
+                let app = App::new().app_data(data.clone()).wrap(NormalizePath::trim()).wrap(protect.clone());
+                app.service(web::resource(path).route(web::post().to(purchase)))
+            };
+            Ok(HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run())
+        });
+        for target in [path.to_owned(), format!("{path}/"), format!("/{path}"), format!("{path}/")] {
+            post(&served.url, &target, &[(KEY, &target)], "").await;
+        }
+    }
+    let lines = LOG.lines("onceward::actix", "/rewritten");
+    let errors: Vec<_> = lines.iter().filter(|line| line["level"] == "ERROR").collect();
+    assert_eq!(errors.len(), 1, "once is enough: {errors:?}");
+    let fields = &errors[0]["fields"];
+    assert_eq!((&fields["seen"], &fields["rewritten"]), (&"/rewritten/".into(), &"/rewritten".into()));
 }

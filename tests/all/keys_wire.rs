@@ -134,7 +134,7 @@ async fn a_header_that_cannot_be_sent_is_never_sent() {
     let rules = KeyRules::new().lease(BRIEF).hold();
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
     let answer = send(under(&served.url, "/it", "k", "a").header(STATUS, 504)).await;
-    assert_eq!(answer.said(), "504 executed");
+    assert_eq!(answer.said(), "504 unknown");
     let key = Key::new("k").unwrap();
     let intent = Intent::new("POST /it", Subject::anonymous()).key(&key);
     let split = Reply::new(200, "booked").header("location", "/a\r\nset-cookie: stolen=1");

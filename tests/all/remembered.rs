@@ -274,7 +274,7 @@ async fn a_mistake_gives_the_token_back_and_the_corrected_form_runs() {
         let token = bed.token().await;
         for _ in 0..2 {
             let mistaken = send(bed.post(&token, "/it").header(STATUS, status).body("te")).await;
-            assert_eq!(mistaken.said(), format!("{status} executed"));
+            assert_eq!(mistaken.said(), format!("{status} not_applied"));
         }
         let corrected = bed.say(&token, "/it", "tea").await;
         assert_eq!(corrected.said(), "200 executed", "after {status}");
@@ -290,7 +290,7 @@ async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
     for status in [502, 504, 599] {
         let token = bed.token().await;
         let ask = || send(bed.post(&token, "/it").header(STATUS, status).body("tea"));
-        assert_eq!(ask().await.said(), format!("{status} executed"));
+        assert_eq!(ask().await.said(), format!("{status} unknown"));
         let unknown = ask().await;
         assert_eq!((unknown.said().as_str(), unknown.problem().retry), ("409 outcome_unknown", Retry::No));
         bed.clock.advance(Duration::from_secs(30));
@@ -304,7 +304,7 @@ async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
 async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second() {
     let bed = Bed::remembering(HOUR);
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
-    for (age, said, then) in [(59_000, Settled::Back, "issued"), (59_001, Settled::Back, "gone")] {
+    for (age, said, then) in [(59_000, Settled::Back, "issued"), (59_001, Settled::Final, "gone")] {
         let token = bed.guard.issue(TTL, Binding::none()).await.unwrap();
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
         let Ok(Verdict::Run(pass)) = bed.guard.check(&policy, &intent).await else { panic!("it is good") };
@@ -344,7 +344,7 @@ async fn once_it_is_forgotten_the_token_is_used_or_expired_and_never_run() {
     let bed = Bed::remembering(Duration::from_secs(20));
     let (happened, unknown) = (bed.token().await, bed.token().await);
     bed.say(&happened, "/it", "tea").await;
-    assert_eq!(send(bed.post(&unknown, "/it").header(STATUS, 504)).await.said(), "504 executed");
+    assert_eq!(send(bed.post(&unknown, "/it").header(STATUS, 504)).await.said(), "504 unknown");
     bed.clock.advance(Duration::from_secs(21));
     assert_eq!(bed.say(&happened, "/it", "tea").await.said(), "409 token_used");
     assert_eq!(bed.say(&unknown, "/it", "").await.said(), "409 token_used");

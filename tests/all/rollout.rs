@@ -18,6 +18,7 @@ use onceward_api::{IssuedToken, Retry};
 use onceward_tests::client::{Answer, ask_token, http, send, submit, token};
 use onceward_tests::keyed::{KEY, buy, serve, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::raw::post;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, header, order, panics};
 use onceward_tests::wait::until;
@@ -450,7 +451,7 @@ async fn what_is_protected_exempt_or_only_looks_passes_the_net() {
         ("GET", "/page", "200 "),
         ("POST", "/nowhere", "404 "),
         ("POST", "/api/v1/acme/nowhere", "404 "),
-        ("POST", "/guarded/nowhere", "404 executed"),
+        ("POST", "/guarded/nowhere", "404 not_applied"),
         ("POST", "/", "404 "),
         ("POST", "/page", "405 "),
         ("DELETE", "/forgotten/1", "405 "),
@@ -462,6 +463,25 @@ async fn what_is_protected_exempt_or_only_looks_passes_the_net() {
         }
     }
     assert_eq!(net.require.unprotected(), [""; 0]);
+}
+
+/// One route has many spellings, and is known under all of them.
+#[tokio::test]
+async fn route_that_is_known_by_one_spelling_of_its_path_is_known_by_all() {
+    let net = Net::under(&Guard::new(Memory::new()));
+    for target in ["/%66orgotten/1", "/forgotten/2", "/f%6Frgotten/%33", "/%66%6frgotten/1"] {
+        assert_eq!(post(&net.served.url, target, &[(ORDER, target)], "").await.said(), "500 internal", "{target}");
+    }
+    assert_eq!(net.ledger.runs(), ["/%66orgotten/1"], "from then on it is refused before it runs");
+    assert_eq!(net.require.unprotected(), ["POST /forgotten/{id}"]);
+
+    for target in ["/%70rotected", "/protected", "/%73earch", "/search"] {
+        let answer = post(&net.served.url, target, &[(KEY, target), (ORDER, target)], "").await;
+        assert_eq!(answer.status, 200, "{target}: {answer:?}");
+    }
+    assert_eq!(net.require.unprotected(), ["POST /forgotten/{id}"], "a guard on one route says nothing of another");
+    assert_eq!(post(&net.served.url, "/%66orgotten/4", &[(ORDER, "late")], "").await.said(), "500 internal");
+    assert_eq!(net.ledger.count("late"), 0);
 }
 
 /// Whoever is not let in has not submitted anything, and must not shut the route for everybody else.

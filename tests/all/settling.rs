@@ -13,7 +13,7 @@ use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, Intent, Policy, Seen, Subject};
 use onceward_api::header::NEXT_TOKEN;
 use onceward_api::{Code, Retry};
-use onceward_tests::client::{Answer, http, order, send, submit, token};
+use onceward_tests::client::{Answer, http, order, ran, send, submit, token};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{self, EFFECT, STATUS, Served, Shop};
 use onceward_tests::wait::until;
@@ -29,19 +29,19 @@ async fn works_again(url: &str, token: &str, name: &str) -> bool {
     }
 }
 
-/// Orders on a route with these headers, and says whether the token is good for one more.
-async fn settles_as_free(shop: &Shop, path: &str, headers: &[(&str, &str)]) -> bool {
+/// Orders on a route with these headers, and gives the outcome. The token is good for one more if that says so.
+async fn outcome(shop: &Shop, path: &str, headers: &[(&str, &str)]) -> String {
     let name = format!("{path} {headers:?}");
     let token = token(shop.url()).await;
     let first = headers
         .iter()
         .fold(submit(shop.url(), path, &token, &name), |request, (key, value)| request.header(*key, *value));
     let first = send(first).await;
-    assert_eq!(first.outcome, "executed", "{name}: {first:?}");
     assert_eq!(shop.ledger.count(&name), 1, "{name}");
     let is_free = works_again(shop.url(), &token, &name).await;
     assert_eq!(shop.ledger.count(&name), if is_free { 2 } else { 1 }, "{name}");
-    is_free
+    assert_eq!(is_free, first.outcome == "not_applied", "{name}: {first:?}");
+    first.outcome
 }
 
 #[tokio::test]
@@ -49,16 +49,17 @@ async fn every_status_settles_the_token_as_the_table_says() {
     let shop = Shop::on(Memory::new());
     let client = http();
     for status in 200..600 {
-        let is_free = match status {
-            200..400 => false,
-            400..500 | 500 | 501 | 503 => true,
-            _ => false,
+        let effect = match status {
+            200..400 => Effect::Happened,
+            400..500 | 500 | 501 | 503 => Effect::DidNotHappen,
+            _ => Effect::Unknown,
         };
+        let is_free = effect == Effect::DidNotHappen;
         let (token, name) = (token(shop.url()).await, status.to_string());
         let request = client.post(format!("{}/orders", shop.url())).header("connection", "close");
         let request = request.header(onceward_api::header::TOKEN, &token).header(shop::ORDER, &name);
         let first = send(request.header(STATUS, status)).await;
-        assert_eq!(first.said(), format!("{status} executed"));
+        assert_eq!(first.said(), ran(status, effect));
         assert_eq!(works_again(shop.url(), &token, &name).await, is_free, "{status}");
         assert_eq!(shop.ledger.count(&name), if is_free { 2 } else { 1 }, "{status}");
     }
@@ -70,7 +71,7 @@ async fn a_token_that_was_given_back_is_still_good_for_one_use_only() {
     let token = token(shop.url()).await;
     for _ in 0..5 {
         let failed = send(submit(shop.url(), "/orders", &token, "failed").header(STATUS, 422)).await;
-        assert_eq!(failed.said(), "422 executed");
+        assert_eq!(failed.said(), "422 not_applied");
     }
     let racers = (0..16).map(|_| order(shop.url(), &token, "paid"));
     let said: Vec<_> = futures_util::future::join_all(racers).await.iter().map(Answer::said).collect();
@@ -83,9 +84,9 @@ async fn a_token_that_was_given_back_is_still_good_for_one_use_only() {
 async fn what_a_handler_says_of_its_own_answer_goes_before_its_status() {
     let shop = Shop::on(Memory::new());
     for status in ["200", "201", "302", "400", "422", "500", "502", "503", "504"] {
-        for (effect, is_free) in [("happened", false), ("did not", true), ("unknown", false)] {
+        for (effect, said) in [("happened", "executed"), ("did not", "not_applied"), ("unknown", "unknown")] {
             let headers = [(STATUS, status), (EFFECT, effect)];
-            assert_eq!(settles_as_free(&shop, "/orders", &headers).await, is_free, "{status}, {effect}");
+            assert_eq!(outcome(&shop, "/orders", &headers).await, said, "{status}, {effect}");
         }
     }
 }
@@ -94,18 +95,18 @@ async fn what_a_handler_says_of_its_own_answer_goes_before_its_status() {
 async fn what_a_route_judges_goes_before_the_status_and_after_the_handler_s_own_word() {
     let shop = Shop::on(Memory::new());
     let failed = ("x-failed", "yes");
-    for (headers, is_free) in [
-        (vec![failed], true),
-        (vec![failed, (STATUS, "502")], true),
-        (vec![failed, (EFFECT, "happened")], false),
-        (vec![failed, (EFFECT, "unknown")], false),
-        (vec![failed, (STATUS, "422"), (EFFECT, "happened")], false),
-        (vec![(EFFECT, "did not")], true),
-        (vec![], false),
-        (vec![(STATUS, "422")], true),
-        (vec![(STATUS, "502")], false),
+    for (headers, said) in [
+        (vec![failed], "not_applied"),
+        (vec![failed, (STATUS, "502")], "not_applied"),
+        (vec![failed, (EFFECT, "happened")], "executed"),
+        (vec![failed, (EFFECT, "unknown")], "unknown"),
+        (vec![failed, (STATUS, "422"), (EFFECT, "happened")], "executed"),
+        (vec![(EFFECT, "did not")], "not_applied"),
+        (vec![], "executed"),
+        (vec![(STATUS, "422")], "not_applied"),
+        (vec![(STATUS, "502")], "unknown"),
     ] {
-        assert_eq!(settles_as_free(&shop, "/judged", &headers).await, is_free, "{headers:?}");
+        assert_eq!(outcome(&shop, "/judged", &headers).await, said, "{headers:?}");
     }
 }
 
@@ -136,7 +137,7 @@ async fn every_method_that_may_change_something_is_settled_alike() {
     for method in ["POST", "PUT", "PATCH", "DELETE", "PURGE"] {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let token = token(shop.url()).await;
-        let said = [("422", "422 executed"), ("200", "200 executed"), ("200", "409 token_used")];
+        let said = [("422", "422 not_applied"), ("200", "200 executed"), ("200", "409 token_used")];
         for (status, expected) in said {
             let request = http().request(method.clone(), format!("{}/orders", shop.url()));
             let request = request.header(onceward_api::header::TOKEN, &token).header(shop::ORDER, method.as_str());
@@ -197,12 +198,20 @@ async fn an_error_of_a_middleware_inside_is_settled_and_marked_like_an_answer() 
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = breaking(&guard, &ledger);
     for path in ["/orders", "/scope/orders"] {
-        for (status, is_free) in [(302, false), (400, true), (413, true), (500, true), (502, false), (503, true)] {
+        for (status, outcome) in [
+            (302, "executed"),
+            (400, "not_applied"),
+            (413, "not_applied"),
+            (500, "not_applied"),
+            (502, "unknown"),
+            (503, "not_applied"),
+        ] {
+            let is_free = outcome == "not_applied";
             for is_late in [false, true] {
                 let (token, name) = (issue(&guard).await, format!("{path} {status} {is_late}"));
                 let request = submit(&served.url, path, &token, &name).header("x-break", status);
                 let first = send(if is_late { request.header("x-late", "yes") } else { request }).await;
-                assert_eq!(first.said(), format!("{status} executed"), "{name}");
+                assert_eq!(first.said(), format!("{status} {outcome}"), "{name}");
                 assert_eq!(first.headers.contains_key(NEXT_TOKEN), !is_free, "{name}");
                 assert_eq!(ledger.count(&name), usize::from(is_late), "{name}");
                 assert_eq!(works_again(&served.url, &token, &name).await, is_free, "{name}");
@@ -216,13 +225,13 @@ async fn an_error_of_a_middleware_inside_is_settled_and_marked_like_an_answer() 
 async fn an_error_that_brings_its_own_answer_is_judged_by_it_and_sent_as_it_is() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = breaking(&guard, &ledger);
-    for (status, effect, is_free) in [(409, "", true), (502, "", false), (502, "did not", true)] {
+    for (status, effect, outcome) in [(409, "", "not_applied"), (502, "", "unknown"), (502, "did not", "not_applied")] {
         let (token, name) = (issue(&guard).await, format!("{status} {effect}"));
         let request = submit(&served.url, "/orders", &token, &name).header("x-break", status);
         let first = send(request.header("x-own-answer", "yes").header(EFFECT, effect)).await;
-        assert_eq!(first.said(), format!("{status} executed"), "{name}");
+        assert_eq!(first.said(), format!("{status} {outcome}"), "{name}");
         assert_eq!((first.headers["x-own-answer"].as_bytes(), &first.body[..]), (&b"kept"[..], &b"its own words"[..]));
-        assert_eq!(works_again(&served.url, &token, &name).await, is_free, "{name}");
+        assert_eq!(works_again(&served.url, &token, &name).await, outcome == "not_applied", "{name}");
     }
 }
 
@@ -241,10 +250,10 @@ async fn where_no_route_matches_the_token_is_given_back() {
     });
     let token = issue(&guard).await;
     for path in ["/ordres", "/", "/orders/1", "/orders/"] {
-        assert_eq!(send(submit(&served.url, path, &token, "lost")).await.said(), "404 executed", "{path}");
+        assert_eq!(send(submit(&served.url, path, &token, "lost")).await.said(), "404 not_applied", "{path}");
     }
     let wrong_method = http().put(format!("{}/orders", served.url)).header(onceward_api::header::TOKEN, &token);
-    assert_eq!(send(wrong_method).await.said(), "405 executed");
+    assert_eq!(send(wrong_method).await.said(), "405 not_applied");
     assert!(works_again(&served.url, &token, "found").await);
     assert!(!works_again(&served.url, &token, "found").await);
     assert_eq!(ledger.runs(), ["found"]);

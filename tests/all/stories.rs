@@ -199,7 +199,7 @@ async fn a_payment_is_made_once_for_an_order_and_a_declined_one_can_be_made_agai
         let request = http().post(format!("{}/orders/{order}/payment", served.url));
         send(request.header(ORDER, format!("paid-{order}")).header(STATUS, status)).await
     };
-    assert_eq!(pay(1, 429).await.said(), "429 executed");
+    assert_eq!(pay(1, 429).await.said(), "429 not_applied");
     let first = pay(1, 201).await;
     assert_eq!(first.said(), "201 executed");
     let second = pay(1, 201).await;

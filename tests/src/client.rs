@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use onceward::Effect;
 use onceward_api::{IssuedToken, Problem, header};
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Response};
@@ -40,6 +41,16 @@ impl Answer {
     pub fn said(&self) -> String {
         format!("{} {}", self.status, self.outcome)
     }
+}
+
+/// The status and the outcome of a run that had this effect, as [`Answer::said`] has them.
+pub fn ran(status: u16, effect: Effect) -> String {
+    let outcome = match effect {
+        Effect::Happened => "executed",
+        Effect::DidNotHappen => "not_applied",
+        Effect::Unknown => "unknown",
+    };
+    format!("{status} {outcome}")
 }
 
 /// Sends a request and reads the answer.

@@ -18,6 +18,7 @@ pub mod peer;
 pub mod piggy_bank;
 pub mod postgres;
 pub mod proxy;
+pub mod raw;
 pub mod redis_cluster;
 pub mod redis_server;
 pub mod remembered;

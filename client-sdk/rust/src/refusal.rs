@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use onceward_api::{Code, Outcome, Problem, header};
+use onceward_api::{Outcome, Problem, header};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 
@@ -19,10 +19,7 @@ pub(crate) struct Refusal {
 
 /// What the head of an answer says became of the request.
 pub(crate) fn outcome(headers: &HeaderMap) -> Option<Outcome> {
-    let text = headers.get(header::OUTCOME)?.to_str().ok()?;
-    let known = [Outcome::Executed, Outcome::Replayed, Outcome::Unprotected, Outcome::Redeemed];
-    let refused = || Code::ALL.into_iter().map(Outcome::Refused);
-    known.into_iter().chain(refused()).find(|outcome| outcome.as_str() == text)
+    Outcome::parse(headers.get(header::OUTCOME)?.to_str().ok()?)
 }
 
 /// How long the answer asks to wait. A date is not understood: clocks may differ.
@@ -144,6 +141,8 @@ pub(crate) async fn read(response: &mut Response, limit: usize) -> reqwest::Resu
 
 #[cfg(test)]
 mod tests {
+    use onceward_api::Code;
+
     use super::*;
 
     fn response(status: u16, headers: &[(&str, &str)], body: impl Into<reqwest::Body>) -> Response {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use onceward_api::header;
+use onceward_api::path::canonical_action;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::multipart::Form;
 use reqwest::{Method, Url};
@@ -201,7 +202,7 @@ impl Submission {
     /// Fetches a token that is good for this action only. A route that has no name of its own is called by method and path, as in
     /// `POST /orders`.
     pub fn action(mut self, name: impl Into<String>) -> Self {
-        self.plan.binding.action = Some(name.into());
+        self.plan.binding.action = Some(canonical_action(&name.into()).into_owned());
         self
     }
 

@@ -223,7 +223,7 @@ impl Tried {
 
 /// Whose answer it is: a guard marks what its handler says, and a handler's word is the last.
 fn answered(status: StatusCode, headers: &HeaderMap) -> Came {
-    let is_guarded = || matches!(outcome(headers), Some(Outcome::Executed | Outcome::Replayed | Outcome::Unprotected));
+    let is_guarded = || outcome(headers).is_some_and(Outcome::is_handlers);
     match status {
         StatusCode::UNAUTHORIZED => Came::Unauthorized,
         StatusCode::TOO_MANY_REQUESTS if !is_guarded() => Came::Busy { after: retry_after(headers) },
@@ -254,5 +254,9 @@ mod tests {
         assert_eq!(answered(StatusCode::FORBIDDEN, &marked), Came::Answer);
         assert_eq!(answered(StatusCode::CREATED, &HeaderMap::new()), Came::Answer);
         assert_eq!(answered(StatusCode::UNAUTHORIZED, &marked), Came::Unauthorized);
+        for outcome in ["not_applied", "not_released", "unknown", "unprotected"] {
+            marked.insert(header::OUTCOME, HeaderValue::from_static(outcome));
+            assert_eq!(answered(StatusCode::SERVICE_UNAVAILABLE, &marked), Came::Answer, "{outcome}");
+        }
     }
 }

@@ -33,7 +33,7 @@ export interface Problem {
 }
 /** Body of `POST /token`. All of it is optional, and so is the body. */
 export interface TokenRequest {
-    /** The only operation the token will be good for; a route that has no name of its own is called by method and path, as in `POST /orders`. Without it, the token is good for every operation. */
+    /** The only operation the token will be good for; a route that has no name of its own is called by method and path, as in `POST /orders`, however that path is percent-encoded. Without it, the token is good for every operation. */
     action?: string;
     /** The only caller the token will be good for. */
     subject?: string;

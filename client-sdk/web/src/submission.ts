@@ -86,7 +86,8 @@ async function problemOf(response: Response): Promise<Problem | undefined> {
 
 /** Whether the handler answered, now or before. */
 export function isHandlers(response: Response): boolean {
-  return /^(executed|replayed|unprotected)$/.test(response.headers.get(OUTCOME)!);
+  // Also `unknown`, `unprotected`, `not_applied` and `not_released`; no code of a refusal begins like these.
+  return /^(executed|replayed|un[kp]|not_[ar])/.test(response.headers.get(OUTCOME)!);
 }
 
 /** Whether something in between answered, that does not know what became of the request. */

@@ -128,12 +128,18 @@ describe("a submission", () => {
   });
 
   test("gives the handler's own answers as they are, also its problems and failures", async () => {
-    const own = new Response(JSON.stringify({ code: "sold_out", retry: "no" }), {
-      status: 422,
-      headers: { "content-type": "application/problem+json", "onceward-outcome": "executed" },
-    });
-    const result = await server([() => own]).make().fetch("/orders", post);
-    expect([result.outcome, result.response!.status]).toEqual(["executed", 422]);
+    const own = (outcome: string) =>
+      new Response(JSON.stringify({ code: "sold_out", retry: "no" }), {
+        status: 422,
+        headers: { "content-type": "application/problem+json", "onceward-outcome": outcome },
+      });
+    for (const outcome of ["executed", "not_applied", "not_released", "unknown", "unprotected"]) {
+      const result = await server([() => own(outcome)]).make().fetch("/orders", post);
+      expect([result.outcome, result.response!.status]).toEqual(["executed", 422]);
+    }
+    for (const code of ["not_found", "unauthorized", "unsupported_media_type"]) {
+      expect((await server([() => own(code)]).make().fetch("/orders", post)).outcome).toBe("refused");
+    }
     const failed = await server([() => new Response("broken", { status: 500 })]).make().fetch("/orders", post);
     expect([failed.outcome, failed.response!.status]).toEqual(["executed", 500]);
   });

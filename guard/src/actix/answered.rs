@@ -85,6 +85,14 @@ impl<B: MessageBody + 'static> Answered<B> {
         self.head().status
     }
 
+    /// The path that was asked for in the end, if an answer tells.
+    pub(super) fn path(&self) -> Option<&str> {
+        match self {
+            Self::Answer(answer, _) => Some(answer.request().uri().path()),
+            Self::Failed(..) => None,
+        }
+    }
+
     /// What the handler has said of the effect itself.
     pub(super) fn said(&self) -> Option<Effect> {
         match self {

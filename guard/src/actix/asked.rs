@@ -10,6 +10,7 @@ use actix_web::web::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
 use onceward_api::Code;
+use onceward_api::path::canonical;
 
 use super::carrier::Carried;
 use super::form::{Form, Scan, broken};
@@ -106,9 +107,9 @@ impl Asked {
     }
 }
 
-/// The action of a route that nobody named, `METHOD /path`: what a browser can say of it as well.
+/// The action of a route without a name: the method and the [canonical path](canonical), as in `POST /orders`.
 pub fn action_of(method: &str, path: &str) -> String {
-    [method, " ", path].concat()
+    [method, " ", &canonical(path)].concat()
 }
 
 /// Reads a form until its token is found, and puts back what was read.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderName;
 use onceward_api::{Code, header};
+use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 
 use super::whole::Whole;
@@ -52,8 +53,9 @@ impl KeyFrom {
         Self(Source::Header(name.unwrap_or_else(|_| panic!("this cannot be the name of a header"))))
     }
 
-    /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`. An action
-    /// that nobody named has the path in it, and is logged; if the key is not for everybody's eyes, name the action.
+    /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`. It is decoded as
+    /// `web::Path` decodes it; one that is not UTF-8 is refused, since `web::Path` would show all such parts alike. An action
+    /// without a name has the path in it, and is logged; if the key is not for everybody's eyes, name the action.
     pub fn path(name: impl Into<String>) -> Self {
         Self(Source::Path(name.into()))
     }
@@ -112,7 +114,7 @@ impl KeyFrom {
     /// What stands there, if anything does.
     fn text(&self, request: &HttpRequest, whole: &Whole) -> Result<Option<String>, Refusal> {
         Ok(match &self.0 {
-            Source::Path(name) => request.match_info().get(name).map(str::to_owned),
+            Source::Path(name) => request.match_info().get(name).map(|part| from_path(part, name)).transpose()?,
             Source::Query(name) => one_of(form_urlencoded::parse(request.query_string().as_bytes()), name)?,
             Source::Body(pointer) => from_body(whole, pointer)?,
             Source::Header(_) | Source::Chosen(_) | Source::Parts(_) => {
@@ -148,6 +150,16 @@ fn from_header(request: &HttpRequest, name: &HeaderName) -> Result<Option<Key>, 
         (Some(value), None) => Key::from_header(value.as_bytes()).map(Some).map_err(|bad| malformed(&bad)),
         (Some(_), Some(_)) => Err(Refusal::new(Code::KeyMalformed).detail("The key was sent twice. Send it once.")),
     }
+}
+
+/// A part of the path as `web::Path` gives it to the handler. The router has decoded all of it but `%`, `/` and `+`.
+fn from_path(part: &str, name: &str) -> Result<String, Refusal> {
+    let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
+    if decoded.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(Refusal::new(Code::KeyMalformed)
+            .detail(format!("`{name}` in the path, which is the key, is not UTF-8 once it is decoded.")));
+    }
+    Ok(decoded)
 }
 
 /// The one value of this name. Two of them would be two keys.

@@ -6,6 +6,7 @@ use std::future::{Ready, ready};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use actix_web::Error;
@@ -72,6 +73,8 @@ struct Rules {
     /// How long a duplicate waits for the first.
     wait: Option<Duration>,
     mode: Mode,
+    /// Whether it was logged that the path is rewritten inside.
+    is_rewriting_logged: Arc<AtomicBool>,
 }
 
 impl Protect {
@@ -130,6 +133,7 @@ impl Protect {
             next_token: false,
             wait: None,
             mode: Mode::Enforce,
+            is_rewriting_logged: Arc::default(),
         })
     }
 
@@ -168,8 +172,33 @@ impl Protect {
         self
     }
 
-    /// Names the action. Unnamed, it is method and path as they get here: `POST /orders`. Middleware that rewrites the
-    /// path, such as `NormalizePath`, belongs inside, or the action has to be named.
+    /// Names the action. Without a name, it is the method and the path of the request, as in `POST /orders`. All
+    /// percent-encoded spellings of a path are one ([`canonical`](onceward_api::path::canonical)).
+    ///
+    /// Middleware that rewrites the path, such as `NormalizePath`, has to run before the guard, or `/pay`, `/pay/` and `//pay` are three
+    /// actions. Middleware of the application runs before that of a route; of two in one place, the one that is wrapped last runs
+    /// first:
+    ///
+    /// ```
+    /// use actix_web::middleware::NormalizePath;
+    /// use actix_web::{App, HttpResponse, web};
+    /// use onceward::actix::{Protect, SubjectFrom};
+    /// use onceward::{KeyRules, testing};
+    ///
+    /// let (guard, _clock) = testing::guard();
+    /// let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    /// let pay = || web::resource("/pay").route(web::post().to(HttpResponse::Created));
+    ///
+    /// let around_a_route = App::new().wrap(NormalizePath::trim()).service(pay().wrap(protect()));
+    /// let around_the_application = App::new().wrap(protect()).wrap(NormalizePath::trim()).service(pay());
+    /// # let _ = (around_a_route, around_the_application);
+    /// ```
+    ///
+    /// Where a path is rewritten inside of the guard, and the action has no name, an error is logged.
+    ///
+    /// Name the action of a route with a tail pattern, as in `/files/{tail:.*}`: `a/b` and `a%2Fb` are two paths, and `web::Path`
+    /// decodes both to one parameter. The same goes for octets that are not UTF-8: they stay apart, and `web::Path` shows
+    /// all of them as U+FFFD.
     #[must_use]
     pub fn action(mut self, action: impl Into<Arc<str>>) -> Self {
         self.0.reading.action = Some(action.into());

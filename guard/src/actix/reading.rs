@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::dev::ServiceRequest;
-use actix_web::http::header::HeaderName;
+use actix_web::http::header::{HeaderMap, HeaderName};
 use onceward_api::{Code, header};
 
 use super::asked::{Asked, action_of};
@@ -50,7 +50,7 @@ impl Reading {
         policy: &Policy,
         subject: Subject<'static>,
     ) -> Result<Option<Asked>, Refusal> {
-        let asked = Asked::new(self.action(request), subject, request.headers().contains_key(&LOOK));
+        let asked = Asked::new(self.action(request), subject, only_looks(request.headers())?);
         match policy {
             Policy::Token(TokenRules { remember: None, .. }) => asked.with_token(request, self.limit).await.map(Some),
             // Apart, so that a plain token does not carry room for it.
@@ -115,7 +115,7 @@ impl Reading {
         Ok(asked.with_fingerprint(Some(whole.fingerprint(request, &self.fields))))
     }
 
-    /// What the request is for: what the route says, or method and path as sent.
+    /// What the request is for: what the route says, or method and path.
     pub(super) fn action(&self, request: &ServiceRequest) -> String {
         match &self.action {
             Some(action) => action.as_ref().to_owned(),
@@ -126,5 +126,66 @@ impl Reading {
     /// Whoever only looks has nothing run, not even unprotected.
     fn without_key(&self, only_looks: bool) -> Result<Option<Asked>, Refusal> {
         if self.is_optional && !only_looks { Ok(None) } else { Err(Code::KeyMissing.into()) }
+    }
+}
+
+/// Whether a request only asks what is on record: `Onceward-Look: true` does.
+///
+/// # Errors
+/// If the header is neither `true` nor `false`, or both. A client that sends it wants to control whether the handler runs, so a
+/// value that cannot be read is refused: it neither looks nor runs.
+fn only_looks(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let mut said = None;
+    for value in headers.get_all(&LOOK) {
+        let looks = match value.as_bytes() {
+            b"true" => true,
+            b"false" => false,
+            _ => return Err(unreadable()),
+        };
+        if said.is_some_and(|other| other != looks) {
+            return Err(unreadable());
+        }
+        said = Some(looks);
+    }
+    Ok(said.unwrap_or(false))
+}
+
+fn unreadable() -> Refusal {
+    Refusal::new(Code::BadRequest)
+        .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and nothing ran.")
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn look_header_is_true_or_false_and_nothing_else() {
+        let looks = |values: &[&'static [u8]]| {
+            let mut headers = HeaderMap::new();
+            values.iter().for_each(|value| headers.append(LOOK.clone(), HeaderValue::from_bytes(value).unwrap()));
+            only_looks(&headers).map_err(|refusal| refusal.code())
+        };
+        assert_eq!(looks(&[]), Ok(false));
+        assert_eq!((looks(&[b"true"]), looks(&[b"true", b"true"])), (Ok(true), Ok(true)));
+        assert_eq!((looks(&[b"false"]), looks(&[b"false", b"false"])), (Ok(false), Ok(false)));
+        for values in [
+            &[&b""[..]][..],
+            &[b"True"],
+            &[b"1"],
+            &[b"0"],
+            &[b"no"],
+            &[b"?0"],
+            &[b"maybe"],
+            &[b"true, true"],
+            &[b"\xff"],
+            &[b"true", b"false"],
+            &[b"false", b"true"],
+            &[b"false", b""],
+        ] {
+            assert_eq!(looks(values), Err(Code::BadRequest), "{values:?}");
+        }
     }
 }

@@ -105,7 +105,7 @@ impl Require {
         let status = answer.status();
         // Of what was answered before it got to its route, the route is not the cause.
         let is_there = answer.request().match_info().unprocessed().is_empty();
-        let has_no_route = answer.request().match_pattern().is_none();
+        let has_no_route = pattern(answer.request()).is_none();
         let mut found = self.found();
         let known = match is_seen {
             true => &mut found.guarded,
@@ -134,7 +134,18 @@ impl Require {
 
 /// The name of a route, or of no route, where a default service takes submissions.
 fn name(method: &Method, request: &HttpRequest) -> String {
-    format!("{method} {}", request.match_pattern().as_deref().unwrap_or("(no route)"))
+    format!("{method} {}", pattern(request).as_deref().unwrap_or("(no route)"))
+}
+
+/// The pattern of the route that the request has reached. Before it has reached one, actix looks for the path as it was sent, and not
+/// as its router decodes it.
+fn pattern(request: &HttpRequest) -> Option<String> {
+    let path = request.match_info();
+    if path.unprocessed().is_empty() {
+        request.match_pattern()
+    } else {
+        request.resource_map().match_pattern(path.as_str())
+    }
 }
 
 fn refusal(route: &str) -> Refusal {

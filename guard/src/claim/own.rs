@@ -121,13 +121,13 @@ impl Own {
         })
     }
 
-    /// Leaves its place to a record that is nobody's, whatever it has become. If that is there already, nothing of ours is.
+    /// Leaves its place to an issued token, whatever it has become. If that is there already, that is what is found.
     pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<Met, StoreError> {
         for _ in 0..SURPRISES {
             match self.store.swap(&self.ticket, &self.held, free, life).await? {
                 Compared::Done => return Ok(Met::Own),
                 Compared::Gone => return Ok(Met::Nothing),
-                Compared::Found(found) if found == free => return Ok(Met::Nothing),
+                Compared::Found(found) if found == free => return Ok(Met::Other(Record::Issued)),
                 Compared::Found(found) => {
                     if let Some(other) = self.other(&found)? {
                         return Ok(Met::Other(other));

@@ -129,8 +129,12 @@ impl Claim {
                 (state.stage, state.running) = (Stage::Over, None);
                 return Ok(Settled::Final);
             }
-            // Whatever else is there, nothing of ours is.
-            Stage::Releasing => self.release(own).await.map(|()| Settled::Back)?,
+            Stage::Releasing => {
+                let is_back = self.release(own).await?;
+                self.log(Event::Released);
+                (state.stage, state.running) = (Stage::Over, None);
+                return Ok(if is_back { Settled::Back } else { Settled::Final });
+            }
             Stage::TakingBack { answered_at } => {
                 let met = self.give_back(own).await?;
                 if self.may_still_come(&met, answered_at) {
@@ -150,15 +154,19 @@ impl Claim {
         Ok(settled)
     }
 
-    /// Gives it back for good. Whoever has the claim of a token in hand puts it back in a moment.
-    pub(super) async fn release(&self, own: &mut Own) -> Result<(), StoreError> {
+    /// Gives it back for good, and says whether the same may be sent again. A key or an interval may, whatever else is there now. A
+    /// token may if it works again. A concurrent check of the token may have its claim in hand, and puts it back in a moment.
+    pub(super) async fn release(&self, own: &mut Own) -> Result<bool, StoreError> {
+        let Some(token) = self.token() else { return self.give_back(own).await.map(|_| true) };
+        let is_worth_it = Imprint::worth_putting_back(token.expires_at, &self.terms.clock).is_some();
         for _ in 0..IN_HAND.0 {
-            if !matches!(self.give_back(own).await?, Met::Nothing) || self.token().is_none() {
-                break;
+            match self.give_back(own).await? {
+                Met::Nothing => tokio::time::sleep(IN_HAND.1).await,
+                Met::Own | Met::Other(Record::Issued) => return Ok(is_worth_it),
+                Met::Other(_) => return Ok(false),
             }
-            tokio::time::sleep(IN_HAND.1).await;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Removes the claim; a token that is worth it works again.
@@ -208,6 +216,6 @@ impl Claim {
     pub(super) fn may_still_come(&self, met: &Met, answered_at: &mut Option<u64>) -> bool {
         let now = self.terms.clock.steady();
         let first = *answered_at.get_or_insert(now);
-        matches!(met, Met::Nothing) && now < first.saturating_add(self.record.lease)
+        matches!(met, Met::Nothing | Met::Other(Record::Issued)) && now < first.saturating_add(self.record.lease)
     }
 }

@@ -44,7 +44,9 @@ fn every_part_of_a_request_counts() {
         Content { method: "PUT", ..PLAIN },
         Content { method: "post", ..PLAIN },
         Content { path: "/pay/", ..PLAIN },
-        Content { path: "/%70ay", ..PLAIN },
+        Content { path: "/Pay", ..PLAIN },
+        Content { path: "/%2Fpay", ..PLAIN },
+        Content { path: "//pay", ..PLAIN },
         Content { query: "a", ..PLAIN },
         Content { content_type: None, ..PLAIN },
         Content { content_type: Some(""), ..PLAIN },
@@ -60,6 +62,14 @@ fn every_part_of_a_request_counts() {
             assert_ne!(of(*one), of(*other), "{one:?} {other:?}");
         }
     }
+}
+
+#[test]
+fn all_spellings_of_a_path_are_the_same() {
+    for path in ["/%70ay", "/p%61y", "/%70%61%79"] {
+        assert_eq!(of(Content { path, ..PLAIN }), of(PLAIN), "{path}");
+    }
+    assert_eq!(of(Content { path: "/a%2fb", ..PLAIN }), of(Content { path: "/%61%2Fb", ..PLAIN }));
 }
 
 #[test]

@@ -99,9 +99,9 @@ impl Guard {
         let Some(name) = intent.key else {
             let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
             let salt = self.0.sharing.salt(&*self.0.store).await?;
-            return Ok(Ticket::of_interval(salt.interval(intent.action, &intent.subject, what)));
+            return Ok(Ticket::of_interval(salt.interval(&intent.action, &intent.subject, what)));
         };
-        Ok(Ticket::of_name(&intent.subject, intent.action, name))
+        Ok(Ticket::of_name(&intent.subject, &intent.action, name))
     }
 
     /// The refusal, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
@@ -118,7 +118,7 @@ impl Guard {
             return refusal;
         }
         tracing::error!(
-            action = intent.action,
+            action = &*intent.action,
             %run,
             "a handler asks for the claim that the guard around it holds, so its work never runs; name another action or key"
         );
@@ -130,7 +130,7 @@ impl Guard {
     pub(crate) async fn ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
         Ok(match policy {
             Policy::Token(_) => intent.credential.and_then(Imprint::open).map(|(token, _)| Ticket::of_token(token.id)),
-            Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, intent.action, key)),
+            Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, &intent.action, key)),
             Policy::Interval(_) => Some(self.ticket_of_interval(intent).await?),
         })
     }
@@ -141,7 +141,7 @@ impl Guard {
     }
 
     fn claim_of_key(&self, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
-        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
         let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
         self.claim(rules, intent, ticket, said, Origin::Key)
     }
@@ -163,7 +163,7 @@ impl Guard {
         // A token's attempt is marked on the token itself.
         let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
         let attempt = attempt.map(|attempt| attempt.run(&ticket, fingerprint));
-        let action = event::named(intent.action);
+        let action = event::named(&intent.action);
         Arc::new(Claim::new(self.terms(rules, ticket, fingerprint, attempt, origin, action)))
     }
 
@@ -274,7 +274,7 @@ fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Refusal> {
 /// Whether a token is ours, and good for what it is presented for.
 pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
-    let token = mint.verify(text, intent.action, &intent.subject)?;
+    let token = mint.verify(text, &intent.action, &intent.subject)?;
     if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
         return Err(Refusal::new(Code::TokenInvalid)
             .detail("This submission needs a token that was issued for it. Fetch one that names its action."));

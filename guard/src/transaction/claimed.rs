@@ -57,7 +57,7 @@ pub(super) enum Found {
 impl Claimed {
     pub(super) fn of(rules: &KeyRules, intent: &Intent<'_>) -> Result<Self, Refusal> {
         let key = intent.key.ok_or(Code::KeyMissing)?;
-        let ticket = Ticket::of_key(&intent.subject, intent.action, key);
+        let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
         let record = Done {
             run: RunId::new(),
             fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket)),

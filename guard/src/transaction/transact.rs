@@ -218,7 +218,7 @@ impl<DB: Dialect> Trial<'_, DB> {
         found: Result<Found, ClaimError>,
         lost: Option<&Lost<T>>,
     ) -> Result<Going, Tried<T, E>> {
-        let (action, observes) = (self.intent.action, self.guard.mode() == Mode::Observe);
+        let (action, observes) = (&*self.intent.action, self.guard.mode() == Mode::Observe);
         match (found, lost) {
             (Ok(Found::Own), _) => Err(Tried::WasCommitted),
             (Ok(Found::Free | Found::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {

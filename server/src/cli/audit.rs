@@ -96,8 +96,14 @@ fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
     });
     let mut text = journal.remarks();
     for (open, fate) in &gone {
-        text +=
-            &format!("{}  {}\n  {}\n  run {}, begun {}\n", open.ticket, open.action, fate.says(), open.run, open.since);
+        text += &format!(
+            "{}  {}\n  {}\n  run {}, begun {}\n",
+            open.ticket,
+            on_one_line(&open.action),
+            fate.says(),
+            open.run,
+            open.since
+        );
         text += &fate.fix(open).map(|fix| format!("  -> {fix}\n")).unwrap_or_default();
     }
     text += &match gone.len() {
@@ -114,6 +120,11 @@ fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
     if gone.is_empty() { Said::fine(text, json) } else { Said::problem(text, json) }
 }
 
+/// An action without control characters: it may be the decoded path of a client's request.
+fn on_one_line(action: &str) -> String {
+    action.replace(char::is_control, "\u{fffd}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -124,6 +135,15 @@ mod tests {
 
     use super::log::Begun;
     use super::*;
+
+    #[test]
+    fn action_of_a_client_writes_no_line_of_its_own() {
+        assert_eq!(
+            on_one_line("POST /a\nNo claim has lost its owner.\u{1b}[2J"),
+            "POST /a\u{fffd}No claim has lost its owner.\u{fffd}[2J"
+        );
+        assert_eq!(on_one_line("POST /o'brien/é"), "POST /o'brien/é");
+    }
 
     /// Two machines, and the clock of whoever asks is far ahead.
     #[tokio::test]

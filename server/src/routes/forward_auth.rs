@@ -12,6 +12,7 @@ use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, get, web};
 use onceward::actix::{action_of, token_in};
 use onceward::{Intent, Policy, Refusal, Subject};
+use onceward_api::path::canonical;
 use onceward_api::{Outcome, Problem, header};
 
 use super::token::bad;
@@ -153,7 +154,11 @@ impl Wishes {
     /// As the query says, unless it is that of the original request: it stands behind an address, and Caddy leaves it there.
     fn of(request: &HttpRequest, original: &Original) -> Result<Self, Refusal> {
         let query = request.query_string();
-        if request.path() == PATH && query != original.query { Self::read(query) } else { Ok(Self::default()) }
+        if canonical(request.path()) == PATH && query != original.query {
+            Self::read(query)
+        } else {
+            Ok(Self::default())
+        }
     }
 
     fn read(query: &str) -> Result<Self, Refusal> {
@@ -178,7 +183,7 @@ impl Wishes {
 
     /// The style, also if the rest is not to be understood.
     fn style(path: &str, query: &str) -> Style {
-        let is_nginx = path == PATH && query.split('&').any(|pair| pair == "style=nginx");
+        let is_nginx = canonical(path) == PATH && query.split('&').any(|pair| pair == "style=nginx");
         if is_nginx { Style::Nginx } else { Style::Plain }
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward_tests::charging::{CHARGE, PROVIDER, provider};
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{BRIEF, LEASE, Pair, SIZE, THEN, buy, under};
+use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, SIZE, THEN, buy, under};
 use onceward_tests::mishap::{Mishap, RoughWay};
 use onceward_tests::proxy::Fate;
+use onceward_tests::raw::post;
 use onceward_tests::shop::{STATUS, TAKES};
 use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
@@ -271,4 +272,25 @@ async fn passed_on_error() {
     the_story_of_passed_on_error("onceward", "/keyed/charge").await.unwrap();
     the_story_of_passed_on_error("onceward", "/keyed/held/charge").await.unwrap();
     the_story_of_passed_on_error("passed_on_error", "/keyed/charge").await.unwrap_err();
+}
+
+/// One payment is sent three times under one key, and its path is spelled in another way each time.
+async fn the_story_of_percent_encoded_path(kind: &str) -> Told {
+    let pair = Pair::start(PEER, kind).await;
+    let mut answers = Vec::new();
+    for (at, target) in ["/keyed/orders/7/pay", "/keyed/orders/%37/pay", "/%6Beyed/%6frders/7/pay"].iter().enumerate() {
+        answers.push(post(&pair.peers[at % 2].url, target, &[(KEY, "k")], "").await);
+    }
+    told(pair.ledger.runs().len() == 1, || format!("{} effects", pair.ledger.runs().len()))?;
+    let said: Vec<_> = answers.iter().map(Answer::said).collect();
+    assert_eq!(said, ["200 executed", "200 replayed", "200 replayed"]);
+    assert!(answers.iter().all(|answer| answer.body == answers[0].body), "{answers:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn percent_encoded_path() {
+    the_story_of_percent_encoded_path("onceward").await.unwrap();
+    the_story_of_percent_encoded_path("percent_encoded_path").await.unwrap_err();
+    the_story_of_percent_encoded_path("token_refresh").await.unwrap();
 }

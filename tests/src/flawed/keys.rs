@@ -40,11 +40,13 @@ pub enum KeyFlaw {
     OtherOrder,
     /// It takes an error that looks like one of a broken request for one, and frees the key.
     PassedOnError,
+    /// It knows a key by the path as it was sent, which can be percent-encoded in many ways.
+    PercentEncodedPath,
 }
 
 impl KeyFlaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 11] = [
         ("live_orphan", Self::LiveOrphan),
         ("renewed_inside", Self::RenewedInside),
         ("forever_409", Self::Forever409),
@@ -55,6 +57,7 @@ impl KeyFlaw {
         ("token_refresh", Self::TokenRefresh),
         ("other_order", Self::OtherOrder),
         ("passed_on_error", Self::PassedOnError),
+        ("percent_encoded_path", Self::PercentEncodedPath),
     ];
 }
 
@@ -111,7 +114,12 @@ impl Naive {
     /// What the key is known by.
     fn name(&self, request: &HttpRequest) -> Option<String> {
         let key = header(request, KEY)?;
-        let path = if self.flaw == KeyFlaw::OtherOrder { "" } else { request.path() };
+        let path = match self.flaw {
+            KeyFlaw::OtherOrder => "",
+            KeyFlaw::PercentEncodedPath => request.path(),
+            // As the router has decoded it.
+            _ => request.match_info().as_str(),
+        };
         let caller = header(request, "authorization").unwrap_or_default();
         let caller = if self.flaw == KeyFlaw::TokenRefresh { Some(caller) } else { caller.split('.').next() };
         Some(format!("naive:{}:{path}:{key}", caller.unwrap_or_default()))

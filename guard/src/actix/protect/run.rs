@@ -2,25 +2,27 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::{Error, HttpMessage as _};
+use onceward_api::path::canonical;
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
 use super::super::answer::{Audience, mark, mark_not_run, refuse, replay};
 use super::super::answered::Answered;
-use super::super::asked::drain;
+use super::super::asked::{Asked, drain};
 use super::super::detached::Idle;
-use super::super::passage::Passage;
+use super::super::passage::{Entry, Passage};
 use super::Rules;
 use crate::guard::Verdict;
 use crate::meter::Row;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
-use crate::policy::Effect;
+use crate::policy::{Effect, Policy, TokenRules};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::token::Token;
@@ -48,9 +50,14 @@ where
         }
         Ok(Entered::Unprotected) => {
             let running = rules.guard.begin();
-            let answer = Answered::new(service.call(request).await);
+            let answer = rules.take(service.call(request).await).await;
             drop(running);
-            return answer.send(|headers| mark(headers, Outcome::Unprotected), rules.guard.is_draining());
+            let outcome = match (answer.refused(), rules.effect(&answer, None)) {
+                (Some(code), _) => Outcome::Refused(code),
+                (None, Effect::DidNotHappen) => Outcome::NotApplied,
+                (None, Effect::Happened | Effect::Unknown) => Outcome::Unprotected,
+            };
+            return answer.send(move |headers| mark(headers, outcome), rules.guard.is_draining());
         }
         Ok(Entered::Replay(reply)) => replay(&reply),
         Err(refusal) => {
@@ -92,7 +99,7 @@ where
     let Admitted { passage, pass } = *admitted;
     passage.accompany(request.request());
     let answer = rules.take(service.call(request).await).await;
-    let settled = pass.end(rules.effect(&answer, &passage), answer.reply(&rules.kept_headers)).await;
+    let settled = pass.end(rules.effect(&answer, Some(&passage)), answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }
@@ -186,7 +193,8 @@ async fn settle<B: MessageBody + 'static>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
     let Admitted { passage, pass } = *admitted;
-    let (effect, reply) = (rules.effect(&answer, &passage), answer.reply(&rules.kept_headers));
+    let (effect, reply) = (rules.effect(&answer, Some(&passage)), answer.reply(&rules.kept_headers));
+    rules.notice_rewriting(passage.asked(), &answer);
     let successor = pass.binding(&passage.asked().intent());
     let settled = pass.end(effect, reply).await;
     if let Err(error) = &settled {
@@ -217,6 +225,25 @@ impl Rules {
         refusal
     }
 
+    /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
+    fn notice_rewriting<B: MessageBody + 'static>(&self, asked: &Asked, answer: &Answered<B>) {
+        let goes_by_action = !matches!(self.policy, Policy::Token(TokenRules { remember: None, .. }));
+        if self.reading.action.is_some() || !goes_by_action {
+            return;
+        }
+        let (Some((_, seen)), Some(path)) = (asked.action().split_once(' '), answer.path()) else { return };
+        let rewritten = canonical(path);
+        if seen != rewritten && !self.is_rewriting_logged.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                target: "onceward::actix",
+                seen,
+                %rewritten,
+                "the path was rewritten inside of the guard, so one route has several actions and a duplicate may run; have the \
+                 middleware that rewrites it, such as NormalizePath, run before the guard, or name the action with Protect::action"
+            );
+        }
+    }
+
     /// Takes an answer, and looks into it if that is needed.
     async fn take<B: MessageBody + 'static>(&self, answer: Result<ServiceResponse<B>, Error>) -> Answered<B> {
         match self.answer_limit {
@@ -226,12 +253,14 @@ impl Rules {
     }
 
     /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
-    /// was entered, then the status.
-    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: &Passage) -> Effect {
+    /// was entered, then the status. A request that no guard let through has no passage.
+    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: Option<&Passage>) -> Effect {
         let body = answer.body().map(|body| &body[..]);
-        let believes_extractors = passage.asked().has_whole_body() && self.policy.believes_extractors();
+        let has_whole_body = passage.is_some_and(|passage| passage.asked().has_whole_body());
+        let believes_extractors = has_whole_body && self.policy.believes_extractors();
+        let entry = passage.map_or(Entry::Unmarked, Passage::entry);
         let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
-        said.unwrap_or_else(|| match answer.is_before_the_handler(passage.entry(), believes_extractors) {
+        said.unwrap_or_else(|| match answer.is_before_the_handler(entry, believes_extractors) {
             true => Effect::DidNotHappen,
             false => self.policy.effect(answer.status().as_u16()),
         })

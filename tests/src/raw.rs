@@ -1,0 +1,37 @@
+//! Requests whose target is sent byte by byte as it is written: an HTTP client would write some of them in another way.
+
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::client::Answer;
+
+/// Posts to a target on a connection of its own. The header names are in lower case.
+pub async fn post(url: &str, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.expect("the server listens");
+    let mut request = [b"POST ", target.as_ref(), b" HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n"].concat();
+    for (name, value) in headers {
+        request.extend(format!("{name}: {value}\r\n").bytes());
+    }
+    request.extend(format!("content-length: {}\r\n\r\n{body}", body.len()).bytes());
+    // The server may close before it has read all of what it does not understand.
+    let _ = stream.write_all(&request).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    read(&answer)
+}
+
+fn read(answer: &[u8]) -> Answer {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a status");
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        let name: HeaderName = name.parse().expect("the name of a header");
+        headers.append(name, HeaderValue::from_str(value.trim()).expect("the value of a header"));
+    }
+    let outcome = headers.get(onceward_api::header::OUTCOME).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Answer { status, outcome: outcome.to_owned(), headers, body: Bytes::copy_from_slice(&answer[end + 4..]) }
+}
