@@ -105,7 +105,7 @@ impl Claim {
 
     /// Says from now on that the outcome is unknown.
     pub(super) async fn leave(&self, own: &mut Own) -> Result<(), StoreError> {
-        let (ended, retain) = (own.begun(&self.record).hold(0, self.deadline()).encode(), self.terms.rules.retain);
+        let (ended, retain) = (self.record().hold(0, self.deadline()).encode(), self.terms.rules.retain);
         if matches!(own.write(ended.clone(), retain).await?, Met::Nothing) {
             own.insert_again(ended, retain).await?;
         }
@@ -173,7 +173,7 @@ impl Claim {
     pub(super) async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
-            Some(left) => own.write(own.begun(&self.record).encode(), left).await.map(drop),
+            Some(left) => own.write(self.record().encode(), left).await.map(drop),
             None => own.erase().await.map(drop),
         }
     }
