@@ -74,6 +74,7 @@ mod clock;
 mod drain;
 mod event;
 mod examination;
+mod failure;
 mod fingerprint;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -118,6 +119,7 @@ pub use onceward_api as api;
 pub use crate::attempt::{Attempt, BadAttempt};
 pub use crate::clock::{Clock, ManualClock};
 pub use crate::examination::Examined;
+pub use crate::failure::{Failure, IntoFailure};
 pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::inspection::{Inspected, Revoked};

@@ -2,6 +2,7 @@
 //! that bug gets wrong: a row that both pass would prove nothing.
 
 mod clients;
+mod consumers;
 mod gateways;
 mod intervals;
 mod keys;

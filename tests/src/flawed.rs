@@ -2,6 +2,7 @@
 //! it can be. What Onceward promises is only worth something if these fail to keep it.
 
 mod clients;
+mod consumers;
 mod keys;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
 pub use self::clients::{Careless, ClientFlaw};
+pub use self::consumers::Hasty;
 pub use self::keys::{KeyFlaw, Naive};
 use crate::keyed::purchase;
 use crate::ledger::Ledger;
