@@ -29,6 +29,7 @@ use crate::store::{Reign, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 use crate::upkeep::{Place, Upkeep};
+use crate::waiting::Waiting;
 
 /// The right to run.
 pub(crate) struct Claim {
@@ -48,6 +49,7 @@ pub(crate) struct Terms {
     pub(crate) clock: Clock,
     pub(crate) upkeep: Upkeep,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) waiting: Waiting,
     pub(crate) rules: KeyRules,
     pub(crate) origin: Origin,
     pub(crate) action: String,

@@ -44,6 +44,7 @@ mod races;
 mod readme;
 mod reigns;
 mod remembered;
+mod remembered_waiting;
 mod repeated_release;
 mod requirements;
 mod rollout;

@@ -160,13 +160,17 @@ impl Claim {
         Ok(())
     }
 
-    /// Removes the claim; a token that is worth it works again.
+    /// Removes the claim; a token that is worth it works again. Those that wait for this run are told.
     pub(super) async fn give_back(&self, own: &mut Own) -> Result<Met, StoreError> {
         let life = self.token().map(|token| Imprint::worth_putting_back(token.expires_at, &self.terms.clock));
-        match life {
-            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await,
-            Some(None) | None => own.erase().await,
+        let met = match life {
+            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await?,
+            Some(None) | None => own.erase().await?,
+        };
+        if matches!(met, Met::Own) {
+            self.terms.waiting.released(&self.terms.ticket);
         }
+        Ok(met)
     }
 
     /// Has the claim end when the interval does: at once, if the handler took longer than that.

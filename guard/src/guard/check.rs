@@ -142,6 +142,7 @@ impl Guard {
             clock: self.0.clock.clone(),
             upkeep: self.0.upkeep.clone(),
             meter: Arc::clone(&self.0.meter),
+            waiting: self.0.waiting.clone(),
             rules: rules.clone(),
             origin,
             action,
