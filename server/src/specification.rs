@@ -68,7 +68,7 @@ struct Given<'a> {
 type Described = (&'static str, Type, &'static str, fn(&Given<'_>) -> bool);
 
 /// Every header that answers are documented with.
-const HEADERS: [Described; 9] = [
+const HEADERS: [Described; 8] = [
     (header::REQUEST_ID, Type::String, "Names the request, as in the log: what the caller sent, or a new one", |_| {
         true
     }),
@@ -77,12 +77,6 @@ const HEADERS: [Described; 9] = [
         Type::String,
         "What became of it: `redeemed`, `unprotected`, or the code of the problem",
         |given| given.is_problem || given.path == PATH || (given.path, given.status) == ("/token/redeem", "200"),
-    ),
-    (
-        header::RUN_ID,
-        Type::String,
-        "Names the use of the token, if the request named an attempt: a release of the token needs both",
-        |given| given.path == PATH && ["200", "204"].contains(&given.status),
     ),
     ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |given| {
         given.status != "204" || given.path == PATH

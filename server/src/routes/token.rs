@@ -105,7 +105,7 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, desk: &Desk) -
     security((), ("api_key" = [])),
     request_body(content = RedeemRequest, example = json!({"token": "ow1_…", "action": "POST /orders"})),
     responses(
-        (status = 200, description = "The token was good, and is used up now", body = Redeemed, example = json!({"outcome": "redeemed", "run_id": "8e03978e-40d5-43dd-bc93-6894a57f9324"})),
+        (status = 200, description = "The token was good, and is used up now", body = Redeemed, example = json!({"outcome": "redeemed"})),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
