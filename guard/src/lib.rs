@@ -40,6 +40,8 @@
 //! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
 //! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 |
 //!
+//! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that says more.
+//!
 //! # One walk
 //!
 //! [`actix::Protect`] reads what a request asks into an [`Intent`]. [`Guard::check`] has its mint verify the token: a

@@ -66,9 +66,16 @@ impl Queue {
 enum Ended {
     /// It was not applied: this process has given back what it had claimed.
     Released,
-    /// This is on record, and nothing runs any more. A key that is not there was released elsewhere, or its claim has lapsed, or
-    /// the store has lost it.
+    /// This is on record, and nothing runs any more. What is not there was released elsewhere, or its claim has lapsed, or the
+    /// store has lost it.
     Found(Option<Bytes>),
+}
+
+impl Ended {
+    /// Whether nobody can tell if the run was applied. A token that is there again was given back.
+    fn is_doubtful(&self) -> bool {
+        matches!(self, Self::Found(None))
+    }
 }
 
 /// The place of one waiter, until it is dropped.
@@ -265,7 +272,7 @@ impl Guard {
         if let Some(told) = claim.told_at_end(&first)? {
             return Ok(Some(told));
         }
-        if !claim.is_free_after(&first) {
+        if first.is_doubtful() {
             return Ok(None);
         }
         match self.decide(policy, intent).await? {
@@ -285,11 +292,5 @@ impl Claim {
             Ended::Found(Some(found)) => self.told(found),
             Ended::Found(None) | Ended::Released => Ok(None),
         }
-    }
-
-    /// Whether it is certain that nothing was applied, so that a waiter may decide again. A token that is not in the store is used,
-    /// and deciding says so; one that is there again was given back.
-    fn is_free_after(&self, ended: &Ended) -> bool {
-        matches!(ended, Ended::Released) || self.token().is_some()
     }
 }
