@@ -3,6 +3,7 @@
 
 local ASKED = { "accept", "onceward-token", "onceward-attempt" }
 local TOLD = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
+local RUN = { "onceward-run-id" }
 -- Onceward says these with a 4xx, since some gateways take a 5xx for leave.
 local AWAY = { store_unavailable = true, redeem_unknown = true, overloaded = true, internal = true, unauthorized = true }
 
@@ -35,6 +36,8 @@ core.register_action("onceward", { "http-req" }, function(txn, key)
     local outcome = (told["onceward-outcome"] or {})[1]
     if answer.status == 200 and outcome == "redeemed" then
         txn:set_var("txn.onceward", "redeemed")
+        local run = only(RUN, answer.headers)["onceward-run-id"]
+        if run then txn:set_var("txn.run", run[1]) end
     elseif outcome and answer.status >= 400 then
         local status = AWAY[outcome] and 503 or answer.status
         txn:done(txn:reply({ status = status, headers = told, body = answer.body }))

@@ -4,7 +4,7 @@
 //! it is answered as before.
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use onceward::actix::{Protect, RequestIntent, SubjectFrom, entered, refuse, serve};
+use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, entered, refuse, serve};
 use onceward::store::{Memory, Sql};
 use onceward::transaction::{Lent, keep_clean};
 use onceward::{Guard, KeyRules, RunError};
@@ -26,7 +26,8 @@ async fn pay(
     match guard.transact(&pool, &KeyRules::new(), &asked.intent(), work).await {
         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
         Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
-        Err(error) => HttpResponse::ServiceUnavailable().body(format!("{error}\n")),
+        // What was rolled back may be sent again at once.
+        Err(error) => HttpResponse::ServiceUnavailable().body(format!("{error}\n")).effect(error.effect()),
     }
 }
 

@@ -42,8 +42,8 @@ impl Attempt {
         if is_name { Ok(Self(text)) } else { Err(BadAttempt) }
     }
 
-    /// The run that it stands for under a key. With other content it is another, so that the two are told apart.
-    pub(crate) fn run(&self, ticket: &Ticket, fingerprint: Option<[u8; 16]>) -> RunId {
+    /// What a claim says of it under a key. With other content it is another, so that the two are told apart.
+    pub(crate) fn under(&self, ticket: &Ticket, fingerprint: Option<[u8; 16]>) -> [u8; 16] {
         let mut digest = Sha256::new();
         for field in [&ticket.digest()[..], fingerprint.as_ref().map_or(&[], |said| &said[..]), self.0.as_bytes()] {
             digest.update((field.len() as u64).to_be_bytes());
@@ -51,7 +51,7 @@ impl Attempt {
         }
         let mut short = [0; 16];
         short.copy_from_slice(&digest.finalize()[..16]);
-        RunId::from_bytes(short)
+        short
     }
 
     /// What the store is told of it: the name is the caller's.
@@ -75,23 +75,23 @@ impl fmt::Debug for Attempt {
 pub struct BadAttempt;
 
 impl Guard {
-    /// Marks the token as used by this attempt; `None` if it is, now or from before.
-    pub(crate) async fn mark(&self, token: &Imprint, attempt: &Attempt) -> Result<Option<Refusal>, StoreError> {
+    /// Marks the token as used by this attempt, and names the run that it is used for, now or from before.
+    pub(crate) async fn mark(&self, token: &Imprint, attempt: &Attempt) -> Result<Result<RunId, Refusal>, StoreError> {
         let mark = Attempted {
             attempt: attempt.digest(),
+            run: RunId::new(),
             deadline: self.clock().wall() + ACCEPTED_AGAIN.as_millis() as u64,
             expires_at: token.expires_at,
         };
         let ticket = Ticket::of_token(token.id);
         let store = self.store();
         match store.swap_under(&ticket, token.reign, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
-            None => Ok(Some(Code::TokenStale.into())),
-            Some(Compared::Done) => Ok(None),
-            Some(Compared::Gone) if self.is_marked(token, attempt).await? => Ok(None),
-            Some(Compared::Gone) => Ok(Some(Code::TokenUsed.into())),
+            None => Ok(Err(Code::TokenStale.into())),
+            Some(Compared::Done) => Ok(Ok(mark.run)),
+            Some(Compared::Gone) => Ok(self.marked(token, attempt).await?.ok_or(Code::TokenUsed.into())),
             Some(Compared::Found(bytes)) => match Record::decode(&bytes).map_err(StoreError::not_executed)? {
-                Record::Attempted(found) if found.attempt == mark.attempt => Ok(None),
-                found => Ok(Some(found.used().into())),
+                Record::Attempted(found) if found.attempt == mark.attempt => Ok(Ok(found.run)),
+                found => Ok(Err(found.used().into())),
             },
         }
     }
@@ -103,12 +103,15 @@ impl Guard {
         Ok(asked.map_err(StoreError::certainly_not_executed)? == token.reign)
     }
 
-    /// Whether this attempt has used the token, as far as is still known.
-    pub(crate) async fn is_marked(&self, token: &Imprint, attempt: &Attempt) -> Result<bool, StoreError> {
-        let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(false) };
-        let record = Record::decode(&bytes).map_err(StoreError::not_executed)?;
-        let is_own = matches!(record, Record::Attempted(found) if found.attempt == attempt.digest());
-        Ok(is_own && self.is_of_reign(token).await?)
+    /// The run that this attempt has used the token for, as far as is still known.
+    pub(crate) async fn marked(&self, token: &Imprint, attempt: &Attempt) -> Result<Option<RunId>, StoreError> {
+        let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(None) };
+        match Record::decode(&bytes).map_err(StoreError::not_executed)? {
+            Record::Attempted(found) if found.attempt == attempt.digest() => {
+                Ok(self.is_of_reign(token).await?.then_some(found.run))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// What is there, also if somebody has it in hand at this moment.
@@ -122,27 +125,30 @@ impl Guard {
         self.store().look(ticket).await
     }
 
-    /// It did not happen: a token that this attempt has used works again, for the rest of its life. Doing so twice is
-    /// as good as once. A token of an earlier reign of the store cannot work again, and its claim counts as lost.
+    /// Makes a token valid again that this attempt has redeemed, for the rest of its life: the submission did not take effect.
+    ///
+    /// `run` is what [`Pass::run_id`](crate::Pass::run_id) named when the attempt redeemed the token; the same attempt gets the
+    /// same one when it asks again. Repeating a release does no harm: once the attempt has redeemed the token anew, that is
+    /// another run, and the release of the first is refused with `claim_lost`. So is one for a token of an earlier reign of the store.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
-    pub async fn release(&self, token: &str, attempt: &Attempt) -> Result<Released, StoreError> {
+    pub async fn release(&self, token: &str, attempt: &Attempt, run: RunId) -> Result<Released, StoreError> {
         match Imprint::open(token) {
             // Whom it is bound to is not known here, so the signature cannot be checked: knowing the attempt is what
             // allows it, and a token that was altered is still not good afterwards.
-            Some((imprint, _)) => self.unmark(&imprint, attempt).await,
+            Some((imprint, _)) => self.unmark(&imprint, attempt, run).await,
             None => Ok(Released::Refused(Code::TokenMalformed.into())),
         }
     }
 
-    pub(crate) async fn unmark(&self, token: &Imprint, attempt: &Attempt) -> Result<Released, StoreError> {
+    pub(crate) async fn unmark(&self, token: &Imprint, attempt: &Attempt, run: RunId) -> Result<Released, StoreError> {
         let lost = || Ok(Released::Refused(Code::ClaimLost.into()));
         let ticket = Ticket::of_token(token.id);
         let Some(held) = self.look_again(&ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Issued if self.is_of_reign(token).await? => return Ok(Released::Back),
-            Record::Attempted(found) if found.attempt == attempt.digest() => {
+            Record::Attempted(found) if found.attempt == attempt.digest() && found.run == run => {
                 Imprint::worth_putting_back(found.expires_at, self.clock())
             }
             _ => return lost(),
@@ -173,6 +179,11 @@ mod tests {
     }
 
     async fn ask(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<(), Code> {
+        redeem(guard, token, attempt).await.map(drop)
+    }
+
+    /// Redeems, and names the run if there is an attempt.
+    async fn redeem(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<Option<RunId>, Code> {
         let attempt = attempt.map(named);
         let mut intent = Intent::new("a", Subject::anonymous()).credential(token);
         if let Some(attempt) = &attempt {
@@ -180,8 +191,9 @@ mod tests {
         }
         match guard.check(&Policy::token(), &intent).await.unwrap() {
             Verdict::Run(pass) => {
+                let run = pass.run_id();
                 pass.complete(None).await.unwrap();
-                Ok(())
+                Ok(run)
             }
             Verdict::Refuse(refusal) => Err(refusal.code()),
             Verdict::Replay(_) => unreachable!("a token has no reply"),
@@ -247,27 +259,43 @@ mod tests {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
         let lost = Released::Refused(Code::ClaimLost.into());
-        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
-        assert_eq!(guard.release(&token, &named("two")).await.unwrap(), lost);
-        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), Released::Back);
-        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), Released::Back);
-        assert_eq!(ask(&guard, &token, Some("two")).await, Ok(()), "it works again");
-        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), lost);
+        let run = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
+        assert_eq!(guard.release(&token, &named("two"), run).await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one"), RunId::new()).await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), Released::Back);
+        assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), Released::Back);
+        let second = redeem(&guard, &token, Some("two")).await.expect("it works again").unwrap();
+        assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
         clock.advance(Duration::from_secs(60));
-        assert_eq!(guard.release(&token, &named("two")).await.unwrap(), lost, "its minute is over");
-        let malformed = guard.release("x", &named("two")).await.unwrap();
+        assert_eq!(guard.release(&token, &named("two"), second).await.unwrap(), lost, "its minute is over");
+        let malformed = guard.release("x", &named("two"), second).await.unwrap();
         assert_eq!(malformed, Released::Refused(Code::TokenMalformed.into()));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_asked_again_names_the_same_run_and_after_its_release_another() {
+        let (guard, _clock) = testing::guard();
+        let token = token(&guard).await;
+        let first = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
+        assert_eq!(redeem(&guard, &token, Some("one")).await, Ok(Some(first)), "asked again, it is the same");
+        assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), Released::Back);
+        let second = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
+        assert_ne!(first, second);
+        let lost = Released::Refused(Code::ClaimLost.into());
+        assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), lost, "that run is over");
+        assert_eq!(ask(&guard, &token, Some("two")).await, USED);
+        assert_eq!(guard.release(&token, &named("one"), second).await.unwrap(), Released::Back);
     }
 
     #[tokio::test]
     async fn a_token_that_is_released_too_late_stays_away() {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
-        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        let run = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
         clock.advance(TTL - Duration::from_millis(999));
         let lost = Released::Refused(Code::ClaimLost.into());
-        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), lost);
-        assert_eq!(guard.release(&token, &named("one")).await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
+        assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
         assert_eq!(ask(&guard, &token, None).await, USED);
     }
 

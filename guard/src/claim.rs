@@ -6,8 +6,8 @@ mod own;
 mod settling;
 mod written;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use onceward_api::Code;
@@ -30,11 +30,14 @@ use crate::store::{Reign, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 use crate::upkeep::{Place, Upkeep};
+use crate::waiting::Waiting;
 
 /// The right to run.
 pub(crate) struct Claim {
     terms: Terms,
     record: Claimed,
+    /// The same of a run that an earlier question for the same attempt has begun, and that this one carries on with.
+    carried_on: OnceLock<Claimed>,
     begun: u64,
     /// Once this is set, no renewal is sent.
     is_settling: AtomicBool,
@@ -47,13 +50,14 @@ pub(crate) struct Terms {
     pub(crate) clock: Clock,
     pub(crate) upkeep: Upkeep,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) waiting: Waiting,
     pub(crate) rules: KeyRules,
     pub(crate) origin: Origin,
     pub(crate) action: String,
     pub(crate) ticket: Ticket,
     pub(crate) fingerprint: Option<[u8; 16]>,
-    /// The run that a caller's attempt stands for: asked for again, it is the same run. Otherwise each is a new one.
-    pub(crate) attempt: Option<RunId>,
+    /// The digest of a caller's attempt: asked for again while it runs, it is the same run. Otherwise each is a new one.
+    pub(crate) attempt: Option<[u8; 16]>,
 }
 
 /// What a claim is on.
@@ -114,7 +118,8 @@ enum Stage {
 impl Claim {
     pub(crate) fn new(terms: Terms) -> Self {
         let record = Claimed {
-            run: terms.attempt.unwrap_or_else(RunId::new),
+            run: RunId::new(),
+            attempt: terms.attempt,
             fingerprint: terms.fingerprint,
             asker: terms.origin.asker(),
             started_at: terms.clock.wall(),
@@ -127,11 +132,17 @@ impl Claim {
     fn of_record(terms: Terms, record: Claimed) -> Self {
         let own = Own::new(Arc::clone(&terms.store), terms.ticket, &record);
         let state = Mutex::new(State { own, stage: Stage::Running, is_renewed: false, place: None, running: None });
-        Self { begun: terms.clock.steady(), terms, record, is_settling: AtomicBool::new(false), state }
+        let (begun, carried_on, is_settling) = (terms.clock.steady(), OnceLock::new(), AtomicBool::new(false));
+        Self { terms, record, carried_on, begun, is_settling, state }
+    }
+
+    /// The claim as it stands in the store, before it is held.
+    fn record(&self) -> &Claimed {
+        self.carried_on.get().unwrap_or(&self.record)
     }
 
     pub(crate) fn run(&self) -> RunId {
-        self.record.run
+        self.record().run
     }
 
     pub(crate) fn ticket(&self) -> &Ticket {
@@ -201,31 +212,42 @@ impl Claim {
     /// for long.
     async fn make(&self, own: &mut Own, may_be_there: &mut bool) -> Result<Option<Record>, StoreError> {
         for _ in 0..SURPRISES {
-            match own.insert(self.record.encode(), self.terms.rules.lease).await? {
+            let ours = match own.insert(&self.record, self.terms.rules.lease).await? {
                 Inserted::New if !self.terms.rules.hold => return Ok(None),
-                Inserted::New => {}
+                Inserted::New => self.record.clone(),
                 Inserted::Other(found) => return Ok(Some(found)),
                 // Whoever was told to run before may have done so, and nobody knows how that ended.
                 Inserted::Own(claimed) if !claimed.is_running(self.terms.clock.wall()) => {
                     return Ok(Some(Record::Claimed(claimed)));
                 }
                 // Whoever is told to run has a whole lease, also if it is told so again.
-                Inserted::Own(_) => {}
-            }
+                Inserted::Own(Claimed { run, started_at, .. }) => Claimed { run, started_at, ..self.record.clone() },
+            };
             *may_be_there = true;
-            match self.write_again(own).await? {
-                Met::Own => return Ok(None),
+            match self.write_again(own, &ours).await? {
+                Met::Own => {
+                    self.carry_on(ours);
+                    return Ok(None);
+                }
                 Met::Other(found) => return Ok(Some(found)),
+                // Nothing is carried on with that was released meanwhile: that would give two runs one name.
                 Met::Nothing => {}
             }
         }
         Err(restless())
     }
 
+    fn carry_on(&self, ours: Claimed) {
+        if ours.run != self.record.run {
+            // It is made once, so nothing is there yet.
+            let _ = self.carried_on.set(ours);
+        }
+    }
+
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
     async fn make_of_token(&self, reign: Reign, own: &mut Own) -> Result<Made, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match own.take_over(reign, &Record::ISSUED, self.renewed(own), self.held_life()).await? {
+            match own.take_over(reign, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
                 None => return Ok(Made::Stale),
                 Some(Met::Own) => return Ok(Made::Ours),
                 Some(Met::Other(found)) => return Ok(Made::Theirs(found)),
@@ -283,13 +305,13 @@ impl Claim {
 
     async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
         let KeyRules { lease, hold, .. } = self.terms.rules;
-        let other = match self.write_again(own).await? {
+        let other = match self.write_again(own, self.record()).await? {
             Met::Own => {
                 self.terms.meter.renewed();
                 return Ok(Some(self.rhythm()));
             }
             Met::Other(other) => other,
-            Met::Nothing => match own.insert_again(own.begun(&self.record).encode(), lease).await? {
+            Met::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
                 None => {
                     self.terms.meter.renewed();
                     // Held again with the next renewal, which is due at once.
@@ -303,23 +325,29 @@ impl Claim {
     }
 
     /// Has it live for as long again, if it is there.
-    async fn write_again(&self, own: &mut Own) -> Result<Met, StoreError> {
+    async fn write_again(&self, own: &mut Own, record: &Claimed) -> Result<Met, StoreError> {
         let KeyRules { lease, hold, .. } = self.terms.rules;
         match hold {
-            true => own.write(self.renewed(own), self.held_life()).await,
-            false => own.write(own.begun(&self.record).encode(), lease).await,
+            true => own.write(self.renewed(record), self.held_life()).await,
+            false => own.write(record.encode(), lease).await,
         }
+    }
+
+    /// The claim as a renewal makes it again that has found nothing. A late renewal may do so after the run has ended, so
+    /// the attempt does not carry on with it: it would get the pass of a run that is over.
+    fn revived(&self) -> Claimed {
+        Claimed { attempt: None, ..self.record().clone() }
     }
 
     fn done(&self, reply: Result<Reply, NotKept>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
-        let Claimed { run, fingerprint, asker, .. } = self.record;
+        let Claimed { run, fingerprint, asker, .. } = *self.record();
         Done { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()
     }
 
     /// The claim as one that is held, and alive at this moment.
-    fn renewed(&self, own: &Own) -> Vec<u8> {
-        own.begun(&self.record).hold(self.terms.clock.wall(), self.deadline()).encode()
+    fn renewed(&self, record: &Claimed) -> Vec<u8> {
+        record.hold(self.terms.clock.wall(), self.deadline()).encode()
     }
 
     /// How long a claim that is held outlives its last renewal: never less than until the next one is due.

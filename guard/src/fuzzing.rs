@@ -85,13 +85,14 @@ mod tests {
     use super::*;
 
     /// What the fuzzers begin with.
-    const SEEDS: [&[u8]; 6] = [
+    const SEEDS: [&[u8]; 7] = [
         b"ow1_AHAV5zh3eEYNpJtEYdKc02AAAAGh5bFR9Ld7tpRiI_iJFfC8M9vJu5Pp6xZ6setKmw",
         b"\"8e03978e-40d5-43dd-bc93-6894a57f9324\";a=1",
         b"\x05--xy\r\nContent-Disposition: form-data; name=\"_onceward\"\r\n\r\nt\r\n--xy--\r\n",
         b"\x02a=1&_onceward=t&b=%20",
-        b"\x01i",
-        b"\x01a0123456789abcdef0123456701234567",
+        b"\x02i",
+        b"\x02a0123456789abcdef0123456789abcdef0123456701234567",
+        b"\x02c0123456789abcdef\x010123456789abcdef\0\00123456701234567\0",
     ];
 
     fn all(bytes: &[u8]) {

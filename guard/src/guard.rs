@@ -476,7 +476,7 @@ mod tests {
         let (guard, store, _clock) = guard();
         let token = guard.issue(TTL, Binding::none()).await.unwrap();
         let ticket = Ticket::of_token(Imprint::open(token.as_str()).unwrap().0.id);
-        for strange in [&b"\x02i"[..], b"", b"\x01z", b"anything"] {
+        for strange in [&b"\x01i"[..], b"\x03i", b"", b"\x02z", b"anything"] {
             store.take(&ticket).await.unwrap();
             store.insert(&ticket, strange, TTL).await.unwrap();
             let error = check(&guard, &token).await.unwrap_err();

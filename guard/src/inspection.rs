@@ -221,10 +221,11 @@ mod tests {
         let attempt = Attempt::new("one").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).credential(marked.as_str()).attempt(&attempt);
         let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        let run = pass.run_id().expect("it has an attempt");
         assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revoked::Used);
         pass.release().await.unwrap();
         let lost = Released::Refused(Code::ClaimLost.into());
-        assert_eq!(guard.release(marked.as_str(), &attempt).await.unwrap(), lost);
+        assert_eq!(guard.release(marked.as_str(), &attempt, run).await.unwrap(), lost);
         assert_eq!(used(marked.as_str()).await, Code::TokenUsed);
 
         // It is barred for as long as it could be used, and not for longer.

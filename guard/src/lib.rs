@@ -40,6 +40,8 @@
 //! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
 //! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 |
 //!
+//! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that says more.
+//!
 //! # One walk
 //!
 //! [`actix::Protect`] reads what a request asks into an [`Intent`]. [`Guard::check`] has its mint verify the token: a
@@ -74,6 +76,7 @@ mod clock;
 mod drain;
 mod event;
 mod examination;
+mod failure;
 mod fingerprint;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -120,6 +123,7 @@ pub use onceward_api as api;
 pub use crate::attempt::{Attempt, BadAttempt};
 pub use crate::clock::{Clock, ManualClock};
 pub use crate::examination::Examined;
+pub use crate::failure::{Failure, IntoFailure};
 pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
 pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
 pub use crate::inspection::{Inspected, Revoked};

@@ -25,6 +25,7 @@ pub(crate) struct Meter {
     verdicts: [Verdicts; Row::ALL.len()],
     claims: [[Counter; Event::ALL.len()]; Row::ALL.len()],
     answered: Counter,
+    ran: Counter,
     in_vain: Counter,
     renewed: Counter,
     not_renewed: Counter,
@@ -38,6 +39,16 @@ pub(crate) enum Row {
     Remembered,
     Key,
     Interval,
+}
+
+/// What came of waiting for the first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Waited {
+    /// The answer of a run, or what else is known of it.
+    Answered,
+    /// The first was not applied, and the waiter runs.
+    Ran,
+    InVain,
 }
 
 /// What was decided under one policy.
@@ -59,6 +70,7 @@ impl Meter {
             verdicts: Row::ALL.map(Verdicts::new),
             claims: Row::ALL.map(|row| Event::ALL.map(|event| happened(row, event))),
             answered: counter!(metric::WAITS.name, "outcome" => "answered"),
+            ran: counter!(metric::WAITS.name, "outcome" => "ran"),
             in_vain: counter!(metric::WAITS.name, "outcome" => "in_vain"),
             renewed: counter!(metric::RENEWALS.name, "outcome" => "renewed"),
             not_renewed: counter!(metric::RENEWALS.name, "outcome" => "failed"),
@@ -88,8 +100,12 @@ impl Meter {
         self.claims[row as usize][event as usize].increment(1);
     }
 
-    pub(crate) fn waited(&self, is_answered: bool) {
-        if is_answered { self.answered.increment(1) } else { self.in_vain.increment(1) }
+    pub(crate) fn waited(&self, waited: Waited) {
+        match waited {
+            Waited::Answered => self.answered.increment(1),
+            Waited::Ran => self.ran.increment(1),
+            Waited::InVain => self.in_vain.increment(1),
+        }
     }
 
     pub(crate) fn renewed(&self) {

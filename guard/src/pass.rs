@@ -67,7 +67,7 @@ enum Basis {
     /// A token, which is not in the store any more.
     Token(Imprint),
     /// A token that an attempt has marked.
-    Attempt(Imprint, Attempt),
+    Attempt(Imprint, Attempt, RunId),
     /// A claim: on a key, on a token whose answer is remembered, on an interval.
     Claim(Arc<Claim>),
 }
@@ -77,26 +77,28 @@ impl Pass {
         Self { guard, basis: Basis::Token(token), running: Some(running) }
     }
 
-    pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &Attempt, running: Running) -> Self {
-        Self { guard, basis: Basis::Attempt(token, attempt.clone()), running: Some(running) }
+    pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &Attempt, run: RunId, running: Running) -> Self {
+        Self { guard, basis: Basis::Attempt(token, attempt.clone(), run), running: Some(running) }
     }
 
     pub(crate) fn of_claim(guard: Guard, claim: Arc<Claim>, running: Running) -> Self {
         Self { guard, basis: Basis::Claim(claim), running: Some(running) }
     }
 
-    /// The name of this run, if it has a claim.
+    /// The name of this run, unless it is that of a token without an attempt. The same attempt, asked for again, carries on
+    /// with the same run; once that has ended, it begins another. [`Guard::release`] is told which one did not take effect.
     pub fn run_id(&self) -> Option<RunId> {
         match &self.basis {
             Basis::Claim(claim) => Some(claim.run()),
-            Basis::Token(_) | Basis::Attempt(..) => None,
+            Basis::Attempt(_, _, run) => Some(*run),
+            Basis::Token(_) => None,
         }
     }
 
     /// The name under which the store knows what this pass was given for.
     pub fn ticket(&self) -> Ticket {
         match &self.basis {
-            Basis::Token(token) | Basis::Attempt(token, _) => Ticket::of_token(token.id),
+            Basis::Token(token) | Basis::Attempt(token, ..) => Ticket::of_token(token.id),
             Basis::Claim(claim) => *claim.ticket(),
         }
     }
@@ -161,8 +163,8 @@ impl Pass {
         match &self.basis {
             Basis::Claim(claim) => claim.settle(effect, reply, running).await,
             Basis::Token(token) => self.put_back(token).await,
-            Basis::Attempt(token, attempt) => {
-                let released = self.guard.unmark(token, attempt).await?;
+            Basis::Attempt(token, attempt, run) => {
+                let released = self.guard.unmark(token, attempt, *run).await?;
                 Ok(if released == Released::Back { Settled::Back } else { Settled::Final })
             }
         }
@@ -186,7 +188,7 @@ impl Pass {
     pub fn binding<'a>(&self, intent: &Intent<'a>) -> Binding<'a> {
         let mut binding = Binding::none();
         let token = match &self.basis {
-            Basis::Token(token) | Basis::Attempt(token, _) => Some(token),
+            Basis::Token(token) | Basis::Attempt(token, ..) => Some(token),
             Basis::Claim(claim) => claim.token(),
         };
         if let Some(token) = token {

@@ -289,6 +289,15 @@ impl Policy {
         matches!(self, Self::Key(rules) if !rules.hold)
     }
 
+    /// What an error of the work says about the effect, where nobody says it better: the same as a response with status 500. It
+    /// cannot be replayed, so [`replay_everything`](KeyRules::replay_everything) changes nothing of that.
+    pub(crate) fn effect_of_failure(&self) -> Effect {
+        match self {
+            Self::Key(rules) if rules.hold => Effect::Unknown,
+            Self::Key(_) | Self::Token(_) | Self::Interval(_) => Effect::DidNotHappen,
+        }
+    }
+
     /// Whether an answer is kept for whoever comes later.
     #[cfg(feature = "actix")]
     pub(crate) fn keeps_replies(&self) -> bool {

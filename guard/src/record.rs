@@ -9,9 +9,10 @@ use onceward_api::Code;
 pub(crate) use self::claimed::Claimed;
 pub(crate) use self::done::{Done, NOBODY, REVOKED};
 use self::fields::Reader;
+use crate::run_id::RunId;
 
-/// The version that this build writes, the first byte of every record.
-const VERSION: u8 = 1;
+/// The version of the layout, the first byte of every record. A record of another version is never interpreted.
+const VERSION: u8 = 2;
 /// The second byte says what kind of record it is.
 const ISSUED: u8 = b'i';
 const ATTEMPTED: u8 = b'a';
@@ -36,6 +37,8 @@ pub(crate) enum Record {
 pub(crate) struct Attempted {
     /// The attempt's digest.
     pub(crate) attempt: [u8; 16],
+    /// This use of the token. An attempt that releases the token and redeems it again makes another one.
+    pub(crate) run: RunId,
     /// Until when this record lives, in milliseconds since 1970.
     pub(crate) deadline: u64,
     /// When the token itself expires, for putting it back.
@@ -80,13 +83,19 @@ impl Attempted {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, ATTEMPTED];
         bytes.extend_from_slice(&self.attempt);
+        bytes.extend_from_slice(self.run.as_bytes());
         bytes.extend_from_slice(&self.deadline.to_be_bytes());
         bytes.extend_from_slice(&self.expires_at.to_be_bytes());
         bytes
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { attempt: from.array()?, deadline: from.number()?, expires_at: from.number()? })
+        Some(Self {
+            attempt: from.array()?,
+            run: RunId::from_bytes(from.array()?),
+            deadline: from.number()?,
+            expires_at: from.number()?,
+        })
     }
 }
 
@@ -97,12 +106,12 @@ mod tests {
     use super::*;
     use crate::not_kept::NotKept;
     use crate::reply::Reply;
-    use crate::run_id::RunId;
 
     fn samples() -> Vec<(Vec<u8>, Record)> {
-        let attempted = Attempted { attempt: [7; 16], deadline: 1, expires_at: 2 };
+        let attempted = Attempted { attempt: [7; 16], run: RunId::from_bytes([4; 16]), deadline: 1, expires_at: 2 };
         let claimed = Claimed {
             run: RunId::from_bytes([5; 16]),
+            attempt: None,
             fingerprint: Some([6; 16]),
             asker: None,
             started_at: 3,
@@ -110,6 +119,7 @@ mod tests {
             held: None,
         };
         let held = Claimed { fingerprint: None, asker: Some([8; 16]), ..claimed.clone() }.hold(9, 10);
+        let named = Claimed { attempt: Some([9; 16]), ..claimed.clone() };
         let reply = Reply::new(201, "made").header("location", "/orders/1").header("link", "a").header("link", "b");
         let done =
             Done { run: claimed.run, fingerprint: claimed.fingerprint, asker: None, deadline: 4, reply: Ok(reply) };
@@ -121,6 +131,7 @@ mod tests {
             (attempted.encode(), Record::Attempted(attempted)),
             (claimed.encode(), Record::Claimed(claimed)),
             (held.encode(), Record::Claimed(held)),
+            (named.encode(), Record::Claimed(named)),
             (done.encode(), Record::Done(done)),
             (not_kept.encode(), Record::Done(not_kept)),
             (streamed.encode(), Record::Done(streamed)),
@@ -137,8 +148,10 @@ mod tests {
     #[test]
     fn bytes_of_another_version_are_not_guessed_at() {
         for (good, record) in samples() {
-            let newer = [&[VERSION + 1], &good[1..]].concat();
-            assert!(Record::decode(&newer).is_err(), "{record:?}");
+            for version in [0, VERSION - 1, VERSION + 1] {
+                let other = [&[version], &good[1..]].concat();
+                assert!(Record::decode(&other).is_err(), "version {version}: {record:?}");
+            }
             for end in 0..good.len() {
                 let shorter = &good[..end];
                 let is_shorter_body = matches!(Record::decode(shorter), Ok(Record::Done(Done { reply: Ok(_), .. })));

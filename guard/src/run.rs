@@ -6,6 +6,7 @@ use onceward_api::{Code, Outcome};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::failure::IntoFailure;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
 use crate::mode::Mode;
@@ -47,20 +48,40 @@ pub enum RunError<E> {
     /// It was not run, because the store could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It ran and failed. Nothing is marked as done: the same may be tried again.
-    #[error("it failed")]
-    Failed(E),
+    /// It ran and failed, and nothing took effect. The same may be tried again.
+    #[error("the work failed, and did not take effect")]
+    Failed(#[source] E),
+    /// It ran and failed, and whether it took effect is unknown. A token stays used, a claim waits for its lease, or with
+    /// [`hold`](crate::KeyRules::hold) until [`Guard::settle`] says how it ended.
+    #[error("the work failed, and whether it took effect is unknown")]
+    Unknown(#[source] E),
     /// It ran before, and what came of it cannot be read as what is asked for now.
-    #[error("what came of it before cannot be read: {0}")]
-    Unreadable(serde_json::Error),
+    #[error("what came of it before cannot be read")]
+    Unreadable(#[source] serde_json::Error),
 }
 
 impl Guard {
-    /// Runs some work once, and gives what came of it to every later caller with the same intent.
+    /// Runs some work once, and gives what came of it to every later caller with the same intent. A caller that comes while the
+    /// work runs is refused, and told when to come back.
     ///
-    /// Work that fails is not done: the next one with the same intent runs it again. Whoever comes while it runs is
-    /// refused, and told when to come back. A future that is dropped in the middle leaves a run that nobody can tell the end of;
-    /// in a task of its own it is not dropped.
+    /// # When the work fails
+    ///
+    /// An `Err` counts like a response with status 500, unless it is a [`Failure`] that says more:
+    ///
+    /// | the work ends with | token, interval, key | key with [`hold`](crate::KeyRules::hold) |
+    /// |---|---|---|
+    /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`] |
+    /// | `Err(Failure::NotApplied(error))` | not applied | not applied: the next caller runs it again |
+    /// | `Err(Failure::Unknown(error))`, a panic, a future that is dropped | unknown: a token stays used, a claim waits for its lease | unknown |
+    ///
+    /// The caller gets [`RunError::Failed`] if the work was not applied, and [`RunError::Unknown`] if that is unknown.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: dropping this future while the work runs leaves an unknown outcome. Spawn it as a task of its own
+    /// where that may happen.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use onceward::{Intent, Key, KeyRules, Policy, Ran, Subject, testing};
@@ -79,11 +100,46 @@ impl Guard {
     /// # }).unwrap();
     /// ```
     ///
+    /// Under `hold`, work says where it is certain that nothing took effect:
+    ///
+    /// ```
+    /// use onceward::Failure::{self, NotApplied};
+    /// use onceward::{Intent, Key, KeyRules, Policy, RunError, Subject, testing};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let (guard, _clock) = testing::guard();
+    /// let message = Key::new("charge-4711")?;
+    /// let intent = Intent::new("charge", Subject::named("alice")).key(&message);
+    /// let policy = Policy::key(KeyRules::new().hold());
+    ///
+    /// let closed = async || Err::<(), _>(NotApplied("the bank is closed"));
+    /// let told = guard.run(&policy, &intent, closed).await;
+    /// assert!(matches!(told, Err(RunError::Failed("the bank is closed"))));
+    ///
+    /// // Every error that converts into the inner one may be passed on with `?`.
+    /// let lost = async || -> Result<(), Failure<Box<dyn std::error::Error>>> {
+    ///     Err(std::io::Error::other("the response was lost"))?;
+    ///     Ok(())
+    /// };
+    /// assert!(matches!(guard.run(&policy, &intent, lost).await, Err(RunError::Unknown(_))), "it may have been charged");
+    /// let again = async || unreachable!("nobody knows whether it was charged");
+    /// let told = guard.run::<(), std::io::Error, _, _>(&policy, &intent, again).await;
+    /// assert!(matches!(told, Err(RunError::Refused(_))), "outcome_unknown, until it is settled");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// If nothing came of it.
-    pub async fn run<T, E, F, W>(&self, policy: &Policy, intent: &Intent<'_>, work: W) -> Result<Ran<T>, RunError<E>>
+    pub async fn run<T, E, F, W>(
+        &self,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        work: W,
+    ) -> Result<Ran<T>, RunError<E::Error>>
     where
         T: Serialize + DeserializeOwned,
+        E: IntoFailure,
         F: Future<Output = Result<T, E>>,
         W: FnOnce() -> F,
     {
@@ -99,7 +155,7 @@ impl Guard {
             },
         };
         let pass = match checked {
-            None => return work().await.map(Ran::Unprotected).map_err(RunError::Failed),
+            None => return work().await.map(Ran::Unprotected).map_err(|error| RunError::of(error, policy).0),
             Some(Verdict::Run(pass)) => pass,
             Some(Verdict::Replay(reply)) => {
                 return serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable);
@@ -109,12 +165,11 @@ impl Guard {
         let value = match work().await {
             Ok(value) => value,
             Err(error) => {
-                // If it cannot be given back now, that is tried on, or its lease ends it.
-                let _ = pass
-                    .release()
-                    .await
-                    .inspect_err(|error| tracing::warn!(%error, "work that failed is not free yet"));
-                return Err(RunError::Failed(error));
+                let (error, effect) = RunError::of(error, policy);
+                let _ = pass.settle(effect, None).await.inspect_err(|error| {
+                    tracing::warn!(%error, ?effect, "could not settle the claim of work that failed; retrying in the background, or its lease ends it");
+                });
+                return Err(error);
             }
         };
         // What cannot be written as text is done all the same.
@@ -139,13 +194,44 @@ impl Guard {
 }
 
 impl<E> RunError<E> {
+    /// What is told of work that failed, and what that says about its effect.
+    fn of(error: impl IntoFailure<Error = E>, policy: &Policy) -> (Self, Effect) {
+        let failure = error.into_failure();
+        let effect = failure.effect(policy);
+        let told = if effect == Effect::Unknown { Self::Unknown } else { Self::Failed };
+        (told(failure.into_inner()), effect)
+    }
+
+    /// Whether this call took effect: it did not, or that is unknown. A handler behind [`Protect`](crate::actix::Protect) that answers
+    /// with this error passes it on, since a status alone cannot say it:
+    ///
+    /// ```
+    /// # #[cfg(feature = "actix")] {
+    /// use actix_web::HttpResponse;
+    /// use onceward::RunError;
+    /// use onceward::actix::MarkEffect as _;
+    ///
+    /// fn answer(error: &RunError<std::io::Error>) -> HttpResponse {
+    ///     HttpResponse::ServiceUnavailable().finish().effect(error.effect())
+    /// }
+    /// # let _ = answer;
+    /// # }
+    /// ```
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Unknown(_) | Self::Store(StoreError::Unknown(_)) => Effect::Unknown,
+            Self::Refused(refusal) if refusal.code() == Code::OutcomeUnknown => Effect::Unknown,
+            Self::Refused(_) | Self::Store(_) | Self::Failed(_) | Self::Unreadable(_) => Effect::DidNotHappen,
+        }
+    }
+
     /// Whether the same may be asked for again, a moment later. A duplicate within an interval is not temporary: asked for again after the
     /// interval, it would run. A [lock](crate::IntervalRules::release_always) that is held is.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Refused(refusal) => matches!(refusal.code(), Code::InProgress | Code::Locked | Code::Overloaded),
             Self::Store(_) => true,
-            Self::Failed(_) | Self::Unreadable(_) => false,
+            Self::Failed(_) | Self::Unknown(_) | Self::Unreadable(_) => false,
         }
     }
 }

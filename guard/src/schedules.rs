@@ -1,5 +1,6 @@
 //! Thousands of random schedules: a few processes ask for the same submission over a store that fails in every way a store
-//! can, while time passes in leaps. Whatever happens, the promises of a key hold.
+//! can, while time passes in leaps. In some of them each caller names its attempt, is given its pass in writing, and repeats the
+//! release of its first run while its second one runs. Whatever happens, the promises of a key hold.
 //!
 //! Each schedule is made from a seed alone. One that fails names its seed; to run only that one:
 //!
@@ -75,6 +76,7 @@ fn a_broken_rule_is_found_out() {
         (Flaw::RemoveForgets, "nothing ever ran"),
         (Flaw::UnknownIsDuplicate, "without a cause"),
         (Flaw::SwapForgetsReply, "is not on record"),
+        (Flaw::RemoveGoesByAttempt, "effects"),
     ] {
         let found: Vec<_> = (0..SCHEDULES).filter_map(|seed| broken(seed, Some(flaw))).take(20).collect();
         assert!(found.iter().any(|found| found.contains(reason)), "{flaw:?} is not found out: {found:?}");

@@ -144,6 +144,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::attempt::Attempt;
     use crate::guard::{Seen, Verdict};
     use crate::intent::{Binding, Subject};
     use crate::key::Key;
@@ -180,6 +181,30 @@ mod tests {
         let forged = Intent::new("a", Subject::anonymous()).credential("ow1_x");
         let refused = guard.settle(&rules, &forged, None, Effect::Happened, None).await.unwrap();
         assert_eq!(refused, Resolved::Refused(Code::TokenMalformed.into()));
+    }
+
+    /// An operator settles the first run of an attempt twice, and the attempt has run again in between.
+    #[tokio::test]
+    async fn settling_a_run_twice_leaves_a_later_run_of_its_attempt_alone() {
+        let (guard, _clock) = testing::guard();
+        let rules = KeyRules::new().hold();
+        let (key, attempt) = (Key::new("k").unwrap(), Attempt::new("one").unwrap());
+        let intent = Intent::new("a", Subject::named("alice")).key(&key).attempt(&attempt);
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            let checked = guard.check(&Policy::key(rules.clone()), &intent).await;
+            let Ok(Verdict::Run(pass)) = checked else { panic!("it is free") };
+            let run = pass.run_id().unwrap();
+            pass.unknown().await.unwrap();
+            runs.push(run);
+            let settled = guard.settle(&rules, &intent, Some(runs[0]), Effect::DidNotHappen, None).await.unwrap();
+            match runs.len() {
+                1 => assert_eq!(settled, Resolved::Settled),
+                _ => assert_eq!(settled, Resolved::Refused(Code::ClaimLost.into()), "that was another run"),
+            }
+        }
+        assert_ne!(runs[0], runs[1]);
+        assert_eq!(guard.look(&Policy::key(rules), &intent).await.unwrap(), Seen::Unknown(runs[1]));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Waiting for the first: a duplicate that comes while it runs may wait for its answer.
 //!
-//! However many wait for one ticket, one of them asks the store. Waiting ends in time, and never in a second run.
+//! However many wait for one ticket, one of them asks the store. Waiting ends in time. If the first was not applied, each waiter
+//! decides again, once: one of them runs, and the others wait on for that run in what is left of their time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +9,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onceward_api::Code;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::background;
+use crate::claim::Claim;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
+use crate::meter::Waited;
 use crate::policy::Policy;
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -21,78 +25,170 @@ use crate::ticket::Ticket;
 
 /// The first and the longest pause between two questions to the store.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::from_secs(60 * 60 * 24 * 365);
+/// A ticket gets at most this part of all seats, so that one submission does not take them all.
+const SHARE: usize = 4;
 
-/// Everybody who waits.
+/// All waiters of a guard. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(crate) struct Waiting(Arc<Shared>);
 
 struct Shared {
-    seats: Semaphore,
-    most: usize,
-    awaited: Mutex<HashMap<Ticket, watch::Receiver<Option<Found>>>>,
+    seats: usize,
+    awaited: Mutex<Awaited>,
 }
 
-/// What is recorded once nothing runs any more.
-type Found = Option<Bytes>;
+#[derive(Default)]
+struct Awaited {
+    taken: usize,
+    tickets: HashMap<Ticket, Queue>,
+}
+
+/// The waiters of one ticket.
+#[derive(Default)]
+struct Queue {
+    taken: usize,
+    /// Tells them how the run has ended; `None` while none of them waits for one.
+    tell: Option<Tell>,
+}
+
+type Tell = Arc<watch::Sender<Option<Ended>>>;
+
+impl Queue {
+    fn is_told_by(&self, tell: &Tell) -> bool {
+        self.tell.as_ref().is_some_and(|current| Arc::ptr_eq(current, tell))
+    }
+}
+
+/// How a run has ended, as far as a waiter can see.
+#[derive(Debug, Clone)]
+enum Ended {
+    /// It was not applied: this process has given back what it had claimed.
+    Released,
+    /// This is on record, and nothing runs any more. What is not there was released elsewhere, or its claim has lapsed, or the
+    /// store has lost it.
+    Found(Option<Bytes>),
+}
+
+impl Ended {
+    /// Whether nobody can tell if the run was applied. A token that is there again was given back.
+    fn is_doubtful(&self) -> bool {
+        matches!(self, Self::Found(None))
+    }
+}
+
+/// The place of one waiter, until it is dropped.
+struct Seat {
+    waiting: Waiting,
+    ticket: Ticket,
+}
 
 impl Waiting {
     /// Room for this many.
     pub(crate) fn new(seats: usize) -> Self {
-        let most = seats.min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Shared { seats: Semaphore::new(most), most, awaited: Mutex::default() }))
+        Self(Arc::new(Shared { seats, awaited: Mutex::default() }))
     }
 
     /// How many wait.
     pub(crate) fn count(&self) -> usize {
-        self.0.most.saturating_sub(self.0.seats.available_permits())
+        self.awaited().taken
     }
 
-    /// What is left of a run that was in progress; `None` if nothing is, or there is no seat, or it still runs when the time is
-    /// over.
-    async fn wait(&self, guard: &Guard, ticket: &Ticket, longest: Duration) -> Found {
-        let _seat = self.0.seats.try_acquire().ok()?;
-        let mut seen = self.join(guard, ticket);
-        let ended = tokio::time::timeout(longest, seen.wait_for(Option::is_some)).await.ok()?.ok()?;
-        ended.clone().flatten()
-    }
-
-    /// Joins those who wait for this ticket, or is the first of them.
-    fn join(&self, guard: &Guard, ticket: &Ticket) -> watch::Receiver<Option<Found>> {
-        let mut awaited = self.awaited();
-        if let Some(seen) = awaited.get(ticket) {
-            return seen.clone();
+    /// A run was not applied, and its record is gone: its waiters need not find that out by themselves.
+    pub(crate) fn released(&self, ticket: &Ticket) {
+        let tell = self.awaited().tickets.get_mut(ticket).and_then(|queue| queue.tell.take());
+        if let Some(tell) = tell {
+            tell.send_replace(Some(Ended::Released));
         }
-        let (tell, seen) = watch::channel(None);
-        awaited.insert(*ticket, seen.clone());
-        background::spawn(ask_until_it_ends(self.clone(), guard.clone(), *ticket, tell));
-        seen
     }
 
-    /// Whether somebody beside this list still waits; if not, it is struck off.
-    fn is_awaited(&self, ticket: &Ticket, tell: &watch::Sender<Option<Found>>) -> bool {
+    /// A place among those that wait for this ticket, if there is one left.
+    fn seat(&self, ticket: &Ticket) -> Option<Seat> {
         let mut awaited = self.awaited();
-        let is_awaited = tell.receiver_count() > 1;
+        let taken = awaited.tickets.get(ticket).map_or(0, |queue| queue.taken);
+        if awaited.taken >= self.0.seats || taken >= self.0.seats.div_ceil(SHARE) {
+            return None;
+        }
+        awaited.taken += 1;
+        awaited.tickets.entry(*ticket).or_default().taken += 1;
+        Some(Seat { waiting: self.clone(), ticket: *ticket })
+    }
+
+    /// Whether anybody still waits for what this would tell; if not, it is struck off.
+    fn is_awaited(&self, ticket: &Ticket, tell: &Tell) -> bool {
+        let mut awaited = self.awaited();
+        let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) else { return false };
+        let is_awaited = tell.receiver_count() > 0;
         if !is_awaited {
-            awaited.remove(ticket);
+            queue.tell = None;
         }
         is_awaited
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<Ticket, watch::Receiver<Option<Found>>>> {
+    /// Strikes it off: whoever comes now asks anew.
+    fn strike_off(&self, ticket: &Ticket, tell: &Tell) {
+        let mut awaited = self.awaited();
+        if let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) {
+            queue.tell = None;
+        }
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, Awaited> {
         self.0.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell: watch::Sender<Option<Found>>) {
+impl Seat {
+    /// How the run ends that is in progress; `None` if it still runs at the deadline.
+    async fn ended(&self, guard: &Guard, deadline: Instant) -> Option<Ended> {
+        let mut told = self.join(guard);
+        let ended = timeout_at(deadline, told.wait_for(Option::is_some)).await.ok()?.ok()?;
+        ended.clone()
+    }
+
+    /// Joins those that wait for this ticket, or is the first of them.
+    fn join(&self, guard: &Guard) -> watch::Receiver<Option<Ended>> {
+        let mut awaited = self.waiting.awaited();
+        let queue = awaited.tickets.entry(self.ticket).or_default();
+        if let Some(tell) = &queue.tell {
+            return tell.subscribe();
+        }
+        let (tell, told) = watch::channel(None);
+        let tell = Arc::new(tell);
+        queue.tell = Some(Arc::clone(&tell));
+        background::spawn(ask_until_it_ends(self.waiting.clone(), guard.clone(), self.ticket, tell));
+        told
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut awaited = self.waiting.awaited();
+        awaited.taken -= 1;
+        if let Some(queue) = awaited.tickets.get_mut(&self.ticket) {
+            queue.taken -= 1;
+            if queue.taken == 0 {
+                awaited.tickets.remove(&self.ticket);
+            }
+        }
+    }
+}
+
+async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell: Tell) {
     let mut pause = PAUSE.0;
     while waiting.is_awaited(&ticket, &tell) {
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(PAUSE.1);
         let Ok(found) = guard.store().look(&ticket).await else { continue };
         if !found.as_deref().is_some_and(|found| is_running(found, &guard)) {
-            // Struck off first: whoever comes now asks anew.
-            waiting.awaited().remove(&ticket);
-            tell.send_replace(Some(found));
+            waiting.strike_off(&ticket, &tell);
+            // Nothing takes the place of what was told by the run itself.
+            tell.send_if_modified(|told| {
+                let is_first = told.is_none();
+                told.get_or_insert(Ended::Found(found));
+                is_first
+            });
             return;
         }
     }
@@ -103,9 +199,13 @@ fn is_running(found: &[u8], guard: &Guard) -> bool {
 }
 
 impl Guard {
-    /// As [`check`](Self::check), but a duplicate of a run in progress waits for its reply, for this long at most. If the first
-    /// did not happen after all, or the time is over, or too many wait already, it is told *in progress*: waiting never ends
-    /// in a run.
+    /// As [`check`](Self::check), but a duplicate of a run in progress waits for its reply, for this long at most.
+    ///
+    /// If the first was not applied, the duplicates that wait decide again, once: one of them gets the verdict to run, and the
+    /// others wait on for that run. A waiter is told *in progress* if the time is over, if too many wait already, or if the second
+    /// run was not applied either. A run whose outcome is unknown is never decided again. Under a key it is the process whose run
+    /// was not applied, and no other, that knows of it: waiters elsewhere cannot tell a key that was released from a claim that has
+    /// lapsed, and are told *in progress*.
     ///
     /// # Errors
     /// As `check` does.
@@ -116,28 +216,81 @@ impl Guard {
         longest: Duration,
     ) -> Result<Verdict, StoreError> {
         let verdict = match self.decide(policy, intent).await {
-            Ok(Verdict::Refuse(refusal)) => self.wait_after(refusal, policy, intent, longest).await,
+            Ok(Verdict::Refuse(refusal)) => self.wait_after(refusal, policy, intent, longest, |_| {}).await,
             verdict => verdict,
         };
         self.meter().verdict(policy, &verdict, intent);
         verdict
     }
 
-    /// Waits if this is what a duplicate of a run in progress is told. It may be dropped in the middle.
+    /// Waits if this is what a duplicate of a run in progress is told. It may be dropped while `idle` was last called with `true`:
+    /// at every other moment it may hold a claim.
     pub(crate) async fn wait_after(
         &self,
         refusal: Refusal,
         policy: &Policy,
         intent: &Intent<'_>,
         longest: Duration,
+        idle: impl Fn(bool),
     ) -> Result<Verdict, StoreError> {
         let Some(claim) = self.waiting_claim(policy, intent).filter(|_| refusal.code() == Code::InProgress) else {
             return Ok(Verdict::Refuse(refusal));
         };
+        let waited = match self.waiting().seat(claim.ticket()) {
+            Some(seat) => {
+                let deadline = Instant::now() + longest.min(FOR_EVER);
+                self.wait_in(&seat, &claim, policy, intent, deadline, idle).await?
+            }
+            None => None,
+        };
+        self.meter().waited(match &waited {
+            Some(Verdict::Run(_)) => Waited::Ran,
+            Some(Verdict::Replay(_) | Verdict::Refuse(_)) => Waited::Answered,
+            None => Waited::InVain,
+        });
+        Ok(waited.unwrap_or_else(|| Verdict::Refuse(Refusal::new(Code::InProgress))))
+    }
+
+    /// What came of waiting; `None` if nothing did.
+    async fn wait_in(
+        &self,
+        seat: &Seat,
+        claim: &Claim,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        deadline: Instant,
+        idle: impl Fn(bool),
+    ) -> Result<Option<Verdict>, StoreError> {
+        let end = async || {
+            idle(true);
+            let ended = seat.ended(self, deadline).await;
+            idle(false);
+            ended
+        };
+        let Some(first) = end().await else { return Ok(None) };
         // Its key may be somebody else's by now, for something else.
-        let found = self.waiting().wait(self, claim.ticket(), longest).await;
-        let ended = found.map(|found| claim.told(&found)).transpose()?.flatten();
-        self.meter().waited(ended.is_some());
-        Ok(ended.unwrap_or_else(|| Verdict::Refuse(Refusal::new(Code::InProgress))))
+        if let Some(told) = claim.told_at_end(&first)? {
+            return Ok(Some(told));
+        }
+        if first.is_doubtful() {
+            return Ok(None);
+        }
+        match self.decide(policy, intent).await? {
+            Verdict::Refuse(refusal) if refusal.code() == Code::InProgress => match end().await {
+                Some(second) => claim.told_at_end(&second),
+                None => Ok(None),
+            },
+            verdict => Ok(Some(verdict)),
+        }
+    }
+}
+
+impl Claim {
+    /// What a waiter is told of a run that has ended so; `None` if that tells of no use.
+    fn told_at_end(&self, ended: &Ended) -> Result<Option<Verdict>, StoreError> {
+        match ended {
+            Ended::Found(Some(found)) => self.told(found),
+            Ended::Found(None) | Ended::Released => Ok(None),
+        }
     }
 }

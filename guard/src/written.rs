@@ -75,14 +75,14 @@ impl Guard {
         let Some(Parts { ticket, retain, hold, action, claimed }) = Parts::read(&bytes) else { return Ok(None) };
         let rules = KeyRules::new().lease(Duration::from_millis(claimed.lease)).retain(retain);
         let rules = if hold { rules.hold() } else { rules };
-        let terms = self.terms(&rules, ticket, claimed.fingerprint, Some(claimed.run), Origin::Key, action);
+        let terms = self.terms(&rules, ticket, claimed.fingerprint, claimed.attempt, Origin::Key, action);
         Ok(Some(WrittenPass { claim: Claim::elsewhere(terms, claimed) }))
     }
 
     /// A claim's pass, in writing.
     pub(crate) async fn write_down(&self, claim: &Claim) -> Result<Option<String>, StoreError> {
         let mint = self.mint().await?;
-        let Some((claimed, rules, action)) = claim.to_give_out().await else { return Ok(None) };
+        let Some((claimed, rules, action)) = claim.to_give_out() else { return Ok(None) };
         let (retain, hold, action) = (rules.retain, rules.hold, action.to_owned());
         let parts = Parts { ticket: *claim.ticket(), retain, hold, action, claimed };
         let mut bytes = parts.write();
@@ -293,6 +293,42 @@ mod tests {
         assert_eq!(backend.pass(&first).await.release().await.unwrap(), lost());
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         assert_eq!(backend.pass(&second).await.release().await.unwrap(), Resolved::Settled);
+    }
+
+    #[tokio::test]
+    async fn runs_of_one_attempt_in_one_millisecond_are_told_apart() {
+        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+            let backend = Backend::new(rules);
+            let first = backend.claim(Some("one"), "a").await;
+            let late = backend.pass(&first).await;
+            assert_eq!(late.release().await.unwrap(), Resolved::Settled);
+            let second = backend.claim(Some("one"), "a").await;
+            assert!(second.starts_with(PREFIX) && second != first, "{second}");
+            let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
+            assert_eq!(told, (lost(), lost(), lost()));
+            assert_eq!(backend.claim(Some("one"), "a").await, second, "it still runs");
+            let second = backend.pass(&second).await;
+            assert_eq!(second.complete(Some(Reply::new(201, ""))).await.unwrap(), Resolved::Settled);
+            assert_eq!(late.complete(None).await.unwrap(), lost(), "it is another run that is on record");
+        }
+    }
+
+    #[tokio::test]
+    async fn claim_revived_by_a_late_renewal_is_not_given_out_again() {
+        let backend = Backend::new(KeyRules::new());
+        let first = backend.claim(Some("one"), "a").await;
+        let late = backend.pass(&first).await;
+        assert_eq!(late.release().await.unwrap(), Resolved::Settled);
+        assert_eq!(late.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(
+            backend.claim(Some("one"), "a").await,
+            "in_progress",
+            "its pass would be that of a run that is over"
+        );
+        assert_eq!(late.release().await.unwrap(), Resolved::Settled);
+        let second = backend.claim(Some("one"), "a").await;
+        assert!(second.starts_with(PREFIX) && second != first, "{second}");
+        assert_eq!(late.release().await.unwrap(), lost());
     }
 
     #[tokio::test]

@@ -1,8 +1,9 @@
 //! A model of a key, looked through to its last state: two callers that claim, renew, run, settle and crash, requests and replies
-//! that get lost or come late, a claim that lapses and is taken over, and an operator who settles what nobody can tell.
+//! that get lost or come late, a claim that lapses and is taken over, a release that is repeated when the same attempt runs
+//! again, and an operator who settles what nobody can tell.
 //!
 //! It shows what a key promises on a store that forgets nothing: nobody runs beside a live owner whose renewals arrive, a late
-//! owner changes nothing of its successor's, and under `hold` there is one effect whatever happens.
+//! owner changes nothing of its successor's, not even of its own next run, and under `hold` there is one effect whatever happens.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,18 @@ enum Record {
     Done { run: Run },
 }
 
-/// A caller and the number of its try.
+/// A caller, which stands for its attempt, and the number of its try.
 type Run = (usize, u8);
+
+/// What a claim is compared with before it is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compares {
+    /// With the run.
+    Run,
+    /// With the attempt, which may have begun another run since.
+    Attempt,
+    Nothing,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Asks {
@@ -66,6 +77,8 @@ struct Caller {
     phase: Phase,
     has_effect: bool,
     is_alive: bool,
+    /// The run that it has released last, and may release once more: the first answer may be lost.
+    released: Option<Run>,
 }
 
 impl Caller {
@@ -102,6 +115,7 @@ enum Event {
     Effect(usize),
     Complete(usize),
     Fail(usize),
+    ReleaseAgain(usize),
     Crash(usize),
     Renew(usize),
     Age,
@@ -111,8 +125,8 @@ enum Event {
 
 struct Claiming {
     hold: bool,
-    /// Whether removing looks at whose claim it is.
-    compares: bool,
+    /// What a claim is compared with before it is removed.
+    compares: Compares,
     faults: u8,
 }
 
@@ -121,7 +135,7 @@ impl Model for Claiming {
     type Action = Event;
 
     fn init_states(&self) -> Vec<State> {
-        let caller = Caller { tries: 0, phase: Phase::Idle, has_effect: false, is_alive: true };
+        let caller = Caller { tries: 0, phase: Phase::Idle, has_effect: false, is_alive: true, released: None };
         vec![State {
             record: Record::Nothing,
             callers: [caller.clone(), caller],
@@ -147,6 +161,9 @@ impl Model for Claiming {
                 // What is not answered is written again.
                 Phase::Completing => events.push(Event::Complete(number)),
                 Phase::Idle | Phase::Over => {}
+            }
+            if caller.released.is_some() {
+                events.push(Event::ReleaseAgain(number));
             }
             if may_fail && caller.phase != Phase::Idle && caller.phase != Phase::Over {
                 events.push(Event::Crash(number));
@@ -226,8 +243,12 @@ impl Model for Claiming {
                 }
             }
             Event::Fail(number) => {
-                state.callers[number].phase = Phase::Over;
                 let run = state.run(number);
+                (state.callers[number].phase, state.callers[number].released) = (Phase::Idle, Some(run));
+                state.requests.insert(Request { run, asks: Asks::Remove });
+            }
+            Event::ReleaseAgain(number) => {
+                let run = state.callers[number].released.take()?;
                 state.requests.insert(Request { run, asks: Asks::Remove });
             }
             Event::Crash(number) => {
@@ -333,7 +354,11 @@ impl Claiming {
             Asks::Complete if is_own => state.record = Record::Done { run },
             Asks::Complete => {}
             Asks::Remove => {
-                let is_meant = there == Some(run) || !self.compares;
+                let is_meant = match self.compares {
+                    Compares::Run => there == Some(run),
+                    Compares::Attempt => there.is_some_and(|there| there.0 == run.0),
+                    Compares::Nothing => true,
+                };
                 if is_claim && is_meant {
                     state.is_stolen |= there != Some(run);
                     state.record = Record::Nothing;
@@ -385,7 +410,7 @@ fn most_faults() -> u8 {
 #[test]
 fn under_hold_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
     for faults in 0..=most_faults() {
-        let (found, states) = look(Claiming { hold: true, compares: true, faults });
+        let (found, states) = look(Claiming { hold: true, compares: Compares::Run, faults });
         println!("hold: {states} states with up to {faults} faults");
         assert!(found.is_empty() && states > 1_000, "{found:?} in {states}");
     }
@@ -394,7 +419,7 @@ fn under_hold_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
 #[test]
 fn without_hold_a_fault_may_have_it_run_again_but_nobody_beside_a_live_owner() {
     for faults in 0..=most_faults() {
-        let (found, states) = look(Claiming { hold: false, compares: true, faults });
+        let (found, states) = look(Claiming { hold: false, compares: Compares::Run, faults });
         println!("no hold: {states} states with up to {faults} faults");
         let may_be_found = if faults == 0 { BTreeSet::new() } else { BTreeSet::from(["it takes effect once"]) };
         assert!(found == may_be_found && states > 500, "{found:?} in {states}");
@@ -403,6 +428,14 @@ fn without_hold_a_fault_may_have_it_run_again_but_nobody_beside_a_live_owner() {
 
 #[test]
 fn a_late_owner_that_removes_whatever_is_there_steals_its_successor_s_claim() {
-    let (found, _) = look(Claiming { hold: false, compares: false, faults: 1 });
+    let (found, _) = look(Claiming { hold: false, compares: Compares::Nothing, faults: 1 });
     assert!(found.contains("nobody changes another's record"), "{found:?}");
+}
+
+#[test]
+fn release_that_goes_by_the_attempt_frees_its_next_run() {
+    for hold in [false, true] {
+        let (found, _) = look(Claiming { hold, compares: Compares::Attempt, faults: 0 });
+        assert!(found.contains("nobody changes another's record"), "{found:?}");
+    }
 }

@@ -33,7 +33,8 @@ pub struct ClaimRequest {
     /// Keep the claim when its lease is over: nothing runs again before somebody has found out how the first ended.
     #[serde(default)]
     pub hold: bool,
-    /// How long to wait for the first, if it still runs, up to `30s`: not at all.
+    /// How long to wait for the first, if it still runs, up to `30s`: not at all. If the first is released meanwhile, at the same
+    /// process, one of those that wait is told to run.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
     pub wait: Option<Duration>,

@@ -15,6 +15,8 @@ pub const OUTCOME: &str = "onceward-outcome";
 pub const LOOK: &str = "onceward-look";
 /// Request: names one try, from a caller that is trusted to.
 pub const ATTEMPT: &str = "onceward-attempt";
+/// Response to a gateway: names the use of a token by an attempt, for an application that releases it.
+pub const RUN_ID: &str = "onceward-run-id";
 /// Response: the problem, on one line of ASCII, for a gateway that keeps nothing of an answer but its headers.
 pub const PROBLEM: &str = "onceward-problem";
 /// Response: whole seconds to wait before the next try.

@@ -32,8 +32,10 @@ pub const VERDICTS: Metric = counter(
     "Submissions by policy and by what was decided: run, replay, or the code of the refusal.",
 );
 /// Label `outcome`.
-pub const WAITS: Metric =
-    counter("onceward_waits_total", "Duplicates that waited for the first: answered by its reply, or in vain.");
+pub const WAITS: Metric = counter(
+    "onceward_waits_total",
+    "Duplicates that waited for the first: answered by its reply, ran (the first was not applied), or in vain.",
+);
 /// Labels `policy` and `event`.
 pub const CLAIMS: Metric = counter(
     "onceward_claims_total",

@@ -91,6 +91,11 @@ pub struct RedeemRequest {
 pub struct Redeemed {
     /// Always `redeemed`.
     pub outcome: String,
+    /// Names this use of the token, if the request names an attempt: `POST /token/release` needs it. The same attempt gets
+    /// the same one when it asks again; after a release, redeeming makes another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "uuid")]
+    pub run_id: Option<String>,
 }
 
 /// Body of `POST /token/release`.
@@ -102,6 +107,10 @@ pub struct ReleaseRequest {
     /// The try that redeemed it.
     #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     pub attempt: String,
+    /// The `run_id` that `POST /token/redeem` answered. A release that is repeated late frees this run, and no later one of
+    /// the same attempt.
+    #[schema(format = "uuid")]
+    pub run_id: String,
 }
 
 /// A name that is not there, or not empty: an empty one would bind a token to what has no name.
@@ -130,7 +139,7 @@ pub(crate) use without;
 
 without!("token" in IssuedToken: expires_at, expires_in);
 without!("token" in RedeemRequest: action, subject, bound, attempt);
-without!("token" in ReleaseRequest: attempt);
+without!("token" in ReleaseRequest: attempt, run_id);
 
 #[cfg(test)]
 mod tests {
@@ -171,7 +180,13 @@ mod tests {
         assert!(redeem.bound && redeem.attempt.as_deref() == Some("1"));
         assert!(!format!("{redeem:?}").contains("ow1_secret"));
         assert!(!from_str::<RedeemRequest>(r#"{"token":"t"}"#).unwrap().bound);
-        assert!(from_str::<ReleaseRequest>(r#"{"token":"t"}"#).is_err());
+        for incomplete in [r#"{"token":"t"}"#, r#"{"token":"t","attempt":"1"}"#] {
+            assert!(from_str::<ReleaseRequest>(incomplete).is_err());
+        }
+        let release: ReleaseRequest = from_str(r#"{"token":"ow1_secret","attempt":"1","run_id":"r"}"#).unwrap();
+        assert!(!format!("{release:?}").contains("ow1_secret"));
+        let plain = to_value(Redeemed { outcome: "redeemed".into(), run_id: None }).unwrap();
+        assert_eq!(plain, json!({"outcome": "redeemed"}));
         assert_eq!(from_str::<TokensRequest>(r#"{"count":3}"#).unwrap().count, 3);
     }
 }

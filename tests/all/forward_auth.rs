@@ -1,5 +1,7 @@
 //! The question of a gateway, asked as gateways ask it.
 
+use std::collections::HashSet;
+
 use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
 use onceward_tests::redis_server::RedisServer;
@@ -30,11 +32,15 @@ async fn a_token_passes_once_and_the_same_attempt_passes_again() {
     let [plain, named] = [token(&service.url).await, token(&service.url).await];
     assert_eq!(ask(&service, &plain, "").await.said(), "200 redeemed");
     assert_eq!(ask(&service, &plain, "").await.said(), "409 token_used");
+    let mut runs = HashSet::new();
     for _ in 0..3 {
-        assert_eq!(ask(&service, &named, "one").await.said(), "200 redeemed");
+        let redeemed = ask(&service, &named, "one").await;
+        assert_eq!(redeemed.said(), "200 redeemed");
+        runs.insert(redeemed.headers[header::RUN_ID].clone());
         assert_eq!(ask(&service, &named, "two").await.said(), "409 token_used");
         assert_eq!(ask(&service, &named, "").await.said(), "409 token_used");
     }
+    assert_eq!(runs.len(), 1, "asked again, it is the same run");
 }
 
 #[tokio::test]

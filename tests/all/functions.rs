@@ -2,13 +2,16 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use onceward::Failure::{NotApplied, Unknown};
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Binding, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, Ran, RunError, Seen, Subject, TokenRules,
+    Binding, Effect, Failure, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, Ran, RunError, Seen, Subject,
+    TokenRules,
 };
 use onceward_api::Code;
 use onceward_tests::consumer::{DELIVERED, Message};
@@ -147,15 +150,106 @@ async fn a_duplicate_of_what_runs_is_told_when_to_come_back_and_gets_the_value_t
 async fn what_failed_is_never_marked_as_done_and_runs_again() {
     let (_redis, guards) = guards();
     for guard in guards {
-        for (name, policy) in [("plain", by_key()), ("held", held())] {
-            for _ in 0..3 {
-                let failed = run::<Invoice, _>(&guard, &policy, name, async || Err("no paper")).await;
-                let Err(RunError::Failed(why)) = failed else { panic!("{failed:?}") };
-                assert_eq!(why, "no paper");
-            }
-            let done = run(&guard, &policy, name, async || Ok(invoice(2))).await.unwrap();
-            assert_eq!(done, Ran::Executed(invoice(2)), "{name}: at once, not after the lease");
+        for _ in 0..3 {
+            let failed = run::<Invoice, _>(&guard, &by_key(), "k", async || Err("no paper")).await;
+            let Err(RunError::Failed(why)) = failed else { panic!("{failed:?}") };
+            assert_eq!(why, "no paper");
         }
+        let done = run(&guard, &by_key(), "k", async || Ok(invoice(2))).await.unwrap();
+        assert_eq!(done, Ran::Executed(invoice(2)), "at once, not after the lease");
+    }
+}
+
+/// A message is delivered three times, and each time the work takes effect and then fails.
+#[tokio::test]
+async fn err_under_hold_is_unknown_and_does_not_run_again() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        let effects = Cell::new(0);
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            let charge = async || {
+                effects.set(effects.get() + 1);
+                Err("the answer of the bank was lost")
+            };
+            told.push(run::<Invoice, _>(&guard, &held(), "k", charge).await.unwrap_err());
+        }
+        assert_eq!(effects.get(), 1, "{told:?}");
+        assert!(matches!(&told[0], RunError::Unknown("the answer of the bank was lost")), "{told:?}");
+        for again in &told[1..] {
+            assert!(matches!(again, RunError::Refused(refusal) if refusal.code() == Code::OutcomeUnknown), "{told:?}");
+        }
+        assert!(told.iter().all(|error| !error.is_temporary() && error.effect() == Effect::Unknown), "{told:?}");
+        // An operator has found out that the bank did not charge.
+        let key = Key::new("k").unwrap();
+        let intent = Intent::new("job", Subject::anonymous()).key(&key);
+        guard.settle(&KeyRules::new(), &intent, None, Effect::DidNotHappen, None).await.unwrap();
+        assert_eq!(run(&guard, &held(), "k", async || Ok(invoice(3))).await.unwrap(), Ran::Executed(invoice(3)));
+    }
+}
+
+/// Runs work that says for itself whether it took effect.
+async fn fail(guard: &Guard, policy: &Policy, intent: &Intent<'_>, failure: Failure<&'static str>) -> Ended<()> {
+    guard.run(policy, intent, async || Err(failure)).await
+}
+
+#[tokio::test]
+async fn work_that_was_not_applied_runs_again_also_under_hold() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        let key = Key::new("k").unwrap();
+        let intent = Intent::new("job", Subject::anonymous()).key(&key);
+        for policy in [by_key(), held()] {
+            for _ in 0..3 {
+                let failed = fail(&guard, &policy, &intent, NotApplied("no paper")).await;
+                assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
+                assert_eq!(failed.unwrap_err().effect(), Effect::DidNotHappen);
+            }
+        }
+        assert_eq!(run(&guard, &held(), "k", async || Ok(1)).await.unwrap(), Ran::Executed(1), "at once");
+    }
+}
+
+#[tokio::test]
+async fn work_whose_effect_is_unknown_keeps_its_token_key_and_interval() {
+    let (_redis, guards) = guards();
+    for guard in guards {
+        let key = Key::new("k").unwrap();
+        let remembered = Policy::Token(TokenRules::new().remember(LONG));
+        let interval = Policy::interval(IntervalRules::new().every(LONG).unwrap());
+        let unheld = Policy::key(KeyRules::new().lease(LONG));
+        for (policy, code) in [
+            (Policy::token(), Code::TokenUsed),
+            (remembered, Code::OutcomeUnknown),
+            (interval, Code::TooSoon),
+            (unheld, Code::InProgress),
+            (held(), Code::OutcomeUnknown),
+        ] {
+            let token = guard.issue(LONG, Binding::none()).await.unwrap();
+            let intent = Intent::new(code.as_str(), Subject::anonymous()).credential(token.as_str()).key(&key);
+            let failed = fail(&guard, &policy, &intent, Unknown("lost")).await;
+            assert!(matches!(failed, Err(RunError::Unknown("lost"))), "{policy:?}: {failed:?}");
+            let again: Ended<()> = guard.run(&policy, &intent, never).await;
+            assert_eq!(self::code(again), code, "{policy:?}");
+        }
+        // A lock is only about running at the same time.
+        let lock = Policy::interval(IntervalRules::new().release_always());
+        let intent = Intent::new("lock", Subject::anonymous());
+        for _ in 0..2 {
+            assert!(matches!(fail(&guard, &lock, &intent, Unknown("lost")).await, Err(RunError::Unknown("lost"))));
+        }
+    }
+}
+
+#[tokio::test]
+async fn failed_work_names_its_error_as_the_source() {
+    let guard = Guard::new(Memory::new());
+    for policy in [by_key(), held()] {
+        let key = Key::new(if policy == held() { "held" } else { "plain" }).unwrap();
+        let intent = Intent::new("job", Subject::anonymous()).key(&key);
+        let work = async || Err::<(), _>(std::io::Error::other("no paper"));
+        let error: Box<dyn Error> = guard.run(&policy, &intent, work).await.unwrap_err().into();
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("no paper"), "{error}");
     }
 }
 
@@ -301,7 +395,7 @@ async fn work_under_a_token_runs_once_and_what_failed_may_be_tried_again() {
             let intent = Intent::new("job", Subject::anonymous()).credential(token.as_str());
             let failed: Ended<Invoice> = guard.run(&policy, &intent, async || Err("no paper")).await;
             assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
-            let done: Ended<Invoice> = guard.run(&policy, &intent, async || Ok(invoice(5))).await;
+            let done: Ended<Invoice> = guard.run(&policy, &intent, async || Ok::<_, &str>(invoice(5))).await;
             assert_eq!(done.unwrap(), Ran::Executed(invoice(5)));
             let again: Ended<Invoice> = guard.run(&policy, &intent, never).await;
             match is_remembered {

@@ -197,10 +197,11 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
         for said in [&executed(kind, "200"), "409 token_used"] {
             let request = stage.submission(Method::POST, &token);
             let request = request.header(header::ATTEMPT, "mine").header(header::OUTCOME, "executed");
-            assert_eq!(send(request).await.said(), said, "{kind:?}");
+            assert_eq!(send(request.header(header::RUN_ID, "mine")).await.said(), said, "{kind:?}");
         }
         let sent = stage.last();
         assert_eq!(sent.header(header::OUTCOME), "redeemed", "{kind:?}");
+        assert_eq!(sent.header(header::RUN_ID).len(), if kind == Kind::Traefik { 0 } else { 36 }, "{kind:?}: {sent:?}");
         match kind {
             // It has no name for a request, so it can only take the client's away.
             Kind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
@@ -213,9 +214,11 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
             assert_eq!(answer.said(), "400 token_missing", "{kind:?}: {answer:?}");
         }
         assert_eq!(stage.effects(), 1, "{kind:?}");
-        let reading = stage.submission(Method::GET, "").header(header::OUTCOME, "redeemed");
+        let reading =
+            stage.submission(Method::GET, "").header(header::OUTCOME, "redeemed").header(header::RUN_ID, "mine");
         assert_eq!(send(reading).await.status, 200, "{kind:?}");
-        assert_eq!(stage.last().header(header::OUTCOME), "", "{kind:?}");
+        let read = stage.last();
+        assert_eq!((read.header(header::OUTCOME), read.header(header::RUN_ID)), ("", ""), "{kind:?}");
     }
 }
 
@@ -226,7 +229,8 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
         let token = stage.token().await;
         assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}");
         let sent = stage.last();
-        let body = serde_json::json!({"token": sent.header(header::TOKEN), "attempt": sent.header(header::ATTEMPT)});
+        let [token_sent, attempt, run] = [header::TOKEN, header::ATTEMPT, header::RUN_ID].map(|name| sent.header(name));
+        let body = serde_json::json!({"token": token_sent, "attempt": attempt, "run_id": run});
         let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
         let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
         // Traefik hands no attempt on, and without one there is nothing to give back.

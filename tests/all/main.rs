@@ -48,6 +48,8 @@ mod races;
 mod readme;
 mod reigns;
 mod remembered;
+mod remembered_waiting;
+mod repeated_release;
 mod requirements;
 mod revoked;
 mod rollout;

@@ -3,6 +3,7 @@
 
 mod clients;
 mod clocks;
+mod consumers;
 mod gateways;
 mod intervals;
 mod keys;

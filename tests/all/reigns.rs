@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward::{
-    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Released, Reply, Secret, Subject, Verdict,
+    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Released, Reply, RunId, Secret, Subject,
+    Verdict,
 };
 use onceward_api::Code;
 use onceward_tests::proxy::{Fate, Proxy};
@@ -327,6 +328,15 @@ async fn the_first_replica_makes_tokens_stale_and_never_used() {
     drop((replica, second));
 }
 
+/// Redeems for an attempt, and names the run.
+async fn redeemed_by(guard: &Guard, token: &str, attempt: &Attempt) -> RunId {
+    let intent = Intent::new("a", Subject::anonymous()).credential(token).attempt(attempt);
+    let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+    let run = pass.run_id().expect("an attempt has a run");
+    pass.complete(None).await.unwrap();
+    run
+}
+
 #[tokio::test]
 async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_that_forgot_who_used_it_since() {
     let mut redis = RedisServer::start();
@@ -337,9 +347,9 @@ async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_t
         let guard = Guard::new(store);
         let [one, two] = ["one", "two"].map(|name| How::Attempt(Attempt::new(name).unwrap()));
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
-        assert_eq!(present(&guard, &token, &one).await, Told::Accepted);
+        let run = redeemed_by(&guard, &token, &Attempt::new("one").unwrap()).await;
         redis.ask::<()>("SAVE");
-        guard.release(&token, &Attempt::new("one").unwrap()).await.unwrap();
+        guard.release(&token, &Attempt::new("one").unwrap(), run).await.unwrap();
         assert_eq!(present(&guard, &token, &two).await, Told::Accepted, "this is the use");
         redis.kill();
         redis.restart();
@@ -359,13 +369,13 @@ async fn a_token_of_an_earlier_reign_is_not_released_since_it_would_not_work_aga
         if !is_marked {
             redis.ask::<()>("SAVE");
         }
-        assert_eq!(present(&guard, &token, &How::Attempt(attempt.clone())).await, Told::Accepted);
+        let run = redeemed_by(&guard, &token, &attempt).await;
         if is_marked {
             redis.ask::<()>("SAVE");
         }
         redis.kill();
         redis.restart();
-        let released = guard.release(&token, &attempt).await.unwrap();
+        let released = guard.release(&token, &attempt, run).await.unwrap();
         assert_eq!(released, Released::Refused(Code::ClaimLost.into()), "marked: {is_marked}");
         assert_eq!(present(&guard, &token, &How::Plain).await, Told::Stale);
     }

@@ -42,8 +42,9 @@ struct Bed {
 }
 
 impl Bed {
+    /// A duplicate is told at once what is on record.
     fn remembering(retain: Duration) -> Self {
-        Self::with(KeyRules::new().retain(retain), |protect| protect)
+        Self::with(KeyRules::new().retain(retain), |protect| protect.wait(Duration::ZERO))
     }
 
     fn with(rules: KeyRules, change: impl Fn(Protect) -> Protect) -> Self {
@@ -205,6 +206,7 @@ async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobo
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let user = || SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()));
     let (remember, plain) = (Protect::token(&guard, user()).remember(HOUR), Protect::token(&guard, user()));
+    let remember = remember.wait(Duration::ZERO);
     let served = serve(&ledger, move |config| {
         let on = |path: &str, protect: &Protect| {
             web::resource(path.to_owned()).wrap(protect.clone()).route(web::post().to(purchase))

@@ -18,13 +18,29 @@ async fn redeem(url: &str, token: &str, attempt: Option<&str>) -> String {
     post(url, "/token/redeem", &body).await.said()
 }
 
+/// Redeems by an attempt, and gives the run that is named, as the attempt asked again is told it too.
+pub(crate) async fn redeemed_by(url: &str, token: &str, attempt: &str) -> Value {
+    let answer = post(url, "/token/redeem", &json!({"token": token, "attempt": attempt})).await;
+    assert_eq!(answer.said(), "200 redeemed", "{answer:?}");
+    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert!(body["run_id"].is_string(), "{body}");
+    body["run_id"].clone()
+}
+
+/// Releases what this run of an attempt has redeemed.
+pub(crate) async fn release(url: &str, token: &str, attempt: &str, run: &Value) -> String {
+    post(url, "/token/release", &json!({"token": token, "attempt": attempt, "run_id": run})).await.said()
+}
+
 #[tokio::test]
 async fn a_token_is_redeemed_once() {
     let redis = RedisServer::start();
     for store in ["memory:", &redis.url()] {
         let service = OncewardServer::start(&["--store", store]);
         let token = token(&service.url).await;
-        assert_eq!(redeem(&service.url, &token, None).await, "200 redeemed");
+        let redeemed = post(&service.url, "/token/redeem", &json!({ "token": token })).await;
+        let body: Value = serde_json::from_slice(&redeemed.body).unwrap();
+        assert_eq!((redeemed.said().as_str(), body), ("200 redeemed", json!({"outcome": "redeemed"})));
         assert_eq!(redeem(&service.url, &token, None).await, "409 token_used");
     }
 }
@@ -35,11 +51,9 @@ async fn the_same_attempt_is_accepted_twice_and_another_is_not() {
     for store in ["memory:", &redis.url()] {
         let service = OncewardServer::start(&["--store", store]);
         let (url, token) = (&service.url, token(&service.url).await);
-        let release =
-            async |attempt| post(url, "/token/release", &json!({"token": token, "attempt": attempt})).await.said();
-        for _ in 0..2 {
-            assert_eq!(redeem(url, &token, Some("one")).await, "200 redeemed");
-        }
+        let run = redeemed_by(url, &token, "one").await;
+        assert_eq!(redeemed_by(url, &token, "one").await, run, "asked again, it is the same run");
+        let release = async |attempt| release(url, &token, attempt, &run).await;
         assert_eq!(redeem(url, &token, Some("two")).await, "409 token_used");
         assert_eq!(redeem(url, &token, None).await, "409 token_used");
         assert_eq!(redeem(url, &token, Some("one")).await, "200 redeemed", "being asked by others changed nothing");
@@ -72,8 +86,8 @@ async fn an_attempt_is_accepted_again_while_others_ask_for_its_token() {
     }
     assert!(!hammer.is_finished(), "nobody else was accepted meanwhile");
     hammer.abort();
-    let release = post(&url, "/token/release", &json!({"token": token, "attempt": "one"})).await;
-    assert_eq!(release.status, 204);
+    let run = redeemed_by(&url, &token, "one").await;
+    assert_eq!(release(&url, &token, "one", &run).await, "204 ");
 }
 
 #[tokio::test]

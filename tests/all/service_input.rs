@@ -13,6 +13,8 @@ use crate::service::post;
 const KEY: &str = "the-key-of-the-backends";
 /// How much of a body is read.
 const LIMIT: usize = 16 * 1024;
+/// A run that nobody has begun.
+const RUN: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 const POSTED: [&str; 4] = ["/token", "/tokens", "/token/redeem", "/token/release"];
 
 fn raw(service: &OncewardServer, path: &str, body: impl Into<reqwest::Body>) -> RequestBuilder {
@@ -66,6 +68,10 @@ async fn a_body_that_cannot_be_read_is_refused_and_the_detail_names_what_is_wron
         ("/token", r#"{"ttl":90,"subject":"s"}"#, "`ttl`"),
         ("/token/release", r#"{"token":"t"}"#, "`attempt`"),
         ("/token/release", r#"{"attempt":"t"}"#, "`token`"),
+        ("/token/release", r#"{"token":"t","attempt":"a"}"#, "`run_id`"),
+        ("/token/release", r#"{"token":"t","attempt":"a","run_id":7}"#, "`run_id`"),
+        ("/token/release", r#"{"token":"t","attempt":"a","run_id":""}"#, "`run_id`"),
+        ("/token/release", r#"{"token":"t","attempt":"a","run_id":"one"}"#, "`run_id`"),
         ("/token/release", r#"{"token":"t","attempt":"a","action":"x"}"#, "`action`"),
     ] {
         let answer = send(raw(&service, path, body)).await;
@@ -213,7 +219,7 @@ async fn backend_calls_need_the_api_key_and_issuing_never_does() {
         for (path, body) in [
             ("/token/redeem", json!({"token": unspent})),
             ("/token/redeem", json!({"token": "no token at all"})),
-            ("/token/release", json!({"token": unspent, "attempt": "one"})),
+            ("/token/release", json!({"token": unspent, "attempt": "one", "run_id": RUN})),
         ] {
             let request = raw(&service, path, body.to_string()).header("authorization", sent);
             let answer = send(request).await;
@@ -285,7 +291,7 @@ async fn what_is_not_good_for_this_redeem_is_refused_and_not_used_up() {
             assert!(detail.contains(&format!("`{named}`")), "{bad}: {detail}");
         }
         if let Some(attempt) = change.get("attempt") {
-            let body = json!({"token": good["token"], "attempt": attempt});
+            let body = json!({"token": good["token"], "attempt": attempt, "run_id": RUN});
             let answer = post(&service.url, "/token/release", &body).await;
             assert!(assert_refused(&answer, Code::BadRequest, "/token/release").contains("`attempt`"));
         }
@@ -300,15 +306,16 @@ async fn what_is_not_good_for_this_redeem_is_refused_and_not_used_up() {
 async fn releasing_what_nobody_has_redeemed_changes_nothing() {
     let service = OncewardServer::start(&[]);
     let unspent = token(&service.url).await;
+    let release = |token: &str| json!({"token": token, "attempt": "one", "run_id": RUN});
     for (sent, code) in [("", Code::TokenMalformed), ("ow1_x", Code::TokenMalformed)] {
-        let answer = post(&service.url, "/token/release", &json!({"token": sent, "attempt": "one"})).await;
+        let answer = post(&service.url, "/token/release", &release(sent)).await;
         assert_refused(&answer, code, "/token/release");
     }
     // Nobody has it: it is as released as it can be.
-    let answer = post(&service.url, "/token/release", &json!({"token": unspent, "attempt": "one"})).await;
+    let answer = post(&service.url, "/token/release", &release(&unspent)).await;
     assert!([204, 409].contains(&answer.status), "{answer:?}");
     assert_unspent(&service, &json!({"token": unspent})).await;
-    let answer = post(&service.url, "/token/release", &json!({"token": unspent, "attempt": "one"})).await;
+    let answer = post(&service.url, "/token/release", &release(&unspent)).await;
     assert_refused(&answer, Code::ClaimLost, "/token/release");
     assert_eq!(post(&service.url, "/token/redeem", &json!({"token": unspent})).await.said(), "409 token_used");
 }

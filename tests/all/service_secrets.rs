@@ -111,6 +111,7 @@ async fn use_up(url: &str, token: &str) {
     let client = http();
     for body in [
         json!({"token": token, "attempt": "one"}).to_string(),
+        json!({"token": token, "attempt": "one", "run_id": uuid::Uuid::nil().to_string()}).to_string(),
         json!({ "token": token }).to_string(),
         json!({ "token": [token] }).to_string(),
         json!({"token": token, "bound": token}).to_string(),

@@ -7,7 +7,7 @@ use onceward_tests::service::OncewardServer;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::service::post;
+use crate::service::{post, redeemed_by};
 
 const KEY: &str = "the-key-of-the-backends";
 const POSTED: [&str; 9] = [
@@ -56,6 +56,7 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
     let (good, stranger) = (token(&service.url).await, OncewardServer::start(&[]));
     let long = " ".repeat(20_000);
     let [bare, used] = [String::new(), json!({"token": good, "attempt": "one"}).to_string()];
+    let release = |run: &Value| json!({"token": good, "attempt": "one", "run_id": run}).to_string();
     let asked = |operation: &str, kind: &str, key: &str, body: &str| {
         let (method, path) = operation.split_once(' ').unwrap();
         let request = http().request(method.parse().unwrap(), format!("{}{path}", service.url)).body(body.to_owned());
@@ -73,8 +74,9 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
         ("POST /token/redeem", json, KEY, &json!({ "token": good }).to_string(), 409),
         ("POST /token/redeem", json, "", &used, 401),
         ("POST /token/redeem", json, KEY, &"{}".to_owned(), 400),
-        ("POST /token/release", json, KEY, &used, 204),
-        ("POST /token/release", json, "", &used, 401),
+        ("POST /token/release", json, "", &release(&Value::Null), 401),
+        ("POST /token/release", json, KEY, &release(&"x".into()), 400),
+        ("POST /token/release", json, KEY, &release(&"8e03978e-40d5-43dd-bc93-6894a57f9324".into()), 409),
         ("GET /healthz", json, "", &bare, 200),
         ("GET /readyz", json, "", &bare, 200),
         ("GET /metrics", json, "", &bare, 200),
@@ -83,6 +85,11 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
         assert_eq!(answer.status, status, "{operation} {answer:?}");
         assert_described(&specification, operation, &answer);
     }
+    let redeemed = asked("POST /token/redeem", json, KEY, &used).await;
+    let run = serde_json::from_slice::<Value>(&redeemed.body).unwrap()["run_id"].clone();
+    let released = asked("POST /token/release", json, KEY, &release(&run)).await;
+    assert_eq!(released.status, 204, "{released:?}");
+    assert_described(&specification, "POST /token/release", &released);
     let said = |fingerprint: &str| {
         json!({"key": "k", "action": "a", "subject": "s", "fingerprint": fingerprint, "lease": "1m"}).to_string()
     };
@@ -140,7 +147,7 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
     for (operation, body) in [
         ("POST /token", ""),
         ("POST /token/redeem", &used),
-        ("POST /token/release", &used),
+        ("POST /token/release", &release(&run)),
         ("POST /claim", &claim),
         ("POST /claim/complete", &pass),
         ("POST /claim/release", &pass),
@@ -180,7 +187,8 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
                 example["pass"] = serde_json::from_slice::<Value>(&claimed.body).unwrap()["pass"].clone();
             }
             if path == "/token/release" {
-                assert_eq!(post(&service.url, "/token/redeem", &example).await.said(), "200 redeemed");
+                let (token, attempt) = (example["token"].as_str().unwrap(), example["attempt"].as_str().unwrap());
+                example["run_id"] = redeemed_by(&service.url, token, attempt).await;
             }
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
             let mut request = http().request(method.clone(), format!("{}{path}", service.url));

@@ -1,7 +1,10 @@
 //! Redis in front, the table behind: Redis is the quick way to an answer, and the table is the truth.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use onceward::actix::{Protect, RequestIntent, SubjectFrom, refuse};
+use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, refuse};
 use onceward::store::{Redis, Sql};
 use onceward::transaction::Lent;
 use onceward::{Guard, KeyRules, Mode, RunError};
@@ -29,6 +32,28 @@ async fn handle(
     }
 }
 
+/// Pays, and fails the first time after that.
+async fn stumble(
+    asked: RequestIntent,
+    guard: web::Data<Guard>,
+    pool: web::Data<PgPool>,
+    runs: web::Data<Runs>,
+) -> HttpResponse {
+    let run = runs.0.fetch_add(1, Ordering::SeqCst);
+    let work = |mut transaction: Lent<Postgres>| async move {
+        let paid = pay(&mut transaction, "10").await?;
+        if run == 0 { Err(sqlx::Error::RowNotFound) } else { Ok(paid) }
+    };
+    match guard.transact(&pool, &KeyRules::new().hold(), &asked.intent(), work).await {
+        Ok(ran) => HttpResponse::Created().body(ran.into_value()),
+        Err(error) => HttpResponse::ServiceUnavailable().body(error.to_string()).effect(error.effect()),
+    }
+}
+
+/// How often the handler ran that stumbles.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicUsize>);
+
 struct Shop {
     redis: RedisServer,
     database: PostgresServer,
@@ -41,14 +66,17 @@ impl Shop {
         database.execute(TABLES).await;
         Sql::migrate(&database.url()).await.unwrap();
         let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(mode).build();
-        let url = database.url();
+        let (url, runs) = (database.url(), Runs::default());
         let served = Served::run(move |listener| {
             let server = HttpServer::new(move || {
                 let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+                let held = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold());
                 App::new()
+                    .app_data(web::Data::new(runs.clone()))
                     .app_data(web::Data::new(guard.clone()))
                     .app_data(web::Data::new(PgPool::connect_lazy(&url).unwrap()))
                     .service(web::resource("/pay").wrap(protect).route(web::post().to(handle)))
+                    .service(web::resource("/stumble").wrap(held).route(web::post().to(stumble)))
                     .route("/bare", web::post().to(handle))
             });
             Ok(server.workers(1).listen(listener)?.run())
@@ -74,6 +102,19 @@ async fn a_redis_that_was_flushed_costs_nobody_a_second_payment() {
     let again = shop.pay("k", "10").await;
     assert_eq!((again.status, &again.body), (first.status, &first.body), "the table knows");
     assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "Redis knows again");
+    assert_eq!(figures(&shop.database).await, [1; 4]);
+}
+
+/// Under `hold` a 503 leaves an unknown outcome, unless the handler knows better. A transaction that was rolled back does.
+#[tokio::test]
+async fn work_that_was_rolled_back_frees_a_held_key() {
+    let shop = Shop::open(Mode::Enforce).await;
+    let stumble = || send(http().post(format!("{}/stumble", shop.served.url)).header(KEY, "k"));
+    assert_eq!(stumble().await.status, 503);
+    assert_eq!(figures(&shop.database).await, [0; 4]);
+    let second = stumble().await;
+    assert_eq!((second.said().as_str(), &second.body[..]), ("201 executed", &b"paid 10"[..]));
+    assert_eq!(stumble().await.said(), "201 replayed");
     assert_eq!(figures(&shop.database).await, [1; 4]);
 }
 

@@ -1,4 +1,5 @@
-//! A duplicate that comes while the first runs may wait for its answer. Waiting is bounded, and never ends in a run.
+//! A duplicate that comes while the first runs may wait for its answer. Waiting is bounded, and ends in a run only if the first
+//! was certainly not applied: then for one of the waiters.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +14,7 @@ use onceward::{
     Binding, Content, Fields, Fingerprint, Guard, Intent, IntervalRules, Key, KeyRules, Pass, Policy, Reply, Subject,
     Verdict,
 };
+use onceward_api::Code;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
@@ -102,20 +104,112 @@ async fn a_second_click_waits_for_the_answer_to_the_first_where_tokens_are_remem
 }
 
 #[tokio::test]
-async fn if_the_first_did_not_happen_whoever_waits_is_told_to_come_back_and_does_not_run() {
+async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_answer() {
+    for rules in [KeyRules::new(), KeyRules::new().hold()] {
+        let bed = on_memory(rules, LONG);
+        // Not applied, also under hold.
+        let first = bed.begin(400, 429).await;
+        let duplicates = join_all((0..5).map(|_| bed.duplicate())).await;
+        assert_eq!(first.await.unwrap().status, 429);
+        let executed: Vec<_> = duplicates.iter().filter(|(answer, _)| answer.said() == "200 executed").collect();
+        let [(executed, _)] = executed[..] else { panic!("{duplicates:?}") };
+        for (answer, took) in &duplicates {
+            assert_eq!((answer.status, &answer.body), (200, &executed.body), "{answer:?}");
+            assert!(*took < LONG / 2, "it waits no longer than the two run: {took:?}");
+        }
+        assert_eq!(bed.ledger.count("duplicate"), 1, "one of them ran");
+        assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
+    }
+}
+
+#[tokio::test]
+async fn waiters_decide_again_once_and_not_after_a_second_run_that_was_not_applied() {
     let bed = on_memory(KeyRules::new(), LONG);
     let first = bed.begin(400, 503).await;
-    let duplicates = join_all((0..5).map(|_| bed.duplicate())).await;
-    assert_eq!(first.await.unwrap().said(), "503 not_applied");
-    for (answer, took) in duplicates {
+    let again = || send(under(&bed.served.url, "/it", "k", "duplicate").header(TAKES, 400).header(STATUS, 503));
+    let duplicates = join_all((0..5).map(|_| again())).await;
+    assert_eq!(first.await.unwrap().status, 503);
+    let (ran, waited): (Vec<_>, Vec<_>) = duplicates.into_iter().partition(|answer| answer.status == 503);
+    assert_eq!((ran.len(), waited.len()), (1, 4), "{waited:?}");
+    for answer in waited {
         assert_eq!(
             (answer.said().as_str(), &answer.headers["retry-after"]),
             ("409 in_progress", &"1".parse().unwrap())
         );
-        assert!(took < LONG / 2, "it waits no longer than the first runs: {took:?}");
     }
-    assert_eq!(bed.ledger.count("duplicate"), 0, "waiting never ends in a run");
-    assert_eq!(bed.duplicate().await.0.said(), "200 executed", "coming back does");
+    assert_eq!(bed.ledger.count("duplicate"), 1, "there is no third run");
+    assert_eq!(bed.duplicate().await.0.said(), "200 executed", "the key is free");
+}
+
+/// The client of a waiter hangs up when the waiter runs: that run comes to its end, as any other.
+#[tokio::test]
+async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
+    let bed = on_memory(KeyRules::new(), LONG);
+    let first = bed.begin(400, 503).await;
+    let mut waiter = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
+    let head = format!("host: shop\r\n{KEY}: k\r\n{ORDER}: waiter\r\n{TAKES}: 400\r\ncontent-length: 0\r\n");
+    waiter.write_all(format!("POST /it HTTP/1.1\r\n{head}\r\n").as_bytes()).await.unwrap();
+    until("the waiter runs", LONG, || async { bed.ledger.count("begun") == 2 }).await;
+    assert_eq!(first.await.unwrap().status, 503);
+    socket2::SockRef::from(&waiter).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(waiter);
+    until("it has run to its end", LONG, || async { bed.ledger.count("waiter") == 1 }).await;
+    until("its answer is on record", LONG, || async { bed.duplicate().await.0.said() == "200 replayed" }).await;
+    assert_eq!(bed.ledger.count("duplicate"), 0);
+}
+
+#[tokio::test]
+async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied() {
+    let (guard, key) = (Guard::new(Memory::new()), Key::new("k").unwrap());
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&guard, &Policy::key(KeyRules::new().lease(LONG)), &intent).await;
+    let (told, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
+        sleep(PAUSE).await;
+        let drained = tokio::spawn({
+            let guard = guard.clone();
+            async move { guard.drain().await }
+        });
+        until("nothing new begins", LONG, || async {
+            let other = Key::new("other").unwrap();
+            let asked = Intent::new("buy", Subject::anonymous()).key(&other);
+            let policy = Policy::key(KeyRules::new());
+            matches!(guard.check(&policy, &asked).await, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::Overloaded)
+        })
+        .await;
+        first.release().await.unwrap();
+        drained.await.unwrap();
+    });
+    assert_eq!(told, "overloaded");
+}
+
+/// One submission does not take the seats of all others.
+#[tokio::test]
+async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
+    let guard = Guard::builder(Memory::new()).waiters(8).build();
+    let policy = Policy::key(KeyRules::new().lease(LONG));
+    let [hot, other] = ["hot", "other"].map(|key| Key::new(key).unwrap());
+    let mut passes = Vec::new();
+    for key in [&hot, &other] {
+        let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(b"it"));
+        passes.push(claim(&guard, &policy, &intent).await);
+    }
+    let wait_for = |key: &Key| {
+        let (guard, key) = (guard.clone(), key.clone());
+        tokio::spawn(async move { wait(&guard, &key, b"it", LONG).await })
+    };
+    let crowd: Vec<_> = (0..10).map(|_| wait_for(&hot)).collect();
+    until("most are sent away", LONG, || async { crowd.iter().filter(|waiter| waiter.is_finished()).count() == 8 })
+        .await;
+    let beside = wait_for(&other);
+    sleep(PAUSE).await;
+    assert!(!beside.is_finished(), "another submission has a seat");
+    for pass in passes {
+        pass.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    }
+    assert_eq!(beside.await.unwrap(), "the answer");
+    let told: Vec<_> = join_all(crowd).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(told.iter().filter(|told| *told == "the answer").count(), 2, "{told:?}");
+    assert_eq!(told.iter().filter(|told| *told == "in_progress").count(), 8, "{told:?}");
 }
 
 #[tokio::test]
@@ -224,16 +318,18 @@ async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> Strin
 /// The first fails, and its key is used for something else before whoever waits has looked again.
 #[tokio::test]
 async fn whoever_waits_is_never_given_the_answer_to_other_content() {
-    let guard = Guard::new(Memory::new());
+    let store = Arc::new(Memory::new());
+    // The first runs in another process, so that its waiters here have to find out by themselves that it has ended.
+    let (elsewhere, guard) = (Guard::new(Arc::clone(&store)), Guard::new(store));
     let policy = Policy::key(KeyRules::new().lease(LEASE));
     let told = join_all((0..20).map(async |number| {
         let key = Key::new(format!("k{number}")).unwrap();
         let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
-        let first = claim(&guard, &policy, &intent(b"ten")).await;
+        let first = claim(&elsewhere, &policy, &intent(b"ten")).await;
         let (waiter, ()) = tokio::join!(wait(&guard, &key, b"ten", LONG), async {
             sleep(PAUSE).await;
             first.release().await.unwrap();
-            let other = claim(&guard, &policy, &intent(b"a thousand")).await;
+            let other = claim(&elsewhere, &policy, &intent(b"a thousand")).await;
             other.complete(Some(Reply::new(200, "paid a thousand"))).await.unwrap();
         });
         waiter
@@ -285,7 +381,8 @@ async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
     let redis = RedisServer::start();
     // The store is given time, since all of them come at once.
     let store = Redis::open(&redis.url()).unwrap().timeout(LONG);
-    let guard = Guard::builder(store).waiters(1_000).build();
+    // One key gets a quarter of the seats.
+    let guard = Guard::builder(store).waiters(4_000).build();
     let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
     let calm = another(&served, 20).await;
@@ -338,7 +435,7 @@ fn looks(monitor: &Monitor) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
     let redis = RedisServer::start();
-    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
+    let guard = Guard::builder(Redis::open(&redis.url()).unwrap().timeout(LONG)).waiters(2_000).build();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&guard, &Policy::key(KeyRules::new().lease(LONG)), &intent).await;

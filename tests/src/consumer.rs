@@ -91,14 +91,14 @@ async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection,
         Ok(Ran::Replayed(receipt)) => format!("replayed of {}", receipt.by),
         Ok(Ran::Unprotected(_)) => "unprotected".to_owned(),
         Err(RunError::Refused(refusal)) => refusal.code().as_str().to_owned(),
-        Err(RunError::Failed(())) => "failed".to_owned(),
+        Err(RunError::Failed(failed)) => (*failed).to_owned(),
         Err(error) => error.to_string(),
     };
     let delivered = format!("{} {became}", message.id);
     redis.rpush::<_, _, ()>(DELIVERED, delivered).await.expect("the queue is there");
     let later = match ran {
         Err(RunError::Refused(refusal)) => refusal.retry_after(),
-        Err(error) if error.is_temporary() || matches!(error, RunError::Failed(())) => Some(Duration::from_millis(50)),
+        Err(error) if error.is_temporary() || matches!(error, RunError::Failed(_)) => Some(Duration::from_millis(50)),
         _ => None,
     };
     if let Some(later) = later {
@@ -110,13 +110,13 @@ async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection,
 }
 
 /// Sends what is to be sent, which everybody can count.
-async fn work(ledger: &Ledger, message: &Message) -> Result<Receipt, ()> {
+async fn work(ledger: &Ledger, message: &Message) -> Result<Receipt, &'static str> {
     if message.takes > 0 {
         ledger.record("begun");
         tokio::time::sleep(Duration::from_millis(message.takes)).await;
     }
     if message.fails > 0 {
-        return Err(());
+        return Err("failed");
     }
     ledger.record(&message.id);
     Ok(Receipt { message: message.id.clone(), by: std::process::id() })

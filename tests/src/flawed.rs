@@ -2,6 +2,7 @@
 //! it can be. What Onceward promises is only worth something if these fail to keep it.
 
 mod clients;
+mod consumers;
 mod files;
 mod keys;
 mod layer;
@@ -16,6 +17,7 @@ use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
 pub use self::clients::{Careless, ClientFlaw};
+pub use self::consumers::Hasty;
 pub use self::files::WallClocked;
 pub use self::keys::{KeyFlaw, Naive};
 pub use self::layer::Layer;
@@ -47,13 +49,15 @@ pub enum Flaw {
     NoAttempts,
     /// It writes an attempt's mark, or a run's, into the token, and elsewhere takes whatever it could delete for unused.
     SpentElsewhere,
+    /// It releases whatever an attempt of this name has redeemed, also if that was long after.
+    ReleaseByName,
     /// It counts an interval in whole seconds.
     SubSecondInterval,
 }
 
 impl Flaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("check_then_set", Self::CheckThenSet),
         ("exists_then_del", Self::ExistsThenDel),
         ("set_then_expire", Self::SetThenExpire),
@@ -64,6 +68,7 @@ impl Flaw {
         ("revived_token", Self::RevivedToken),
         ("no_attempts", Self::NoAttempts),
         ("spent_elsewhere", Self::SpentElsewhere),
+        ("release_by_name", Self::ReleaseByName),
         ("sub_second_interval", Self::SubSecondInterval),
     ];
 }
@@ -91,6 +96,7 @@ impl Flawed {
                 .app_data(ledger.clone())
                 .route("/token", web::post().to(issue))
                 .route("/token/redeem", web::post().to(redeem))
+                .route("/token/release", web::post().to(release))
                 .route("/orders", web::post().to(submit))
                 .route("/remembered/orders", web::post().to(remembering))
                 .route("/spaced/half", web::post().to(spacing));
@@ -143,7 +149,9 @@ impl Flawed {
     async fn redeem(&self, asked: &Value) -> RedisResult<bool> {
         let token = asked["token"].as_str().unwrap_or_default();
         match asked["attempt"].as_str() {
-            Some(attempt) if self.flaw == Flaw::SpentElsewhere => self.mark(token, attempt).await,
+            Some(attempt) if [Flaw::SpentElsewhere, Flaw::ReleaseByName].contains(&self.flaw) => {
+                self.mark(token, attempt).await
+            }
             _ => self.enter(token).await,
         }
     }
@@ -155,6 +163,16 @@ impl Flawed {
             return there == 'unused' or there == ARGV[1]",
         );
         mark.key(self.key(token)).arg(format!("used by {attempt}")).invoke_async(&mut self.redis.clone()).await
+    }
+
+    /// Whether the token works again that an attempt of this name has redeemed.
+    async fn unmark(&self, token: &str, attempt: &str) -> RedisResult<bool> {
+        let unmark = Script::new(
+            "local there = redis.call('GET', KEYS[1])
+            if there == ARGV[1] then redis.call('SET', KEYS[1], 'unused', 'KEEPTTL') end
+            return there == 'unused' or there == ARGV[1]",
+        );
+        unmark.key(self.key(token)).arg(format!("used by {attempt}")).invoke_async(&mut self.redis.clone()).await
     }
 
     /// What is on record of a token in whose place nothing could be written; `None` if this run has it now.
@@ -215,6 +233,15 @@ async fn redeem(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
         Ok(true) => HttpResponse::Ok().insert_header((outcome, "redeemed")).finish(),
         Ok(false) => HttpResponse::Conflict().insert_header((outcome, "token_used")).finish(),
         Err(_) => HttpResponse::ServiceUnavailable().insert_header((outcome, "store_unavailable")).finish(),
+    }
+}
+
+async fn release(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
+    let [token, attempt] = ["token", "attempt"].map(|name| asked[name].as_str().unwrap_or_default());
+    match flawed.unmark(token, attempt).await {
+        Ok(true) => HttpResponse::NoContent().finish(),
+        Ok(false) => HttpResponse::Conflict().finish(),
+        Err(_) => HttpResponse::ServiceUnavailable().finish(),
     }
 }
 

@@ -29,6 +29,9 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules};
 
+/// How long a duplicate waits for the first where answers to tokens are remembered.
+const WAIT: Duration = Duration::from_secs(10);
+
 type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
 
 /// Middleware that lets each submission run once.
@@ -70,7 +73,7 @@ struct Rules {
     answer_limit: usize,
     kept_headers: Vec<HeaderName>,
     next_token: bool,
-    /// How long a duplicate waits for the first.
+    /// How long a duplicate waits for the first. None, or no time at all: it does not.
     wait: Option<Duration>,
     mode: Mode,
     /// Whether it was logged that the path is rewritten inside.
@@ -149,6 +152,9 @@ impl Protect {
     /// Keeps the answer this long, and gives it again to the same submission: a browser shows the answer to the second click.
     /// The same token with other content is refused.
     ///
+    /// A duplicate that arrives while the first runs waits for its answer, for 10 seconds at most; [`wait`](Self::wait) changes
+    /// that. If the first was not applied, one of the waiters runs.
+    ///
     /// # Panics
     /// If the route does not ask for a token.
     #[must_use]
@@ -163,6 +169,7 @@ impl Protect {
     #[must_use]
     pub fn remember_by(mut self, rules: KeyRules) -> Self {
         self.0.answer_limit = self.0.answer_limit.max(rules.reply_limit);
+        self.0.wait = self.0.wait.or(Some(WAIT));
         self.token_rules(|token| token.remember_by(rules))
     }
 
@@ -267,7 +274,12 @@ impl Protect {
         self
     }
 
-    /// Has a duplicate of a run in progress wait for its answer, for this long at most.
+    /// Has a duplicate of a run in progress wait for its answer, for this long at most: 10 seconds where the answer to a token is
+    /// [remembered](Self::remember), not at all under a key. `Duration::ZERO` turns waiting off: a duplicate is told *in progress*.
+    ///
+    /// If the first was not applied, the duplicates that wait decide again, once: one runs, and the others wait for its answer in
+    /// what is left of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) says how many may wait;
+    /// [`Guard::check_and_wait`] says what each is told.
     ///
     /// # Panics
     /// If there will be no answer to wait for: the route neither asks for a key nor for a token that it
@@ -303,6 +315,7 @@ impl fmt::Debug for Protect {
             .field("policy", &self.0.policy)
             .field("subject", &self.0.subject)
             .field("reading", &self.0.reading)
+            .field("wait", &self.0.wait)
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! The own record in the store. Every write after the first compares what it finds, and knows its own by the run id: an
-//! answer that was lost, or a command that came twice, is never mistaken for somebody else's.
+//! answer that was lost, or a command that came twice, is never mistaken for somebody else's. No two runs have the same id,
+//! not even of the same attempt in the same millisecond, so that nothing said of the first ever reaches the second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,6 @@ pub(super) struct Own {
     store: Arc<dyn Store>,
     ticket: Ticket,
     run: RunId,
-    /// When it began. A try that was asked for again after its end has the same run id, and is another run.
-    started_at: u64,
     /// What the store holds of us, as far as is known.
     held: Vec<u8>,
 }
@@ -27,7 +26,7 @@ pub(super) struct Own {
 pub(super) enum Inserted {
     /// Nothing: it is there now.
     New,
-    /// Our own, from an earlier question for the same try.
+    /// Our own, from an earlier question for the same attempt.
     Own(Claimed),
     Other(Record),
 }
@@ -44,22 +43,12 @@ pub(super) enum Met {
 impl Own {
     /// The record of this claim, which is not written yet.
     pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
-        Self { store, ticket, run: claimed.run, started_at: claimed.started_at, held: Vec::new() }
+        Self { store, ticket, run: claimed.run, held: Vec::new() }
     }
 
     /// The same of one that was written before.
     pub(super) fn written(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
         Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
-    }
-
-    /// A claim as it stands in the store, which may have been made by an earlier question for the same try.
-    pub(super) fn begun(&self, claimed: &Claimed) -> Claimed {
-        Claimed { started_at: self.started_at, ..claimed.clone() }
-    }
-
-    /// What the store holds of us, as far as is known.
-    pub(super) fn held(&self) -> &[u8] {
-        &self.held
     }
 
     pub(super) fn holds(&self, record: &[u8]) -> bool {
@@ -72,15 +61,17 @@ impl Own {
     }
 
     /// Inserts where nothing is.
-    pub(super) async fn insert(&mut self, record: Vec<u8>, life: Duration) -> Result<Inserted, StoreError> {
+    pub(super) async fn insert(&mut self, claimed: &Claimed, life: Duration) -> Result<Inserted, StoreError> {
         // Known from the beginning, for whoever takes it back if the answer is lost.
-        self.held = record;
+        (self.run, self.held) = (claimed.run, claimed.encode());
         let Some(found) = self.store.insert(&self.ticket, &self.held, life).await? else { return Ok(Inserted::New) };
-        // A try that is asked for again may have ended: then there is nothing to run.
+        let is_own =
+            |found: &Claimed| found.run == claimed.run || (found.attempt.is_some() && found.attempt == claimed.attempt);
+        // An attempt that is asked for again may have ended: then there is nothing to run.
         Ok(match Record::decode(&found).map_err(StoreError::not_executed)? {
-            Record::Claimed(claimed) if claimed.run == self.run => {
-                self.recognise(&claimed, &found);
-                Inserted::Own(claimed)
+            Record::Claimed(there) if is_own(&there) => {
+                (self.run, self.held) = (there.run, found.to_vec());
+                Inserted::Own(there)
             }
             other => Inserted::Other(other),
         })
@@ -95,12 +86,6 @@ impl Own {
                 Ok(None)
             }
         }
-    }
-
-    /// Takes a claim of the same run id for our own, also if it was made by an earlier question.
-    fn recognise(&mut self, claimed: &Claimed, found: &[u8]) {
-        self.started_at = claimed.started_at;
-        self.held = found.to_vec();
     }
 
     /// Takes the place of a record that is nobody's, if this reign lasts; `None` if it is over. What is written is known from
@@ -179,8 +164,7 @@ impl Own {
     /// What was found, unless it is a claim of our own, which is known from now on.
     fn other(&mut self, found: &[u8]) -> Result<Option<Record>, StoreError> {
         let record = Record::decode(found).map_err(StoreError::not_executed)?;
-        let is_own = |claimed: &Claimed| claimed.run == self.run && claimed.started_at == self.started_at;
-        if matches!(&record, Record::Claimed(claimed) if is_own(claimed)) {
+        if matches!(&record, Record::Claimed(claimed) if claimed.run == self.run) {
             self.held = found.to_vec();
             return Ok(None);
         }

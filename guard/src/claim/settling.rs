@@ -106,7 +106,7 @@ impl Claim {
 
     /// Says from now on that the outcome is unknown.
     pub(super) async fn leave(&self, own: &mut Own) -> Result<(), StoreError> {
-        let (ended, retain) = (own.begun(&self.record).hold(0, self.deadline()).encode(), self.terms.rules.retain);
+        let (ended, retain) = (self.record().hold(0, self.deadline()).encode(), self.terms.rules.retain);
         if matches!(own.write(ended.clone(), retain).await?, Met::Nothing) {
             own.insert_again(ended, retain).await?;
         }
@@ -169,20 +169,24 @@ impl Claim {
         Ok(false)
     }
 
-    /// Removes the claim; a token that is worth it works again.
+    /// Removes the claim; a token that is worth it works again. Those that wait for this run are told.
     pub(super) async fn give_back(&self, own: &mut Own) -> Result<Met, StoreError> {
         let life = self.token().map(|token| Imprint::worth_putting_back(token.expires_at, &self.terms.clock));
-        match life {
-            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await,
-            Some(None) | None => own.erase().await,
+        let met = match life {
+            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await?,
+            Some(None) | None => own.erase().await?,
+        };
+        if matches!(met, Met::Own) {
+            self.terms.waiting.released(&self.terms.ticket);
         }
+        Ok(met)
     }
 
     /// Has the claim end when the interval does: at once, if the handler took longer than that.
     pub(super) async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
-            Some(left) => own.write(own.begun(&self.record).encode(), left).await.map(drop),
+            Some(left) => own.write(self.record().encode(), left).await.map(drop),
             None => own.erase().await.map(drop),
         }
     }

@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::not_kept::NotKept;
 use crate::pass::Settled;
 use crate::policy::KeyRules;
-use crate::record::{Claimed, Record};
+use crate::record::Claimed;
 use crate::reply::Reply;
 use crate::settlement::Resolved;
 use crate::store::StoreError;
@@ -22,13 +22,10 @@ impl Claim {
     }
 
     /// What is given out: the claim as it stands in the store, its rules, and its action; `None` unless it is on a key.
-    pub(crate) async fn to_give_out(&self) -> Option<(Claimed, &KeyRules, &str)> {
-        let Origin::Key = self.terms.origin else { return None };
-        match Record::decode(self.state.lock().await.own.held()) {
-            Ok(Record::Claimed(claimed)) => {
-                Some((Claimed { held: None, ..claimed }, &self.terms.rules, &self.terms.action))
-            }
-            _ => None,
+    pub(crate) fn to_give_out(&self) -> Option<(Claimed, &KeyRules, &str)> {
+        match self.terms.origin {
+            Origin::Key => Some((self.record().clone(), &self.terms.rules, &self.terms.action)),
+            Origin::Token(..) | Origin::Interval(_) => None,
         }
     }
 
@@ -54,9 +51,9 @@ impl Claim {
     /// It is still at work. A claim that has lapsed is made again: its owner is alive.
     pub(crate) async fn renew_elsewhere(&self) -> Result<Resolved, StoreError> {
         let mut own = self.presented();
-        let is_ours = match self.write_again(&mut own).await? {
+        let is_ours = match self.write_again(&mut own, &self.record).await? {
             Met::Own => true,
-            Met::Nothing => own.insert_again(self.record.encode(), self.terms.rules.lease).await?.is_none(),
+            Met::Nothing => own.insert_again(self.revived().encode(), self.terms.rules.lease).await?.is_none(),
             Met::Other(_) => false,
         };
         if is_ours {

@@ -137,8 +137,8 @@ impl GuardBuilder {
         self
     }
 
-    /// How many duplicates may wait at once for a run in progress, on routes that let them: 1,000. One more is told that it is
-    /// in progress.
+    /// How many duplicates may wait at once for a run in progress, on routes that let them: 1,000. One submission gets at most a
+    /// quarter of them. One more is told that it is in progress.
     pub fn waiters(mut self, most: usize) -> Self {
         self.waiters = most;
         self

@@ -16,7 +16,6 @@ use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
-use crate::run_id::RunId;
 use crate::store::{StoreError, Taken};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint};
@@ -53,14 +52,15 @@ impl Guard {
         match (late, intent.attempt) {
             (None, None) => self.redeem(token, ticket, running).await,
             (None, Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
-                None => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running))),
-                Some(refusal) => Ok(Verdict::Refuse(refusal)),
+                Ok(run) => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, run, running))),
+                Err(refusal) => Ok(Verdict::Refuse(refusal)),
             },
             // A late question of a try that was accepted in time is still that try.
-            (Some(_), Some(attempt)) if Box::pin(self.is_marked(&token, attempt)).await? => {
-                Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, running)))
-            }
-            (Some(refusal), _) => Ok(Verdict::Refuse(refusal)),
+            (Some(refusal), Some(attempt)) => match Box::pin(self.marked(&token, attempt)).await? {
+                Some(run) => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, run, running))),
+                None => Ok(Verdict::Refuse(refusal)),
+            },
+            (Some(refusal), None) => Ok(Verdict::Refuse(refusal)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Guard {
     ) -> Arc<Claim> {
         // A token's attempt is marked on the token itself.
         let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
-        let attempt = attempt.map(|attempt| attempt.run(&ticket, fingerprint));
+        let attempt = attempt.map(|attempt| attempt.under(&ticket, fingerprint));
         let action = event::named(&intent.action);
         Arc::new(Claim::new(self.terms(rules, ticket, fingerprint, attempt, origin, action)))
     }
@@ -172,7 +172,7 @@ impl Guard {
         rules: &KeyRules,
         ticket: Ticket,
         fingerprint: Option<[u8; 16]>,
-        attempt: Option<RunId>,
+        attempt: Option<[u8; 16]>,
         origin: Origin,
         action: String,
     ) -> Terms {
@@ -181,6 +181,7 @@ impl Guard {
             clock: self.0.clock.clone(),
             upkeep: self.0.upkeep.clone(),
             meter: Arc::clone(&self.0.meter),
+            waiting: self.0.waiting.clone(),
             rules: rules.clone(),
             origin,
             action,
@@ -288,6 +289,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::intent::Binding;
     use crate::record::Done;
+    use crate::run_id::RunId;
     use crate::testing;
 
     /// Whoever asks for a barred token takes what bars it in hand for a moment, and just then the token may be given back.

@@ -155,6 +155,26 @@ async fn a_duplicate_that_waits_is_one_verdict_and_one_wait() {
     assert_eq!(prometheus.counted("onceward_running_handlers"), [""; 0]);
 }
 
+#[tokio::test]
+async fn a_duplicate_that_waits_and_then_runs_is_one_verdict_and_one_wait() {
+    let prometheus = Prometheus::install();
+    let guard = Guard::new(Memory::new());
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("a", Subject::anonymous()).key(&key);
+    let (policy, long) = (key_policy(), Duration::from_secs(10));
+    let pass = run(&guard, &policy, &intent).await;
+    let (waited, ()) = tokio::join!(guard.check_and_wait(&policy, &intent, long), async {
+        while guard.waiting().count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        pass.release().await.unwrap();
+    });
+    let Ok(Verdict::Run(pass)) = waited else { panic!("{waited:?}") };
+    pass.complete(None).await.unwrap();
+    assert_eq!(prometheus.counted("onceward_waits_total"), ["ran 1"]);
+    assert_eq!(prometheus.counted("onceward_verdicts_total"), ["key run 2"]);
+}
+
 /// A guard that takes no step by itself, its store, and the clock of both.
 fn by_hand() -> (Guard, Arc<Memory>, ManualClock) {
     let clock = ManualClock::new();

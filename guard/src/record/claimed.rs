@@ -5,8 +5,10 @@ use crate::run_id::RunId;
 /// A run that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claimed {
-    /// Whose it is.
+    /// Whose it is: random, so that no other run has the same, not even of the same attempt.
     pub(crate) run: RunId,
+    /// The attempt that it was claimed for, if one was named: asked for again, the same attempt carries on with this run.
+    pub(crate) attempt: Option<[u8; 16]>,
     /// What the request said, as far as the store may know; none if it was not looked at.
     pub(crate) fingerprint: Option<[u8; 16]>,
     /// Who has asked, and for what, where the ticket does not say so: anybody may send a token that is bound to nobody.
@@ -40,9 +42,10 @@ impl Claimed {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(96);
+        let mut bytes = Vec::with_capacity(112);
         bytes.extend_from_slice(&[VERSION, CLAIMED]);
         bytes.extend_from_slice(self.run.as_bytes());
+        write_optional(&mut bytes, self.attempt.as_ref().map(|attempt| &attempt[..]));
         write_optional(&mut bytes, self.fingerprint.as_ref().map(|fingerprint| &fingerprint[..]));
         write_optional(&mut bytes, self.asker.as_ref().map(|asker| &asker[..]));
         bytes.extend_from_slice(&self.started_at.to_be_bytes());
@@ -58,6 +61,7 @@ impl Claimed {
     pub(super) fn read(from: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             run: RunId::from_bytes(from.array()?),
+            attempt: from.optional(Reader::array)?,
             fingerprint: from.optional(Reader::array)?,
             asker: from.optional(Reader::array)?,
             started_at: from.number()?,

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::record::Record;
 use crate::store::{Bytes, Compared, Memory, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
@@ -33,6 +34,8 @@ pub(super) enum Flaw {
     UnknownIsDuplicate,
     /// `swap` says that it is done, and does nothing.
     SwapForgetsReply,
+    /// `remove` takes every claim of the same attempt for the one that is meant.
+    RemoveGoesByAttempt,
 }
 
 #[derive(Debug, Clone)]
@@ -155,6 +158,11 @@ impl FaultStore {
                 Answer::Compared(memory.swap(&ticket, &held, &value, life).await.expect(fine))
             }
             (Command::Remove(..), Some(Flaw::RemoveForgets)) => Answer::Compared(Compared::Done),
+            (Command::Remove(ticket, held), Some(Flaw::RemoveGoesByAttempt)) => {
+                let there = memory.look(&ticket).await.expect(fine);
+                let meant = there.filter(|there| attempt_of(there).is_some_and(|own| attempt_of(&held) == Some(own)));
+                Answer::Compared(memory.remove(&ticket, meant.as_deref().unwrap_or(&held)).await.expect(fine))
+            }
             (Command::Remove(ticket, held), _) => Answer::Compared(memory.remove(&ticket, &held).await.expect(fine)),
             (Command::Look(ticket), _) => Answer::Found(memory.look(&ticket).await.expect(fine)),
         }
@@ -176,6 +184,14 @@ impl FaultStore {
             Answer::Compared(compared) => Ok(compared),
             Answer::Found(_) => unreachable!("it was asked to compare"),
         }
+    }
+}
+
+/// The attempt that a claim names.
+fn attempt_of(record: &[u8]) -> Option<[u8; 16]> {
+    match Record::decode(record) {
+        Ok(Record::Claimed(claimed)) => claimed.attempt,
+        _ => None,
     }
 }
 

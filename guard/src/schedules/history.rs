@@ -25,6 +25,8 @@ pub(super) enum Told {
     /// Somebody was given the reply of this run.
     Replayed(usize),
     Refused(&'static str),
+    /// A caller with an attempt, which asks no more, does not know whether it has a claim.
+    GaveUp,
     Killed,
 }
 
@@ -65,7 +67,7 @@ impl History {
 
     /// Whether a run ended so that nobody can tell what it did.
     pub(super) fn has_open_end(&self) -> bool {
-        self.count(|told| matches!(told, Told::Open(_) | Told::Killed)) > 0
+        self.count(|told| matches!(told, Told::Open(_) | Told::GaveUp | Told::Killed)) > 0
     }
 
     /// Whether somebody else's claim may be, or may have been, in the store: others have asked, and were not refused. A claim

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::fault_store::{FaultStore, Flaw};
 use super::history::{History, Told};
+use crate::attempt::Attempt;
 use crate::clock::ManualClock;
 use crate::fingerprint::Fingerprint;
 use crate::guard::{Guard, Verdict};
@@ -19,7 +20,10 @@ use crate::policy::{KeyRules, Policy};
 use crate::record::Claimed;
 use crate::reply::Reply;
 use crate::run_id::RunId;
+use crate::secret::Secret;
+use crate::settlement::Resolved;
 use crate::store::{Memory, StoreError};
+use crate::written::WrittenPass;
 
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// Longer than any schedule: what is kept does not lapse in it.
@@ -42,6 +46,8 @@ pub(super) struct World {
     /// Time passes in leaps.
     has_time: bool,
     has_duplicates: bool,
+    /// Callers name their attempts.
+    has_attempts: bool,
     history: Rc<RefCell<History>>,
     /// What a caller has found wrong.
     wrong: Rc<RefCell<Option<String>>>,
@@ -61,6 +67,7 @@ impl World {
         let is_held = dice.bool();
         let has_time = is_held || dice.bool();
         let has_duplicates = dice.u8(..4) == 0;
+        let has_attempts = dice.u8(..3) == 0;
         let faults = [0, 10, 30, 50][dice.usize(..4)];
         let memory = Memory::with_clock((&clock).into());
         let store = Arc::new(FaultStore::new(memory, dice.u64(..), faults, has_duplicates, flaw));
@@ -75,16 +82,23 @@ impl World {
             is_held,
             has_time,
             has_duplicates,
+            has_attempts,
             history: Rc::default(),
             wrong: Rc::default(),
         };
-        for _ in 0..world.dice.usize(1..4) {
-            let guard = Guard::builder(Arc::clone(&world.store)).clock((&world.clock).into()).by_hand().build();
+        for process in 0..world.dice.usize(1..4) {
+            let guard = world.guard();
             let callers = world.dice.usize(1..4);
-            let tasks = (0..callers).map(|_| world.caller(&guard)).collect();
+            let tasks = (0..callers).map(|caller| world.caller(&guard, format!("{process}-{caller}"))).collect();
             world.processes.push(Process { guard, tasks, is_alive: true });
         }
         world
+    }
+
+    /// A guard of one process. The secret is given, since the store may not be asked for it here.
+    fn guard(&self) -> Guard {
+        let builder = Guard::builder(Arc::clone(&self.store)).clock((&self.clock).into()).by_hand();
+        builder.secret(Secret::new("a secret that all processes have").expect("it is long enough")).build()
     }
 
     /// Everything that was told, for comparing two schedules.
@@ -199,7 +213,7 @@ impl World {
 
     /// Asks as somebody new, over a store that works again.
     fn ask_once(&self) -> Result<Told, String> {
-        let guard = Guard::builder(Arc::clone(&self.store)).clock((&self.clock).into()).by_hand().build();
+        let guard = self.guard();
         let (key, policy) = (key(), self.policy.clone());
         let mut asking = Box::pin(async move { guard.check(&policy, &intent(&key)).await });
         let mut context = Context::from_waker(Waker::noop());
@@ -217,9 +231,11 @@ impl World {
     }
 
     /// Somebody who asks until there is an answer.
-    fn caller(&mut self, guard: &Guard) -> Task {
+    fn caller(&mut self, guard: &Guard, name: String) -> Task {
         let caller = Caller {
             guard: guard.clone(),
+            attempt: self.has_attempts.then(|| Attempt::new(name).expect("visible characters")),
+            released: None,
             policy: self.policy.clone(),
             is_held: self.is_held,
             has_duplicates: self.has_duplicates,
@@ -233,6 +249,9 @@ impl World {
 
 struct Caller {
     guard: Guard,
+    attempt: Option<Attempt>,
+    /// The pass of its first run, which it has released.
+    released: Option<WrittenPass>,
     policy: Policy,
     is_held: bool,
     has_duplicates: bool,
@@ -244,9 +263,23 @@ struct Caller {
 impl Caller {
     async fn ask(mut self) {
         let key = key();
+        let mut is_certain = true;
         for _ in 0..TRIES {
             self.tell(Told::Asked);
-            match self.guard.check(&self.policy, &intent(&key)).await {
+            let attempt = self.attempt.clone();
+            let asked = match &attempt {
+                Some(attempt) => intent(&key).attempt(attempt),
+                None => intent(&key),
+            };
+            let checked = self.guard.check(&self.policy, &asked).await;
+            is_certain &= checked.is_ok() || attempt.is_none();
+            match checked {
+                Ok(Verdict::Run(pass)) if attempt.is_some() => {
+                    is_certain = true;
+                    if self.work_elsewhere(pass).await {
+                        return;
+                    }
+                }
                 Ok(Verdict::Run(pass)) => return self.work(pass).await,
                 Ok(Verdict::Replay(reply)) => {
                     let run = self.history.borrow_mut().number(run_of(&reply));
@@ -265,6 +298,48 @@ impl Caller {
             }
             self.wait().await;
         }
+        if !is_certain {
+            self.tell(Told::GaveUp);
+        }
+    }
+
+    /// Works as a backend does that was given its pass in writing, and says whether that is all. It is not, if the work took no
+    /// effect: then it may be done again, and the release of the first run is repeated meanwhile.
+    async fn work_elsewhere(&mut self, pass: Pass) -> bool {
+        let id = run_id(&pass);
+        let run = self.history.borrow_mut().number(id);
+        self.tell(Told::Ran(run));
+        let text = pass.write_down().await.expect("the secret is known").expect("it is a claim");
+        let pass = self.guard.read_pass(&text).await.expect("the secret is known").expect("it is ours");
+        self.wait().await;
+        let takes_effect = self.released.is_some() || self.dice.bool();
+        if let Some(first) = self.released.take() {
+            // Whether that is answered is of no account.
+            let _ = first.release().await;
+            self.wait().await;
+        }
+        if takes_effect {
+            self.tell(Told::Effect(run));
+        }
+        self.wait().await;
+        for _ in 0..TRIES {
+            let settled = match takes_effect {
+                true => pass.complete(Some(reply_of(id))).await,
+                false => pass.release().await,
+            };
+            let told = match settled {
+                Ok(Resolved::Settled) if takes_effect => Told::Final(run),
+                Ok(Resolved::Settled) => Told::Back(run),
+                Ok(Resolved::Refused(_)) => Told::Lost(run),
+                Err(_) => continue,
+            };
+            let is_back = told == Told::Back(run);
+            self.tell(told);
+            self.released = is_back.then_some(pass);
+            return !is_back;
+        }
+        self.tell(Told::Open(run));
+        true
     }
 
     /// Works for a while, takes effect or not, and says how it ended or does not.
@@ -333,5 +408,14 @@ fn run_of(reply: &Reply) -> RunId {
 
 /// A claim that is nobody's here.
 pub(super) fn somebody_elses_claim() -> Vec<u8> {
-    Claimed { run: RunId::new(), fingerprint: None, asker: None, started_at: 0, lease: 1_000, held: None }.encode()
+    Claimed {
+        run: RunId::new(),
+        attempt: None,
+        fingerprint: None,
+        asker: None,
+        started_at: 0,
+        lease: 1_000,
+        held: None,
+    }
+    .encode()
 }

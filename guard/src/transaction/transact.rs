@@ -87,14 +87,16 @@ impl Guard {
     /// Runs some work in a transaction of this pool, once: what it wrote is committed together with a record of it, and whoever comes
     /// later with the same intent gets what came of it. Whoever comes meanwhile waits.
     ///
-    /// Work that fails is rolled back, and the next one with the same intent runs it again. So is work that the database
-    /// wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
+    /// Work that fails is rolled back, so it did not take effect, and the next one with the same intent runs it again, also with
+    /// [`hold`](KeyRules::hold). So is work that the database wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
     /// Should the answer to the commit be lost, it is asked for with the name of the run, and never guessed. The pool's own
     /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
     ///
     /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
     /// has forgotten, the handler runs, and this gives what came of it before. The answer then is marked as *executed*, since the handler
-    /// was, and it is counted once, by `Protect`: this counts no verdicts of its own.
+    /// was, and it is counted once, by `Protect`: this counts no verdicts of its own. A handler that answers with an error marks its
+    /// answer with [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and with `hold` takes a 500 or 503 for
+    /// an unknown outcome.
     ///
     /// # Errors
     /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the

@@ -31,7 +31,7 @@ const LONGEST: usize = 256;
 /// `Onceward-Token` header or under `_onceward` in its query. Let the request pass only if the answer says
 /// `Onceward-Outcome: redeemed`, or if its method is GET, HEAD or OPTIONS, of which the answer says `unprotected`. With the
 /// API key, or from one of `trusted_proxies`, `Onceward-Attempt` names the gateway's request, which is accepted again for 60
-/// seconds. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
+/// seconds; `Onceward-Run-Id` of the answer names the use of the token, for an application that releases it. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
 #[utoipa::path(
     tag = "gateways",
     security((), ("api_key" = [])),
@@ -103,8 +103,11 @@ async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    let binding = desk.redeem(&Policy::token(), &intent).await?;
+    let (binding, run) = desk.redeem(&Policy::token(), &intent).await?;
     let mut answer = passed(Outcome::Redeemed);
+    if let Some(Ok(run)) = run.map(|run| HeaderValue::from_str(&run.to_string())) {
+        answer.headers_mut().insert(HeaderName::from_static(header::RUN_ID), run);
+    }
     if wishes.next_token {
         let next = desk.guard().issue(desk.guard().token_ttl(), binding).await;
         let next = next.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok();

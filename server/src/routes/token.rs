@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Attempt, Binding, Guard, Intent, Policy, Refusal, Released, Subject, TokenRules, Verdict};
+use onceward::{Attempt, Binding, Guard, Intent, Policy, Refusal, Released, RunId, Subject, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
     TokensRequest, header,
@@ -99,7 +99,7 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, desk: &Desk) -
 /// Redeem a token
 ///
 /// Uses the token up. Do what was asked for only if this says 200. With `attempt`, the same attempt is accepted again for
-/// 60 seconds, so that the question may be repeated if its answer was lost.
+/// 60 seconds, so that the question may be repeated if its answer was lost; the answer then has the `run_id` that a release names.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
@@ -134,8 +134,9 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    desk.redeem(&policy, &intent).await?;
-    let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned() };
+    let (_, run) = desk.redeem(&policy, &intent).await?;
+    let run_id = run.map(|run| run.to_string());
+    let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned(), run_id };
     let mut answer = HttpResponse::Ok();
     answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));
     Ok(answer.insert_header((CACHE_CONTROL, "no-store")).json(redeemed))
@@ -143,16 +144,17 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
 
 /// Release a token
 ///
-/// It did not happen: a token that this attempt has redeemed works again, within 60 seconds. Repeating it does no harm.
+/// It did not happen: a token that this attempt has redeemed works again, within 60 seconds. Repeating it does no harm: `run_id` names
+/// the use of the token that is released, and a later one stays.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
-    request_body(content = ReleaseRequest, example = json!({"token": "ow1_…", "attempt": "4711"})),
+    request_body(content = ReleaseRequest, example = json!({"token": "ow1_…", "attempt": "4711", "run_id": "8e03978e-40d5-43dd-bc93-6894a57f9324"})),
     responses(
         (status = 204, description = "The token works again"),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`claim_lost`: another attempt has it, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: another attempt has it, or the same one has redeemed it again, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
         Anywhere,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
     ),
@@ -165,7 +167,8 @@ pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web:
 async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
     desk.access().require_backend(request)?;
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
-    let released = desk.guard().release(&asked.token, &attempt(&asked.attempt)?).await.map_err(|error| {
+    let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
+    let released = desk.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
         Refusal::new(Code::StoreUnavailable)
     })?;
@@ -182,18 +185,22 @@ impl Desk {
         self.guard().ttl(asked, if is_backend { *Guard::TOKEN_TTL.end() } else { self.guard().token_ttl() })
     }
 
-    /// Uses a token up, and says how it was bound.
-    pub(super) async fn redeem<'a>(&self, policy: &Policy, intent: &Intent<'a>) -> Result<Binding<'a>, Refusal> {
+    /// Uses a token up, and says how it was bound, and by which run of the attempt it is used, if there is one.
+    pub(super) async fn redeem<'a>(
+        &self,
+        policy: &Policy,
+        intent: &Intent<'a>,
+    ) -> Result<(Binding<'a>, Option<RunId>), Refusal> {
         let verdict = self.guard().check(policy, intent).await.map_err(|error| {
             tracing::warn!(%error, "a token could not be redeemed");
             Refusal::after(&error, policy, intent)
         })?;
         match verdict {
             Verdict::Run(pass) => {
-                let binding = pass.binding(intent);
+                let redeemed = (pass.binding(intent), pass.run_id());
                 // Whether it happens is the backend's to say, with a release if it does not.
                 pass.complete(None).await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
-                Ok(binding)
+                Ok(redeemed)
             }
             Verdict::Refuse(refusal) => Err(refusal),
             _ => Err(Refusal::new(Code::Internal)),
@@ -216,6 +223,11 @@ pub(super) fn subject(named: Option<&str>) -> Subject<'_> {
 /// The attempt that a body names.
 pub(super) fn attempt(named: &str) -> Result<Attempt, Refusal> {
     Attempt::new(named).map_err(|error| bad(format!("`attempt`: {error}.")))
+}
+
+/// The run that a body names.
+fn run_id(named: &str) -> Result<RunId, Refusal> {
+    named.parse().map_err(|_| bad("`run_id` has to be the one that `POST /token/redeem` answered.".into()))
 }
 
 pub(super) fn bad(detail: String) -> Refusal {

@@ -9,7 +9,7 @@ use onceward_tests::peer::Peer;
 use onceward_tests::proxy::{Fate, Proxy};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -160,4 +160,30 @@ async fn lost_reply_for_attempts() {
     }
     let wrong = the_story_of_lost_reply("no_attempts", "DEL\r\n", Fate::LoseAnswer).await.unwrap_err();
     assert_eq!(wrong, "the only attempt asks again, and is told: 409 token_used");
+}
+
+/// An attempt releases its token and redeems it again. Then the release is repeated, whose answer was lost: the token stays used.
+async fn the_story_of_repeated_release(kind: &str) -> Told {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let redeemers = [(); 2].map(|()| Redeemer::start(kind, &redis.url(), &ledger));
+    let [one, two] = redeemers.each_ref().map(Redeemer::url);
+    let token = token(one).await;
+    let first = redeem(one, &token, Some("mine")).await;
+    assert_eq!(first.said(), "200 redeemed");
+    let run: Value = serde_json::from_slice(&first.body).unwrap_or_default();
+    let release = json!({"token": token, "attempt": "mine", "run_id": run["run_id"]});
+    for url in [one, two] {
+        assert_eq!(post(url, "/token/release", &release).await.status, 204, "repeating it does no harm");
+    }
+    assert_eq!(redeem(two, &token, Some("mine")).await.said(), "200 redeemed", "it works again");
+    post(one, "/token/release", &release).await;
+    let another = redeem(one, &token, Some("another")).await.said();
+    told(another == "409 token_used", || format!("beside the second run, another attempt: {another}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_release() {
+    the_story_of_repeated_release("onceward").await.unwrap();
+    let wrong = the_story_of_repeated_release("release_by_name").await.unwrap_err();
+    assert_eq!(wrong, "beside the second run, another attempt: 200 redeemed");
 }

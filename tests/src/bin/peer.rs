@@ -95,7 +95,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(consumer.run().await?);
     }
     let limit = if kind == "impatient" { Duration::from_millis(300) } else { Duration::from_secs(30) };
-    let guard = builder.drain_limit(limit).build();
+    let guard = builder.drain_limit(limit).waiters(2_000).build();
     let routes = routes(&guard, &ledger);
     let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
     say(&url)?;

@@ -142,11 +142,9 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
     };
     let checked = match (decided, rules.wait) {
         // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
-        (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce => {
-            idle.set(true);
-            let waited = Box::pin(rules.guard.wait_after(refusal, &rules.policy, &asked.intent(), longest)).await;
-            idle.set(false);
-            waited
+        (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
+            let (intent, is_idle) = (asked.intent(), |is_idle| idle.set(is_idle));
+            Box::pin(rules.guard.wait_after(refusal, &rules.policy, &intent, longest, is_idle)).await
         }
         (checked, _) => checked,
     };

@@ -1,0 +1,124 @@
+//! How work failed: whether it took effect all the same.
+
+use std::fmt::Display;
+
+use crate::policy::{Effect, Policy};
+
+/// The error of work under [`Guard::run`](crate::Guard::run) that says whether the work took effect.
+///
+/// Work that fails with any other error counts as [`Failed`](Self::Failed): the policy decides. `?` makes one of every error that
+/// converts into `E`.
+///
+/// ```
+/// use onceward::Failure::{self, NotApplied, Unknown};
+/// # struct Bank;
+/// # impl Bank {
+/// #     async fn balance(&self) -> std::io::Result<u32> { Ok(10) }
+/// #     async fn charge(&self, _: u32) -> std::io::Result<()> { Ok(()) }
+/// # }
+///
+/// async fn pay(bank: &Bank, amount: u32) -> Result<(), Failure<Box<dyn std::error::Error>>> {
+///     // An error here converts with `?`, and the policy decides what it means.
+///     let balance = bank.balance().await?;
+///     if balance < amount {
+///         // Nothing was charged: the message may be delivered again.
+///         return Err(NotApplied("not enough money".into()));
+///     }
+///     // A lost response leaves open whether the bank has charged.
+///     bank.charge(amount).await.map_err(|error| Unknown(error.into()))
+/// }
+/// # let _ = pay(&Bank, 5);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure<E> {
+    /// It counts like a response with status 500: not applied, but unknown under a key with [`hold`](crate::KeyRules::hold).
+    Failed(E),
+    /// Nothing took effect: the token or key is free again, also with `hold`.
+    NotApplied(E),
+    /// It may have taken effect: the token stays used, a claim waits for its lease, or with `hold` until it is settled.
+    Unknown(E),
+}
+
+impl<E> Failure<E> {
+    /// The error itself.
+    pub fn into_inner(self) -> E {
+        match self {
+            Self::Failed(error) | Self::NotApplied(error) | Self::Unknown(error) => error,
+        }
+    }
+
+    /// What it says about the effect of work under this policy.
+    pub(crate) fn effect(&self, policy: &Policy) -> Effect {
+        match self {
+            Self::Failed(_) => policy.effect_of_failure(),
+            Self::NotApplied(_) => Effect::DidNotHappen,
+            Self::Unknown(_) => Effect::Unknown,
+        }
+    }
+}
+
+/// A `Failure` is not `Display`, so this is not the conversion of a type into itself.
+impl<E, F: Display> From<F> for Failure<E>
+where
+    E: From<F>,
+{
+    fn from(error: F) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// An error of work under [`Guard::run`](crate::Guard::run): any that implements `Display`, or a [`Failure`] of any type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of work that runs once",
+    note = "implement `std::fmt::Display` for it, or fail with `onceward::Failure<{Self}>`"
+)]
+pub trait IntoFailure {
+    /// The error that the caller of `run` gets.
+    type Error;
+
+    /// The same, with what it says about the effect.
+    fn into_failure(self) -> Failure<Self::Error>;
+}
+
+impl<E: Display> IntoFailure for E {
+    type Error = E;
+
+    fn into_failure(self) -> Failure<E> {
+        Failure::Failed(self)
+    }
+}
+
+impl<E> IntoFailure for Failure<E> {
+    type Error = E;
+
+    fn into_failure(self) -> Self {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{IntervalRules, KeyRules, TokenRules};
+
+    #[test]
+    fn failure_counts_like_a_500_unless_it_says_otherwise() {
+        let key = |rules| Policy::key(rules);
+        for (policy, expected) in [
+            (Policy::token(), Effect::DidNotHappen),
+            (Policy::Token(TokenRules::new().remember_by(KeyRules::new())), Effect::DidNotHappen),
+            (Policy::interval(IntervalRules::new()), Effect::DidNotHappen),
+            (key(KeyRules::new()), Effect::DidNotHappen),
+            (key(KeyRules::new().hold()), Effect::Unknown),
+        ] {
+            assert_eq!(policy.effect(500), expected, "{policy:?}");
+            assert_eq!(Failure::Failed(()).effect(&policy), expected, "{policy:?}");
+            assert_eq!(Failure::NotApplied(()).effect(&policy), Effect::DidNotHappen, "{policy:?}");
+            assert_eq!(Failure::Unknown(()).effect(&policy), Effect::Unknown, "{policy:?}");
+        }
+        // There is no response that could be stored.
+        let everything = KeyRules::new().replay_everything();
+        assert_eq!(Failure::Failed(()).effect(&key(everything.clone())), Effect::DidNotHappen);
+        assert_eq!(Failure::Failed(()).effect(&key(everything.hold())), Effect::Unknown);
+    }
+}

@@ -1,0 +1,56 @@
+//! Rows about consumers of messages.
+
+use onceward::store::Redis;
+use onceward::{Guard, Intent, Key, KeyRules, Policy, Subject};
+use onceward_tests::flawed::Hasty;
+use onceward_tests::ledger::Ledger;
+use onceward_tests::redis_server::RedisServer;
+
+use super::{Told, told};
+
+/// Whose consumer it is.
+enum Consumer {
+    Onceward(Guard),
+    Hasty(Hasty),
+}
+
+impl Consumer {
+    /// One delivery of a message whose work charges, and then fails.
+    async fn deliver(&self, message: &str, ledger: &Ledger) {
+        let charge = async || {
+            ledger.record("charged");
+            Err::<(), _>("the response of the bank was lost")
+        };
+        match self {
+            Self::Onceward(guard) => {
+                let key = Key::new(message).unwrap();
+                let intent = Intent::new("charge", Subject::anonymous()).key(&key);
+                // What it is told does not matter here, only how often it charges.
+                let _ = guard.run(&Policy::key(KeyRules::new().hold()), &intent, charge).await;
+            }
+            Self::Hasty(consumer) => {
+                consumer.run(message, charge).await.unwrap();
+            }
+        }
+    }
+}
+
+/// A queue delivers a message again until it is done.
+async fn the_story_of_err_after_effect(consumer: Consumer) -> Told {
+    let ledger = Ledger::new();
+    for _ in 0..3 {
+        consumer.deliver("4711", &ledger).await;
+    }
+    let charged = ledger.count("charged");
+    told(charged == 1, || format!("charged {charged} times"))
+}
+
+#[tokio::test]
+async fn err_after_effect() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    the_story_of_err_after_effect(Consumer::Onceward(guard)).await.unwrap();
+    let hasty = Hasty::open(&redis.url()).unwrap();
+    let wrong = the_story_of_err_after_effect(Consumer::Hasty(hasty)).await.unwrap_err();
+    assert_eq!(wrong, "charged 3 times");
+}
