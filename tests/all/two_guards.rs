@@ -61,7 +61,7 @@ async fn submit(served: &Served, token: &str) -> Answer {
         .expect("no request waits for itself")
 }
 
-/// Asserts that a submission is told that the route is wrong, as often as it is sent, and that nothing runs.
+/// Asserts that every submission receives the error, and that nothing runs.
 async fn is_found_out(what: &str, ledger: &Ledger, served: &Served, token: &str) {
     for _ in 0..3 {
         let answer = submit(served, token).await;

@@ -83,7 +83,7 @@ fn is_answered(mut stream: TcpStream) -> bool {
     stream.read(&mut [0]).is_ok_and(|read| read > 0)
 }
 
-/// A guard for the route. It is at the place of the caller that stores are told apart by, so that tests do not meet.
+/// A guard for the route. Stores compete at the place of the caller, so each test has a place of its own.
 #[track_caller]
 fn by_key(guard: &Guard) -> Protect {
     Protect::key(guard, SubjectFrom::anonymous(), KeyRules::new().hold())

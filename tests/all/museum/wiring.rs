@@ -51,7 +51,8 @@ async fn store_per_worker() {
     the_story_of_store_per_worker(false).await.unwrap_err();
 }
 
-/// The same layer stands around a scope and around a route in it. Nothing can run; who sends it must not be told to come back for ever.
+/// The same layer stands around a scope and around a route in it. Nothing can run, so a
+/// client must not be asked to come back for ever.
 async fn the_story_of_nested_layers(is_onceward: bool) -> Told {
     let (ledger, layer, guard) = (Ledger::new(), Layer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {

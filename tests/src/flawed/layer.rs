@@ -19,7 +19,7 @@ use crate::keyed::KEY;
 pub struct Layer(Arc<Mutex<HashMap<String, Option<u16>>>>);
 
 impl Layer {
-    /// Runs the first request under a key; the others receive its status, or are told that it is in progress.
+    /// Runs the first request under a key; the others receive its status, or 409 while it is in progress.
     pub async fn pass(
         self,
         request: ServiceRequest,

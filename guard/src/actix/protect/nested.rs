@@ -14,7 +14,7 @@ const DETAIL: &str = "There are two guards around this route for the same submis
 
 impl Rules {
     /// The refusal, unless the claim in the way is that of a guard further out on the same request. That is an error in the
-    /// application, and the client is told so instead of *in progress* for ever.
+    /// application, and the client receives 500 instead of `in_progress` for ever.
     pub(super) async fn unless_nested(&self, refusal: Refusal, asked: &Asked, outer: &Passage) -> Refusal {
         let Ok(Some(ticket)) = self.guard.ticket(&self.policy, &asked.intent()).await else { return refusal };
         match outer.holding(&ticket) {
