@@ -30,7 +30,9 @@ const LONGEST: usize = 256;
 /// `Onceward-Token` header or under `_onceward` in its query. Let the request pass only if the answer says
 /// `Onceward-Outcome: redeemed`, or if its method is GET, HEAD or OPTIONS, of which the answer says `unprotected`. With the
 /// API key, or from one of `trusted_proxies`, `Onceward-Attempt` names the gateway's request, which is accepted again for 60
-/// seconds. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
+/// seconds. The gateway makes that name itself and overwrites what the client sends: a client that could choose it could have one
+/// token accepted twice. A gateway that receives no answer forwards nothing and answers `redeem_unknown`, since the token may be
+/// used up. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
 #[utoipa::path(
     tag = "gateways",
     security((), ("api_key" = [])),
@@ -99,10 +101,12 @@ async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result
     if let Some(token) = &token {
         intent = intent.credential(token);
     }
+    // The gateway gives every request of a client a name of its own, so a client that sends again is another attempt.
+    let retry = intent.clone();
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    let binding = desk.redeem(&Policy::token(), &intent).await?;
+    let binding = desk.redeem(&Policy::token(), &intent, &retry).await?;
     let mut answer = passed(Outcome::Redeemed);
     if wishes.next_token {
         let next = desk.guard().issue(desk.guard().token_ttl(), binding).await;
