@@ -19,6 +19,8 @@ pub struct Intent<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
     pub(crate) attempt: Option<&'a Attempt>,
+    /// Whether the sender names the same attempt when it sends again.
+    pub(crate) repeats_attempt: bool,
     pub(crate) key: Option<&'a Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The run in which this is asked, if a guard around the handler has begun one.
@@ -28,7 +30,16 @@ pub struct Intent<'a> {
 impl<'a> Intent<'a> {
     /// `subject` asks for `action`, and presents nothing yet.
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
-        Self { action, subject, credential: None, attempt: None, key: None, fingerprint: None, within: None }
+        Self {
+            action,
+            subject,
+            credential: None,
+            attempt: None,
+            repeats_attempt: false,
+            key: None,
+            fingerprint: None,
+            within: None,
+        }
     }
 
     /// Presents a token.
@@ -57,7 +68,15 @@ impl<'a> Intent<'a> {
     /// from a caller that you trust, such as your own gateway.
     #[must_use]
     pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
-        self.attempt = Some(attempt);
+        (self.attempt, self.repeats_attempt) = (Some(attempt), true);
+        self
+    }
+
+    /// Names this try, for a gateway that gives each request of its clients another name. A client that is refused sends again under
+    /// another attempt, so if an answer of the store is lost, it is told `redeem_unknown`, and to fetch a new token.
+    #[must_use]
+    pub fn gateway_attempt(mut self, attempt: &'a Attempt) -> Self {
+        (self.attempt, self.repeats_attempt) = (Some(attempt), false);
         self
     }
 

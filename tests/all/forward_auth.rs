@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, at_last, http, send, token, token_for};
+use onceward_tests::metrics::Metrics;
 use onceward_tests::proxy::{Fate, Proxy};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
@@ -191,6 +192,10 @@ async fn lost_answer_of_redis_is_redeem_unknown_also_for_a_named_attempt() {
             "{fate:?}: the client sends again"
         );
     }
+    let metrics = Metrics::of(&service.url).await;
+    let counted =
+        |code: &str| metrics.sum("onceward_verdicts_total", &["policy=\"token\"", &format!("code=\"{code}\"")]);
+    assert_eq!(counted("redeem_unknown"), 2.0, "{}", metrics.text);
 }
 
 #[tokio::test]

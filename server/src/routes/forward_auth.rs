@@ -101,12 +101,10 @@ async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result
     if let Some(token) = &token {
         intent = intent.credential(token);
     }
-    // The gateway gives every request of a client a name of its own, so a client that sends again is another attempt.
-    let retry = intent.clone();
     if let Some(attempt) = &attempt {
-        intent = intent.attempt(attempt);
+        intent = intent.gateway_attempt(attempt);
     }
-    let binding = desk.redeem(&Policy::token(), &intent, &retry).await?;
+    let binding = desk.redeem(&Policy::token(), &intent).await?;
     let mut answer = passed(Outcome::Redeemed);
     if wishes.next_token {
         let next = desk.guard().issue(desk.guard().token_ttl(), binding).await;

@@ -134,7 +134,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    desk.redeem(&policy, &intent, &intent).await?;
+    desk.redeem(&policy, &intent).await?;
     let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned() };
     let mut answer = HttpResponse::Ok();
     answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));
@@ -182,23 +182,17 @@ impl Desk {
         self.guard().ttl(asked, if is_backend { *Guard::TOKEN_TTL.end() } else { self.guard().token_ttl() })
     }
 
-    /// Uses a token up, and says how it was bound. `retry` is the intent of the next request of the caller that is refused: it
-    /// names the same attempt if the backend retries, and none if a client behind a gateway does.
-    pub(super) async fn redeem<'a>(
-        &self,
-        policy: &Policy,
-        intent: &Intent<'a>,
-        retry: &Intent<'_>,
-    ) -> Result<Binding<'a>, Refusal> {
+    /// Uses a token up, and says how it was bound.
+    pub(super) async fn redeem<'a>(&self, policy: &Policy, intent: &Intent<'a>) -> Result<Binding<'a>, Refusal> {
         let verdict = self.guard().check(policy, intent).await.map_err(|error| {
             tracing::warn!(%error, "a token could not be redeemed");
-            Refusal::after(&error, policy, retry)
+            Refusal::after(&error, policy, intent)
         })?;
         match verdict {
             Verdict::Run(pass) => {
                 let binding = pass.binding(intent);
                 // Whether it happens is the backend's to say, with a release if it does not.
-                pass.complete(None).await.map_err(|error| Refusal::after(&error, policy, retry))?;
+                pass.complete(None).await.map_err(|error| Refusal::after(&error, policy, intent))?;
                 Ok(binding)
             }
             Verdict::Refuse(refusal) => Err(refusal),
