@@ -2,19 +2,26 @@
 //
 //     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt node payments.mjs
 //
-// With HOLD=1 a payment that nobody can tell the end of is not made again before somebody has settled it.
+// It renews its claim while it works. If it dies in the middle, nobody can tell whether it has paid, and the payment is not made again
+// before an operator has settled it. With RETRYABLE=1 it is made again once the lease has expired, and then perhaps twice.
 // Nothing but what Node has. It listens on a free port, and says on which.
 
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { appendFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, HOLD } = process.env;
+const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, RETRYABLE } = process.env;
 const LEASE = 2000; // milliseconds
 // One answer that does not come must not cost the claim: so it is given up, and asked for again, well within the lease.
 const PATIENCE = Math.floor(LEASE / 3);
-const PAUSE = LEASE / 6;
+const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Reads a duration as Onceward writes it: `333ms`, `5s`. */
+function milliseconds(duration) {
+  const [, number, unit] = duration.match(/^(\d+)(\D+)$/);
+  return number * UNITS[unit];
+}
 
 /** Posts to Onceward. If that gives no whole answer in time, nothing is known, and nothing runs. */
 async function ask(path, body) {
@@ -29,19 +36,32 @@ async function ask(path, body) {
   }
 }
 
+/** Claims a key. A claim whose answer was lost may have been made: asked for under the same attempt, it is given again. */
+async function claim(asked) {
+  const attempt = randomUUID();
+  const deadline = Date.now() + LEASE;
+  for (;;) {
+    const told = await ask("/claim", { ...asked, attempt });
+    if (told.status < 500 || Date.now() > deadline) return told;
+    await sleep(PATIENCE / 2);
+  }
+}
+
 /** The right to run under a key, renewed until the run has ended and Onceward has heard how. */
 class Claim {
   #lastWord;
   #over = false;
   #turn = Promise.resolve();
 
-  constructor(pass) {
+  constructor({ pass, renew_every }) {
     this.pass = pass;
+    // Twice as often as Onceward asks for it, since one renewal may get stuck.
+    this.pause = milliseconds(renew_every) / 2;
     this.#keep();
   }
 
   async #keep() {
-    for (; !this.#over; await this.#say()) await sleep(PAUSE);
+    for (; !this.#over; await this.#say()) await sleep(this.pause);
   }
 
   /** Says how the run has ended. As long as that is not heard, or not known, says that the claim is still held. */
@@ -89,23 +109,24 @@ async function pay(order) {
 async function handle(request, body) {
   const key = request.headers["idempotency-key"];
   if (!key) return { status: 400, headers: [], body: '{"code":"key_missing"}' };
-  const told = await ask("/claim", {
+  const told = await claim({
     key,
     action: "POST /payments",
     subject: request.headers["x-user"] ?? "anonymous",
     fingerprint: createHash("sha256").update(body).digest("hex"),
     lease: `${LEASE}ms`,
-    hold: Boolean(HOLD),
+    at_most_once: !RETRYABLE,
   });
   if (told.status !== 200) {
     return { status: told.status, headers: told.wait ? [["retry-after", told.wait]] : [], body: told.body };
   }
-  const { outcome, pass, reply } = JSON.parse(told.body);
-  if (outcome === "replay") {
+  const answer = JSON.parse(told.body);
+  if (answer.outcome === "replay") {
+    const { reply } = answer;
     const headers = [...reply.headers, ["idempotent-replayed", "true"]];
     return { status: reply.status, headers, body: Buffer.from(reply.body, "base64") };
   }
-  return run(new Claim(pass), () => pay(JSON.parse(body)));
+  return run(new Claim(answer), () => pay(JSON.parse(body)));
 }
 
 async function serve(request, response) {

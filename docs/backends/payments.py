@@ -2,7 +2,8 @@
 
     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt python3 payments.py
 
-With HOLD=1 a payment that nobody can tell the end of is not made again before somebody has settled it.
+It renews its claim while it works. If it dies in the middle, nobody can tell whether it has paid, and the payment is not made again
+before an operator has settled it. With RETRYABLE=1 it is made again once the lease has expired, and then perhaps twice.
 Nothing but the standard library. It listens on a free port, and says on which.
 """
 
@@ -15,6 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ONCEWARD = os.environ["ONCEWARD_URL"]
@@ -22,7 +24,13 @@ API_KEY = os.environ.get("ONCEWARD_API_KEY")
 LEASE = 2.0  # seconds
 # One answer that does not come must not cost the claim: so it is given up, and asked for again, well within the lease.
 PATIENCE = LEASE / 3
-PAUSE = LEASE / 6
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(duration):
+    """Reads a duration as Onceward writes it: `333ms`, `5s`."""
+    number = duration.rstrip("dhms")
+    return int(number) * UNITS[duration[len(number) :]]
 
 
 def ask(path, body):
@@ -43,16 +51,29 @@ def ask(path, body):
         return 503, b'{"code":"store_unavailable"}', "1"
 
 
+def claim(asked):
+    """Claims a key. A claim whose answer was lost may have been made: asked for under the same attempt, it is given again."""
+    asked["attempt"] = uuid.uuid4().hex
+    deadline = time.monotonic() + LEASE
+    while True:
+        told = ask("/claim", asked)
+        if told[0] < 500 or time.monotonic() > deadline:
+            return told
+        time.sleep(PATIENCE / 2)
+
+
 class Claim:
     """The right to run under a key, renewed until the run has ended and Onceward has heard how."""
 
-    def __init__(self, given):
-        self.given, self.last_word = given, None
+    def __init__(self, told):
+        self.given, self.last_word = told["pass"], None
+        # Twice as often as Onceward asks for it, since one renewal may get stuck.
+        self.pause = seconds(told["renew_every"]) / 2
         self.turn, self.over = threading.Lock(), threading.Event()
         threading.Thread(target=self.keep, daemon=True).start()
 
     def keep(self):
-        while not self.over.wait(PAUSE):
+        while not self.over.wait(self.pause):
             self.say()
 
     def say(self):
@@ -97,15 +118,15 @@ class Payments(BaseHTTPRequestHandler):
         key = self.headers.get("idempotency-key")
         if not key:
             return self.answer(400, b'{"code":"key_missing"}')
-        claim = {
+        asked = {
             "key": key,
             "action": "POST /payments",
             "subject": self.headers.get("x-user", "anonymous"),
             "fingerprint": hashlib.sha256(body).hexdigest(),
             "lease": "%dms" % (LEASE * 1000),
-            "hold": bool(os.environ.get("HOLD")),
+            "at_most_once": not os.environ.get("RETRYABLE"),
         }
-        status, told, wait = ask("/claim", claim)
+        status, told, wait = claim(asked)
         if status != 200:
             return self.answer(status, told, [("retry-after", wait)] if wait else [])
         told = json.loads(told)
@@ -113,14 +134,14 @@ class Payments(BaseHTTPRequestHandler):
             reply = told["reply"]
             headers = [tuple(header) for header in reply["headers"]] + [("idempotent-replayed", "true")]
             return self.answer(reply["status"], base64.b64decode(reply["body"]), headers)
-        claim = Claim(told["pass"])
+        own = Claim(told)
         try:
             paid = pay(json.loads(body))
         except Exception:
             # Its effect is the last thing that it does, so there was none.
-            claim.release()
+            own.release()
             return self.answer(500, b'{"code":"internal"}')
-        claim.complete(201, paid)
+        own.complete(201, paid)
         self.answer(201, paid, [("content-type", "application/json")])
 
     def answer(self, status, body, headers=()):

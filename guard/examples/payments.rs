@@ -42,6 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = Guard::new(Memory::new());
     let (shared, pool) = (web::Data::new(guard.clone()), web::Data::new(pool));
     let server = HttpServer::new(move || {
+        // Without `hold`: after a crash, the table tells a retry how the first run ended.
         let protect = Protect::key(&shared, SubjectFrom::anonymous(), KeyRules::new());
         let route = web::resource("/payments").wrap(protect).route(web::post().to(entered(pay)));
         App::new().app_data(shared.clone()).app_data(pool.clone()).service(route)

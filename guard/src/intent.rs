@@ -20,6 +20,8 @@ pub struct Intent<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
     pub(crate) attempt: Option<&'a Attempt>,
+    /// Whether the sender names the same attempt when it sends again.
+    pub(crate) repeats_attempt: bool,
     pub(crate) key: Option<&'a Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The run in which this is asked, if a guard around the handler has begun one.
@@ -35,6 +37,7 @@ impl<'a> Intent<'a> {
             subject,
             credential: None,
             attempt: None,
+            repeats_attempt: false,
             key: None,
             fingerprint: None,
             within: None,
@@ -67,7 +70,15 @@ impl<'a> Intent<'a> {
     /// from a caller that you trust, such as your own gateway.
     #[must_use]
     pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
-        self.attempt = Some(attempt);
+        (self.attempt, self.repeats_attempt) = (Some(attempt), true);
+        self
+    }
+
+    /// Names this try, for a gateway that gives each request of its clients another name. A client that is refused sends again under
+    /// another attempt, so if an answer of the store is lost, it is told `redeem_unknown`, and to fetch a new token.
+    #[must_use]
+    pub fn gateway_attempt(mut self, attempt: &'a Attempt) -> Self {
+        (self.attempt, self.repeats_attempt) = (Some(attempt), false);
         self
     }
 

@@ -59,7 +59,7 @@ impl Refusal {
     /// What a client is told when the store failed while it was asked whether to run. The reason goes to the log of
     /// whoever runs the store, never to the client.
     pub fn after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Self {
-        match (policy, error, intent.attempt) {
+        match (policy, error, intent.repeats_attempt) {
             (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
             // The claim that may be there is taken back, or lapses with its lease.
             (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
@@ -67,8 +67,8 @@ impl Refusal {
                 Self::new(Code::StoreUnavailable)
             }
             // An attempt that was accepted after all is accepted again: the same is to be asked again.
-            (Policy::Token(_), StoreError::Unknown(_), Some(_)) => Self::new(Code::StoreUnavailable),
-            (Policy::Token(_), StoreError::Unknown(_), None) => Self::new(Code::RedeemUnknown),
+            (Policy::Token(_), StoreError::Unknown(_), true) => Self::new(Code::StoreUnavailable),
+            (Policy::Token(_), StoreError::Unknown(_), false) => Self::new(Code::RedeemUnknown),
         }
     }
 }

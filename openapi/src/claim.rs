@@ -22,17 +22,20 @@ pub struct ClaimRequest {
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub fingerprint: Option<String>,
-    /// How long the claim lives without being renewed, from `100ms` to `1h`: `15s`.
+    /// How long the claim lives without being renewed, from `100ms` to `1h`: `15s`. Renew it while you work.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
     pub lease: Option<Duration>,
-    /// How long the reply is kept, from `1s` to `400d`: `1d`.
+    /// How long the reply is kept, and an unknown outcome, from `1s` to `400d`: `1d`. Afterwards the same key runs again.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "24h")]
     pub retain: Option<Duration>,
-    /// Keep the claim when its lease is over: nothing runs again before somebody has found out how the first ended.
-    #[serde(default)]
-    pub hold: bool,
+    /// What becomes of a claim that is neither renewed nor settled. `true`: nothing runs under the key again before the first backend,
+    /// or an operator, says how it ended; until then a repetition is told `outcome_unknown`. `false`: the key is free again when
+    /// the lease expires, so what it stands for may be done twice.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    pub at_most_once: bool,
     /// How long to wait for the first, if it still runs, up to `30s`: not at all. If the first is released meanwhile, at the same
     /// process, one of those that wait is told to run.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
@@ -44,14 +47,26 @@ pub struct ClaimRequest {
     pub attempt: Option<String>,
 }
 
+const fn yes() -> bool {
+    true
+}
+
 /// The answer to `POST /claim`: what to do.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Claimed {
-    /// Do it, and say how it ended.
+    /// Do it, renew the claim meanwhile, and say how it ended.
     Run {
         /// What says so. Treat it as opaque.
         pass: String,
+        /// How long the claim lives without being renewed.
+        #[serde(with = "crate::duration::required")]
+        #[schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
+        lease: Duration,
+        /// How often to renew the claim while you work: a third of the lease, so that one renewal may fail.
+        #[serde(with = "crate::duration::required")]
+        #[schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
+        renew_every: Duration,
     },
     /// Do not: this is what was answered the first time.
     Replay {
@@ -142,7 +157,7 @@ pub struct OnRecord {
     pub reply: Option<KeptReply>,
 }
 
-without!("key" in ClaimRequest: action, subject, lease, retain, hold, wait);
+without!("key" in ClaimRequest: action, subject, lease, retain, at_most_once, wait);
 without!("pass" in PassRequest:);
 without!("pass" in CompleteRequest: reply);
 without!("key" in OutcomeRequest: action, subject);
@@ -168,13 +183,16 @@ mod tests {
     fn bodies_are_those_of_the_contract() {
         let asked: ClaimRequest = from_value(json!({
             "key": "order-4711", "action": "pay", "subject": "alice", "fingerprint": "abc", "lease": "30s",
-            "retain": "90d", "hold": true, "wait": "2s", "attempt": "1",
+            "retain": "90d", "at_most_once": false, "wait": "2s", "attempt": "1",
         }))
         .unwrap();
         assert_eq!((asked.lease, asked.wait), (Some(Duration::from_secs(30)), Some(Duration::from_secs(2))));
-        assert!(!format!("{asked:?}").contains("4711"));
-        let run = to_value(Claimed::Run { pass: "owp1_secret".into() }).unwrap();
-        assert_eq!(run, json!({"outcome": "run", "pass": "owp1_secret"}));
+        assert!(!asked.at_most_once && !format!("{asked:?}").contains("4711"));
+        let (lease, renew_every) = (Duration::from_secs(1), Duration::from_millis(333));
+        let run = Claimed::Run { pass: "owp1_secret".into(), lease, renew_every };
+        let written = json!({"outcome": "run", "pass": "owp1_secret", "lease": "1s", "renew_every": "333ms"});
+        assert_eq!(to_value(&run).unwrap(), written);
+        assert!(from_value::<Claimed>(written).unwrap() == run);
         let reply = KeptReply { status: 201, headers: vec![["a".into(), "b".into()]], body: "eA==".into() };
         let replay = to_value(Claimed::Replay { reply: reply.clone() }).unwrap();
         let written = json!({"status": 201, "headers": [["a", "b"]], "body": "eA=="});
@@ -183,6 +201,8 @@ mod tests {
         assert_eq!(complete.reply, Some(reply));
         assert!(!format!("{complete:?}").contains("secret") && !format!("{complete:?}").contains("eA=="));
         assert!(from_str::<PassRequest>(r#"{"pass":"x","reply":null}"#).is_err());
+        let least = json!({"key": "k", "action": "pay", "subject": "alice"});
+        assert!(from_value::<ClaimRequest>(least).unwrap().at_most_once, "unless it is told otherwise");
         let done = to_value(OnRecord { state: State::Done, reply: None }).unwrap();
         assert_eq!(done, json!({"state": "done"}));
     }

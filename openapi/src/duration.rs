@@ -1,7 +1,7 @@
 //! Durations as they are written in bodies and settings: `250ms`, `90s`, `10m`, `24h`, `7d`.
 //!
 //! One whole number and one unit, nothing else. As a serde module it reads and writes an optional field:
-//! `#[serde(with = "onceward_api::duration")]`.
+//! `#[serde(with = "onceward_api::duration")]`; `onceward_api::duration::required` does so for a field that is always there.
 
 use std::time::Duration;
 
@@ -42,6 +42,21 @@ pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Resu
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| parse(&text)).transpose().map_err(serde::de::Error::custom)
+}
+
+/// The serde module of a field that is always there.
+pub mod required {
+    use super::{Deserialize as _, Deserializer, Duration, Serializer, parse, text};
+
+    /// Writes a duration as text.
+    pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text(*value))
+    }
+
+    /// Reads a duration from text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -108,6 +108,11 @@ async fn is_running(service: &OncewardServer, key: &str) -> bool {
     state(service, key).await == "running"
 }
 
+/// Cuts off every answer to a claim.
+fn cut_off(seen: &Seen) -> Mishap {
+    if seen.line.ends_with(" /claim") { Mishap::CutAnswer(95) } else { Mishap::None }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plain_server_in_another_language_pays_once() {
     let redis = RedisServer::start();
@@ -134,8 +139,8 @@ async fn a_plain_server_that_was_killed_frees_its_key_and_one_that_is_slow_keeps
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
-        let (mut one, other) =
-            (Backend::start(example, &service.url, &ledger), Backend::start(example, &service.url, &ledger));
+        let [mut one, other] =
+            [(); 2].map(|()| Backend::start_with(example, &service.url, &ledger, &[("RETRYABLE", "1")]));
         // Slower than its lease of two seconds: its claim is renewed.
         let (slow, ()) = tokio::join!(one.pay("slow", "slow", 5.0), async {
             until("it is claimed", Duration::from_secs(5), || is_running(&service, "slow")).await;
@@ -167,7 +172,7 @@ async fn a_plain_server_that_holds_and_was_killed_leaves_an_unknown_outcome_and_
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
-        let [mut one, other] = [(); 2].map(|()| Backend::start_with(example, &service.url, &ledger, &[("HOLD", "1")]));
+        let [mut one, other] = [(); 2].map(|()| Backend::start(example, &service.url, &ledger));
         let cut_off = tokio::spawn(one.payment("dead", "dead", 60.0).send());
         until("it is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
         one.kill();
@@ -203,9 +208,8 @@ async fn a_client_that_hangs_up_in_the_middle_of_its_request_disturbs_no_payment
 async fn an_answer_of_onceward_that_is_cut_off_runs_nothing_and_ends_nobody() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
-        let cut = |seen: &Seen| if seen.line.ends_with(" /claim") { Mishap::CutAnswer(95) } else { Mishap::None };
-        let way = RoughWay::to(&service.url, cut).await;
-        let backend = Backend::start(example, &way.url, &ledger);
+        let way = RoughWay::to(&service.url, cut_off).await;
+        let backend = Backend::start_with(example, &way.url, &ledger, &[("RETRYABLE", "1")]);
         // Cut in an answer that says to run, and in one that refuses.
         for _ in 0..2 {
             let unheard = backend.pay("k", "tea", 0.0).await;
@@ -214,6 +218,34 @@ async fn an_answer_of_onceward_that_is_cut_off_runs_nothing_and_ends_nobody() {
         way.plan(smooth);
         let heard = backend.pay_at_last("k", "tea", 0.0).await;
         assert_eq!(heard.status, 201, "{example:?}");
+        assert_eq!(ledger.runs(), ["tea"], "{example:?}");
+    }
+}
+
+/// A claim whose answer was lost is asked for again under the same attempt. Only if that is never heard, an operator has to settle it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claim_whose_answer_was_cut_off_is_asked_for_again_and_pays_once() {
+    for example in EXAMPLES {
+        let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
+        let cut = AtomicUsize::new(0);
+        let twice =
+            move |seen: &Seen| if cut.fetch_add(1, Ordering::SeqCst) < 2 { cut_off(seen) } else { Mishap::None };
+        let way = RoughWay::to(&service.url, twice).await;
+        let backend = Backend::start(example, &way.url, &ledger);
+        let heard = backend.pay("k", "tea", 0.0).await;
+        assert_eq!(
+            (heard.status, way.seen().len()),
+            (201, 4),
+            "{example:?}: asked three times, and completed: {heard:?}"
+        );
+
+        way.plan(cut_off);
+        let unheard = backend.pay("lost", "coffee", 0.0).await;
+        assert_eq!((unheard.status, &unheard.headers["retry-after"]), (503, &"1".parse().unwrap()), "{example:?}");
+        way.plan(smooth);
+        let is_unknown = || async { state(&service, "lost").await == "unknown" };
+        until("the lease has expired", Duration::from_secs(6), is_unknown).await;
+        assert_eq!(backend.pay("lost", "coffee", 0.0).await.status, 409, "{example:?}");
         assert_eq!(ledger.runs(), ["tea"], "{example:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! The claim API: any backend does something once under a caller's key, by asking the service.
 
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -9,6 +11,7 @@ use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::wait::until;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::service::post;
 
@@ -130,7 +133,7 @@ async fn a_claim_that_nobody_renews_is_free_after_the_lease_or_held() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let url = &service.url;
-    let brief = |key, hold| with(asked(key), json!({"lease": "300ms", "hold": hold}));
+    let brief = |key, at_most_once| with(asked(key), json!({"lease": "300ms", "at_most_once": at_most_once}));
     // As if the backend had died right after it was told to run.
     let (freed, held) = (pass(url, &brief("freed", false)).await, pass(url, &brief("held", true)).await);
     assert_eq!(claim(url, &brief("freed", false)).await.said(), "409 in_progress");
@@ -148,6 +151,83 @@ async fn a_claim_that_nobody_renews_is_free_after_the_lease_or_held() {
     assert_eq!(state().await, "done");
 }
 
+/// A payment service as it is first written: it claims, works, completes, and never renews. Says what it was told, or `paid`.
+async fn pay(url: &str, claimed: &Value, work: impl Future<Output = ()>, payments: &AtomicUsize) -> String {
+    let told = claim(url, claimed).await;
+    if word(&told) != "run" {
+        return word(&told);
+    }
+    work.await;
+    payments.fetch_add(1, Ordering::SeqCst);
+    post(url, "/claim/complete", &json!({"pass": body(&told)["pass"], "reply": reply()})).await;
+    "paid".to_owned()
+}
+
+/// The first payment takes longer than its lease, and is sent again meanwhile. Says what went wrong, if anything did.
+pub(crate) async fn slow_payment(store: &str, more: Value) -> Result<(), String> {
+    let service = OncewardServer::start(&["--store", store]);
+    let (url, payments, bank) = (&service.url, AtomicUsize::new(0), Notify::new());
+    let claimed = with(with(asked("k"), json!({"lease": "300ms"})), more);
+    let is_running = || async { body(&post(url, "/outcome", &asked("k")).await)["state"] == "running" };
+    let repeat = async {
+        until("it is claimed", Duration::from_secs(3), is_running).await;
+        let mut told = "in_progress".to_owned();
+        while told == "in_progress" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            told = pay(url, &claimed, std::future::ready(()), &payments).await;
+        }
+        bank.notify_one();
+        told
+    };
+    let (first, repeated) = tokio::join!(pay(url, &claimed, bank.notified(), &payments), repeat);
+    let payments = payments.load(Ordering::SeqCst);
+    if (payments, first.as_str(), repeated.as_str()) != (1, "paid", "outcome_unknown") {
+        return Err(format!("{payments} payments: the first was told {first}, its repetition {repeated}"));
+    }
+    let later = claim(url, &claimed).await;
+    let is_replay = body(&later) == json!({"outcome": "replay", "reply": reply()});
+    if is_replay { Ok(()) } else { Err(format!("what the first said late is not on record: {later:?}")) }
+}
+
+#[tokio::test]
+async fn backend_that_is_slower_than_its_lease_and_never_renews_pays_once() {
+    let redis = RedisServer::start();
+    for store in ["memory:", &redis.url()] {
+        slow_payment(store, json!({})).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn run_says_how_long_the_claim_lives_and_how_often_to_renew_it() {
+    let service = OncewardServer::start(&[]);
+    for (more, lease, renew_every) in [
+        (json!({}), "15s", "5s"),
+        (json!({"lease": "1s"}), "1s", "333ms"),
+        (json!({"lease": "100ms", "at_most_once": false}), "100ms", "33ms"),
+        (json!({"lease": "1h", "attempt": "one"}), "1h", "20m"),
+    ] {
+        let run = body(&claim(&service.url, &with(asked(lease), more)).await);
+        assert_eq!(
+            (&run["outcome"], &run["lease"], &run["renew_every"]),
+            (&json!("run"), &json!(lease), &json!(renew_every))
+        );
+    }
+}
+
+#[tokio::test]
+async fn backend_that_renews_late_keeps_its_claim_and_may_release_it() {
+    let service = OncewardServer::start(&[]);
+    let (url, brief) = (&service.url, with(asked("k"), json!({"lease": "200ms"})));
+    let late = pass(url, &brief).await;
+    let is_unknown = || async { claim(url, &brief).await.said() == "409 outcome_unknown" };
+    until("its lease has expired", Duration::from_secs(3), is_unknown).await;
+    assert_eq!(say(url, "/claim/renew", &late).await, "204 ");
+    assert_eq!(claim(url, &brief).await.said(), "409 in_progress");
+    until("its lease has expired again", Duration::from_secs(3), is_unknown).await;
+    assert_eq!(say(url, "/claim/release", &late).await, "204 ");
+    pass(url, &brief).await;
+}
+
 #[tokio::test]
 async fn a_pass_that_cannot_be_signed_leaves_no_claim_behind() {
     let redis = RedisServer::start();
@@ -155,14 +235,20 @@ async fn a_pass_that_cannot_be_signed_leaves_no_claim_behind() {
     // Nobody can read it as a secret, and the rest of the store is as it should be.
     redis.ask::<()>(&format!("LPUSH {secret} anything"));
     let service = OncewardServer::start(&["--store", &redis.url()]);
-    for hold in [false, true] {
-        let said = with(asked(&format!("hold {hold}")), json!({"hold": hold, "lease": "60s"}));
+    for at_most_once in [false, true] {
+        let said = with(
+            asked(&format!("at most once: {at_most_once}")),
+            json!({"at_most_once": at_most_once, "lease": "60s"}),
+        );
         assert_eq!(claim(&service.url, &said).await.said(), "503 store_unavailable");
         assert_eq!(redis.keys(), [secret.as_str()], "nothing is claimed");
     }
     redis.ask::<()>(&format!("DEL {secret}"));
-    for hold in [false, true] {
-        let said = with(asked(&format!("hold {hold}")), json!({"hold": hold, "lease": "60s"}));
+    for at_most_once in [false, true] {
+        let said = with(
+            asked(&format!("at most once: {at_most_once}")),
+            json!({"at_most_once": at_most_once, "lease": "60s"}),
+        );
         let runs = || async { word(&claim(&service.url, &said).await) == "run" };
         until("it is signed", Duration::from_secs(5), runs).await;
     }
@@ -185,12 +271,12 @@ async fn a_claim_that_is_renewed_outlives_its_lease() {
 async fn the_same_attempt_gets_the_same_pass_at_whichever_process_it_asks() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
-    for hold in [false, true] {
-        let key = format!("hold {hold}");
-        let one = with(asked(&key), json!({"attempt": "one", "hold": hold}));
+    for at_most_once in [false, true] {
+        let key = format!("at most once: {at_most_once}");
+        let one = with(asked(&key), json!({"attempt": "one", "at_most_once": at_most_once}));
         let given = pass(&services[0].url, &one).await;
         assert_eq!(pass(&services[1].url, &one).await, given);
-        let two = with(asked(&key), json!({"attempt": "two", "hold": hold}));
+        let two = with(asked(&key), json!({"attempt": "two", "at_most_once": at_most_once}));
         assert_eq!(claim(&services[1].url, &two).await.said(), "409 in_progress");
         post(&services[1].url, "/claim/complete", &json!({"pass": given, "reply": reply()})).await;
         assert_eq!(word(&claim(&services[0].url, &one).await), "replay", "a late question runs nothing again");
@@ -270,7 +356,7 @@ async fn bad_input_is_named_and_claims_nothing() {
         (with(asked("k"), json!({"retain": "0s"})), "retain"),
         (with(asked("k"), json!({"retain": "401d"})), "retain"),
         (with(asked("k"), json!({"wait": "31s"})), "wait"),
-        (with(asked("k"), json!({"hold": "yes"})), "hold"),
+        (with(asked("k"), json!({"at_most_once": "yes"})), "at_most_once"),
         (with(asked("k"), json!({"attempt": "a b"})), "attempt"),
         (with(asked("k"), json!({"atempt": "a"})), "atempt"),
     ];

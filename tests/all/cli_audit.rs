@@ -190,7 +190,7 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let claim = async |key: &str| {
-        let asked = object!({"key": key, "action": "pay", "subject": "alice", "lease": "500ms", "hold": true});
+        let asked = object!({"key": key, "action": "pay", "subject": "alice", "lease": "500ms"});
         post(&service.url, "/claim", &asked).await
     };
     let gone = claim("gone").await;
@@ -219,7 +219,7 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
 
 /// The same story wherever the records are: a run that nobody ended, by a process that is killed, is found, settled, and answered.
 async fn assert_is_found_and_settled(store: &str) {
-    let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "1s", "hold": true});
+    let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "1s"});
     let service = OncewardServer::start(&["--store", store]);
     assert_eq!(post(&service.url, "/claim", &asked).await.status, 200);
     let is_told = || service.log().iter().any(|line| line.contains("\"claimed\""));
@@ -272,7 +272,7 @@ async fn in_a_cluster_too_a_run_that_nobody_ended_is_found_and_settled() {
 async fn an_answer_that_cannot_be_kept_and_a_key_that_is_not_there_are_refused_before_anything_is_settled() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
-    let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "200ms", "hold": true});
+    let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "200ms"});
     assert_eq!(post(&service.url, "/claim", &asked).await.status, 200);
     let settle = |key: &[&str], more: &[&str]| {
         let output = run(&[&["key", "settle", "--store", &redis.url()], key, more].concat());

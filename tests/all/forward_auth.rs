@@ -1,11 +1,15 @@
 //! The question of a gateway, asked as gateways ask it.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use onceward_api::{Code, header};
+use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
+use onceward_tests::metrics::Metrics;
+use onceward_tests::proxy::{Fate, Proxy};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::wait::until;
 use reqwest::{Method, RequestBuilder};
 
 const KEY: &str = "a-key-of-the-gateways";
@@ -20,6 +24,18 @@ fn question(service: &OncewardServer, query: &str) -> RequestBuilder {
 async fn ask(service: &OncewardServer, token: &str, attempt: &str) -> Answer {
     let request = question(service, "").header(header::TOKEN, token);
     send(if attempt.is_empty() { request } else { request.header(header::ATTEMPT, attempt) }).await
+}
+
+/// The same, asked again as long as the store does not answer in time.
+async fn ask_at_last(service: &OncewardServer, token: &str, attempt: &str) -> Answer {
+    for _ in 0..100 {
+        let answer = ask(service, token, attempt).await;
+        if !["store_unavailable", "redeem_unknown"].contains(&&*answer.outcome) {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the store does not answer");
 }
 
 fn with_key() -> OncewardServer {
@@ -150,14 +166,48 @@ async fn no_refusal_is_a_5xx_and_nginx_is_told_204_or_403() {
     let stranger = send(http().get(format!("{}/forward-auth?style=nginx", service.url))).await;
     assert_eq!(stranger.said(), "403 unauthorized");
     redis.kill();
-    let answer = ask(&service, &other, "one").await;
-    assert_eq!(answer.said(), "403 store_unavailable", "{answer:?}");
-    assert_eq!((answer.problem().status, &answer.headers["retry-after"]), (503, &"1".parse().unwrap()));
-    // Without a name for the try, what was sent before the connection broke may have used the token up.
-    let answer = ask(&service, &other, "").await;
-    assert!(["403 store_unavailable", "403 redeem_unknown"].contains(&&*answer.said()), "{answer:?}");
-    assert_eq!(answer.problem().status, 503);
+    // A command that was sent before the connection broke may have used the token up. Without a connection, nothing is sent.
+    for attempt in ["one", ""] {
+        let is_certain = || async {
+            let answer = ask(&service, &other, attempt).await;
+            assert!(["403 store_unavailable", "403 redeem_unknown"].contains(&&*answer.said()), "{answer:?}");
+            assert_eq!((answer.problem().status, &answer.headers["retry-after"]), (503, &"1".parse().unwrap()));
+            answer.problem().retry == Retry::Same
+        };
+        until("nothing is sent to Redis", Duration::from_secs(5), is_certain).await;
+    }
     assert_eq!(nginx(&other).await.said(), "403 store_unavailable");
+}
+
+/// The client behind the gateway sends its next request under another attempt, and the gateway itself asks again under the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_answer_of_redis_is_redeem_unknown_also_for_a_named_attempt() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(redis.port()).await;
+    let service = OncewardServer::start(&["--api-key", KEY, "--store", &proxy.url(), "--store-timeout", "1s"]);
+    // Redis does not know the script before its first use.
+    assert_eq!(ask(&service, &token(&service.url).await, "before").await.said(), "200 redeemed");
+    for (round, fate) in [Fate::LoseAnswer, Fate::SwallowAnswer].into_iter().enumerate() {
+        let good = token(&service.url).await;
+        proxy.next("EVALSHA", fate);
+        let lost = ask(&service, &good, "one").await;
+        assert_eq!(proxy.struck(), round + 1, "{fate:?}: the answer was lost");
+        assert_eq!((lost.said().as_str(), lost.problem().retry), ("403 redeem_unknown", Retry::NewToken), "{fate:?}");
+        assert_eq!(
+            ask_at_last(&service, &good, "one").await.said(),
+            "200 redeemed",
+            "{fate:?}: the gateway asks again"
+        );
+        assert_eq!(
+            ask_at_last(&service, &good, "two").await.said(),
+            "409 token_used",
+            "{fate:?}: the client sends again"
+        );
+    }
+    let metrics = Metrics::of(&service.url).await;
+    let counted =
+        |code: &str| metrics.sum("onceward_verdicts_total", &["policy=\"token\"", &format!("code=\"{code}\"")]);
+    assert!(counted("redeem_unknown") >= 2.0, "{}", metrics.text);
 }
 
 #[tokio::test]

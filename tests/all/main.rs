@@ -18,6 +18,7 @@ mod faults;
 mod forward_auth;
 mod functions;
 mod gateways;
+mod gateways_outcomes;
 mod gateways_tricks;
 mod guarantees;
 mod hidden_token;

@@ -20,7 +20,7 @@ fn the_block_for_nginx_is_the_recipe_that_is_tested() {
 #[tokio::test]
 async fn the_shell_blocks_of_the_readme_work() {
     let blocks = blocks("sh");
-    let [start, life] = blocks.as_slice() else { panic!("two shell blocks, not {}", blocks.len()) };
+    let [start, life, claim] = blocks.as_slice() else { panic!("three shell blocks, not {}", blocks.len()) };
     assert_eq!(start, "cargo run --release\n");
     let run = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -32,13 +32,23 @@ async fn the_shell_blocks_of_the_readme_work() {
     assert!(started.len() == 1 && started[0].as_str().unwrap().contains("/server#"), "{started:?}");
 
     let service = OncewardServer::start(&[]);
-    let here = service.url.trim_start_matches("http://");
-    let script = life.replace("localhost:8080", here);
-    assert_ne!(&script, life);
-    let output = Command::new("sh").args(["-eu", "-c", &script]).output().expect("sh runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = run_in_shell(life, &service);
     let (first, second) = said.split_once("}{").unwrap_or_else(|| panic!("two answers: {said}"));
     assert_eq!(first, r#"{"outcome":"redeemed""#);
     assert!(second.contains(r#""code":"token_used""#), "{second}");
+
+    let said = run_in_shell(claim, &service);
+    let (first, second) = said.split_once('\n').unwrap_or_else(|| panic!("two lines: {said}"));
+    assert!(first.starts_with(r#"{"outcome":"run","pass":"owp1_"#), "{first}");
+    assert!(first.ends_with(r#","lease":"15s","renew_every":"5s"}"#), "{first}");
+    assert_eq!(second, r#"{"outcome":"replay","reply":{"status":201,"headers":[],"body":""}}"#);
+}
+
+/// Runs a block against this service, and gives what it printed.
+fn run_in_shell(block: &str, service: &OncewardServer) -> String {
+    let script = block.replace("localhost:8080", service.url.trim_start_matches("http://"));
+    assert_ne!(script, block);
+    let output = Command::new("sh").args(["-eu", "-c", &script]).output().expect("sh runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -28,7 +28,7 @@ async fn what_is_counted_is_what_callers_were_told() {
         assert_eq!(post(url, "/token/redeem", &json!({ "token": one })).await.said(), said);
     }
     assert_eq!(post(url, "/token/redeem", &json!({"token": "x"})).await.said(), "400 token_malformed");
-    let claim = json!({"key": "k", "action": "a", "subject": "s", "hold": true, "lease": "1m"});
+    let claim = json!({"key": "k", "action": "a", "subject": "s", "lease": "1m"});
     let claimed = post(url, "/claim", &claim).await;
     let pass = serde_json::from_slice::<Value>(&claimed.body).unwrap()["pass"].clone();
     assert_eq!(post(url, "/claim", &claim).await.said(), "409 in_progress");

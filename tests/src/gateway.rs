@@ -2,7 +2,7 @@
 
 mod given;
 
-use std::fs::read_to_string;
+use std::fs::{read_dir, read_link, read_to_string};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -89,7 +89,9 @@ impl Gateway {
             command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
             let child = command.spawn().unwrap_or_else(|error| panic!("{kind:?} does not start ({error}): make setup"));
             let mut gateway = Self { kind, child, folder, url: format!("http://127.0.0.1:{port}") };
-            let is_up = until_blocking(Duration::from_secs(20), || gateway.has_ended() || kind.is_up(port));
+            let is_up = until_blocking(Duration::from_secs(20), || {
+                gateway.has_ended() || listens(gateway.child.id(), port) && kind.is_up(port)
+            });
             if is_up && !gateway.has_ended() {
                 return gateway;
             }
@@ -125,6 +127,20 @@ impl Drop for Gateway {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Whether this process itself listens on the port: while it starts, another program may have got it.
+fn listens(process: u32, port: u16) -> bool {
+    // The second field is the local address, the fourth the state (0A: listening), the tenth the inode.
+    let sockets = ["/proc/net/tcp", "/proc/net/tcp6"].map(|list| read_to_string(list).unwrap_or_default());
+    let is_there = |fields: &[&str]| fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A";
+    let lines =
+        sockets.iter().flat_map(|list| list.lines().skip(1)).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let inodes: Vec<_> =
+        lines.filter(|fields| is_there(fields)).map(|fields| format!("socket:[{}]", fields[9])).collect();
+    let Ok(open) = read_dir(format!("/proc/{process}/fd")) else { return false };
+    let targets = open.flatten().filter_map(|file| read_link(file.path()).ok());
+    targets.into_iter().any(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
 }
 
 /// A file of the folder `deploy`.

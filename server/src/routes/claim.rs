@@ -16,21 +16,29 @@ use crate::kept::{kept, reply};
 /// A reply of 1 MiB in base64, and what stands around it.
 const LIMIT: usize = 2 * 1024 * 1024;
 const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+/// How often a claim is to be renewed within its lease.
+const RENEWALS: u32 = 3;
 const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
 const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
 
 /// Claim a key
 ///
-/// Ask before doing what a caller has sent under a key of its own. `run`: do it, renew the claim while it takes longer than
-/// its lease, and say how it ended. `replay`: it was done before, and this is what was answered. Anything else is a problem.
-/// With `attempt`, the same attempt gets the same pass and a whole lease, so that the question may be repeated if its answer was lost;
-/// with `hold`, only until the lease is over, since it may have run by then.
+/// Ask before doing what a caller has sent under a key of its own. `run`: do it, renew the claim every `renew_every` while you
+/// work, and say how it ended. `replay`: it was done before, and this is what was answered. Anything else is a problem.
+///
+/// A claim is at most once: if it is not renewed, a repetition is told `outcome_unknown`, and nothing runs again before the
+/// backend, or an operator, says how the first run ended. With `"at_most_once": false` the key is free again when the lease expires,
+/// so work that takes longer and is not renewed may be done twice.
+///
+/// With `attempt`, the same attempt gets the same pass and a whole lease, so that the question may be repeated if its answer was
+/// lost: until the lease expires, and beyond it only with `"at_most_once": false`.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = ClaimRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
     responses(
-        (status = 200, description = "Do it, or give this answer", body = Claimed, example = json!({"outcome": "run", "pass": "owp1_…"})),
+        (status = 200, description = "Do it, or give this answer", body = Claimed, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
         (status = 400, description = "`bad_request` or `key_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
@@ -50,7 +58,8 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
     let key = Key::new(asked.key.as_str())
         .map_err(|error| Refusal::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
-    let (policy, wait) = (Policy::key(rules(&asked)?), within("wait", asked.wait, &WAIT)?);
+    let lease = within("lease", asked.lease, &LEASE)?.unwrap_or(DEFAULT_LEASE);
+    let (policy, wait) = (Policy::key(rules(&asked, lease)?), within("wait", asked.wait, &WAIT)?);
     named("action", &asked.action)?;
     named("subject", &asked.subject)?;
     let mut intent = Intent::new(&asked.action, Subject::named(asked.subject.as_str())).key(&key);
@@ -72,7 +81,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
     };
     let claimed = match verdict.map_err(failed)? {
         Verdict::Run(pass) => match pass.write_down().await.map_err(failed)? {
-            Some(pass) => Claimed::Run { pass },
+            Some(pass) => Claimed::Run { pass, lease, renew_every: lease / RENEWALS },
             None => return Err(Refusal::new(Code::Internal).into()),
         },
         Verdict::Replay(reply) => Claimed::Replay { reply: kept(&reply) },
@@ -139,8 +148,8 @@ async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> 
 
 /// Renew a claim
 ///
-/// The run goes on: the claim lives for another lease. Do so about three times in each lease, and not any more once it is released: a claim
-/// that is gone is made again.
+/// The run goes on: the claim lives for another lease. Do so every `renew_every` of the answer to the claim, and not any more once it is
+/// released: a claim that is gone is made again.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
@@ -190,15 +199,12 @@ fn unavailable(error: onceward::store::StoreError) -> Refusal {
     Refusal::new(Code::StoreUnavailable)
 }
 
-fn rules(asked: &ClaimRequest) -> Result<KeyRules, Refusal> {
-    let mut rules = KeyRules::new();
-    if let Some(lease) = within("lease", asked.lease, &LEASE)? {
-        rules = rules.lease(lease);
-    }
+fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Refusal> {
+    let mut rules = KeyRules::new().lease(lease);
     if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
         rules = rules.retain(retain);
     }
-    Ok(if asked.hold { rules.hold() } else { rules })
+    Ok(if asked.at_most_once { rules.hold() } else { rules })
 }
 
 /// A duration that is allowed here.

@@ -31,7 +31,9 @@ const LONGEST: usize = 256;
 /// `Onceward-Token` header or under `_onceward` in its query. Let the request pass only if the answer says
 /// `Onceward-Outcome: redeemed`, or if its method is GET, HEAD or OPTIONS, of which the answer says `unprotected`. With the
 /// API key, or from one of `trusted_proxies`, `Onceward-Attempt` names the gateway's request, which is accepted again for 60
-/// seconds; `Onceward-Run-Id` of the answer names the use of the token, for an application that releases it. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
+/// seconds; `Onceward-Run-Id` of the answer names the use of the token, for an application that releases it. The gateway makes that name itself and overwrites what the client sends: a client that could choose it could have one
+/// token accepted twice. A gateway that receives no answer forwards nothing and answers `redeem_unknown`, since the token may be
+/// used up. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
 #[utoipa::path(
     tag = "gateways",
     security((), ("api_key" = [])),
@@ -101,7 +103,7 @@ async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result
         intent = intent.credential(token);
     }
     if let Some(attempt) = &attempt {
-        intent = intent.attempt(attempt);
+        intent = intent.gateway_attempt(attempt);
     }
     let (binding, run) = desk.redeem(&Policy::token(), &intent).await?;
     let mut answer = passed(Outcome::Redeemed);

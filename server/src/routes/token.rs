@@ -199,7 +199,7 @@ impl Desk {
             Verdict::Run(pass) => {
                 let redeemed = (pass.binding(intent), pass.run_id());
                 // Whether it happens is the backend's to say, with a release if it does not.
-                pass.complete(None).await.map_err(|_| Refusal::new(Code::StoreUnavailable))?;
+                pass.complete(None).await.map_err(|error| Refusal::after(&error, policy, intent))?;
                 Ok(redeemed)
             }
             Verdict::Refuse(refusal) => Err(refusal),

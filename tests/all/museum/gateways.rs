@@ -1,7 +1,7 @@
 //! The rows of the museum that need a gateway: nginx before an application without a guard.
 
 use onceward::store::Memory;
-use onceward_api::header;
+use onceward_api::{Retry, header};
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
 use onceward_tests::mishap::{Mishap, RoughWay, first, smooth};
@@ -52,6 +52,30 @@ async fn gateway_asks_twice() {
     let nameless = recipe.replace(attempt, "        proxy_set_header Onceward-Attempt \"\";");
     assert_ne!(nameless, recipe);
     the_story_of_gateway_asks_twice(&nameless).await.unwrap_err();
+}
+
+/// The verdict on a submission is lost. The client does what the gateway then says, and its submission runs once.
+async fn the_story_of_lost_verdict(recipe: &str) -> Told {
+    let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
+    let way = RoughWay::to(&service.url, first([Mishap::CutAnswer(0)])).await;
+    let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);
+    let sent = token(&service.url).await;
+    let problem = submit(&gateway, &sent).await.problem();
+    assert_eq!((problem.status, shop.ledger.runs().len()), (503, 0), "nothing ran");
+    let next = if problem.retry == Retry::NewToken { token(&service.url).await } else { sent };
+    let answer = submit(&gateway, &next).await;
+    told(answer.said() == "200 executed", || format!("the only submission is told {}", answer.said()))?;
+    told(shop.ledger.runs().len() == 1, || "it ran again".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_verdict() {
+    let recipe = Kind::Nginx.recipe();
+    the_story_of_lost_verdict(&recipe).await.unwrap();
+    let same = recipe.replace(r#""retry":"new_token""#, r#""retry":"same""#);
+    assert_ne!(same, recipe);
+    let wrong = the_story_of_lost_verdict(&same).await.unwrap_err();
+    assert_eq!(wrong, "the only submission is told 409 token_used");
 }
 
 /// A duplicate is refused, and the user sees that it is one.

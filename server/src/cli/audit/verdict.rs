@@ -88,9 +88,10 @@ impl Fate {
                 "find out whether it happened; then: onceward key settle {} --run {} --happened (or --not)",
                 open.ticket, open.run
             )),
-            (Self::Lapsed | Self::RanAgain, _) => {
-                Some("find out what it has done; `hold` would have kept others from running it.".to_owned())
-            }
+            (Self::Lapsed | Self::RanAgain, _) => Some(
+                "find out what it has done; `hold` (`at_most_once` in a claim) would have kept others from running it."
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

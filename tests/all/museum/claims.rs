@@ -1,0 +1,12 @@
+//! The rows of the museum that need a backend of the service: it claims a key over HTTP, and works by itself.
+
+use serde_json::json;
+
+use crate::claims::slow_payment;
+
+#[tokio::test]
+async fn unrenewed_claim() {
+    slow_payment("memory:", json!({})).await.unwrap();
+    let wrong = slow_payment("memory:", json!({"at_most_once": false})).await.unwrap_err();
+    assert_eq!(wrong, "2 payments: the first was told paid, its repetition paid");
+}
