@@ -16,6 +16,7 @@ use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
+use crate::run_id::RunId;
 use crate::store::{StoreError, Taken};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint};
