@@ -362,23 +362,26 @@ fn audit_of_a_log_it_cannot_read_exits_with_2() {
         let path = folder.path().join(name);
         std::fs::write(&path, log).unwrap();
         let path = path.to_str().unwrap();
-        let (code, text) = said(&run(&["audit", "--store", &redis.url(), path]));
+        let (code, text) = said(&run(&["audit", "--store-timeout", "5s", "--store", &redis.url(), path]));
         assert!(code == 2 && text.contains(path) && text.contains(found), "{name}: {code} {text}");
         assert!(text.contains("--log json") && text.contains("info"), "what was expected: {text}");
         assert!(!text.contains("No claim has lost its owner"), "{text}");
         // One that can be read beside it does not make up for it.
         let good = folder.path().join("good");
         std::fs::write(&good, QUIET).unwrap();
-        let (code, text) = said(&run(&["audit", "--store", &redis.url(), good.to_str().unwrap(), path]));
+        let (code, text) =
+            said(&run(&["audit", "--store-timeout", "5s", "--store", &redis.url(), good.to_str().unwrap(), path]));
         let is_rotated = ["empty", "blank"].contains(&name);
         assert_eq!(code, if is_rotated { 0 } else { 2 }, "{name}: {text}");
         assert!(text.contains(path), "{name}: {text}");
     }
-    let (code, text) = said(&run(&["audit", "--store", &redis.url(), folder.path().to_str().unwrap()]));
+    let (code, text) =
+        said(&run(&["audit", "--store-timeout", "5s", "--store", &redis.url(), folder.path().to_str().unwrap()]));
     assert!(code == 2 && text.contains("cannot be read"), "a folder: {code} {text}");
-    let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], ""));
+    let (code, text) = said(&run_with(&["audit", "--store-timeout", "5s", "--store", &redis.url()], ""));
     assert!(code == 2 && text.contains("the input is empty"), "{code} {text}");
-    let output = run_with(&["audit", "--json", "--store", &redis.url()], "2026 INFO event=claimed\n");
+    let output =
+        run_with(&["audit", "--json", "--store-timeout", "5s", "--store", &redis.url()], "2026 INFO event=claimed\n");
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && told.contains("\"error\""), "{told}");
 }
@@ -387,7 +390,7 @@ fn audit_of_a_log_it_cannot_read_exits_with_2() {
 #[test]
 fn audit_of_a_log_without_claims_exits_with_0_and_says_so() {
     let redis = RedisServer::start();
-    let (code, text) = said(&run_with(&["audit", "--store", &redis.url()], QUIET));
+    let (code, text) = said(&run_with(&["audit", "--store-timeout", "5s", "--store", &redis.url()], QUIET));
     assert!(code == 0 && text.contains("No run began or ended in this log"), "{code} {text}");
 }
 
@@ -399,11 +402,11 @@ fn audit_counts_foreign_lines_and_exits_by_its_findings() {
     let undated = event("yesterday", "claimed");
     for (event, code) in [("completed", 0), ("claimed", 1)] {
         let log = [QUIET, foreign, &self::event("2026-11-16T10:00:00Z", event), &undated].concat();
-        let output = run_with(&["audit", "--json", "--store", &redis.url()], &log);
+        let output = run_with(&["audit", "--json", "--store-timeout", "5s", "--store", &redis.url()], &log);
         let told = json(&output);
         assert_eq!((output.status.code(), &told["events"]), (Some(code), &object!(1)), "{told:#}");
         assert_eq!((&told["skipped"], &told["skipped_events"]), (&object!(3), &object!(1)), "{told:#}");
-        let (_, text) = said(&run_with(&["audit", "--store", &redis.url()], &log));
+        let (_, text) = said(&run_with(&["audit", "--store-timeout", "5s", "--store", &redis.url()], &log));
         assert!(text.contains("3 line(s) were skipped") && text.contains("1 of them"), "{text}");
     }
 }

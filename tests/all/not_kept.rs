@@ -156,7 +156,7 @@ async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_get
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backend_that_claims_gets_the_true_reason() {
     let redis = RedisServer::start();
-    let service = OncewardServer::start(&["--store", &redis.url()]);
+    let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
     let asked = |key: &str| json!({"key": key, "action": "pay", "subject": "alice", "lease": "200ms", "hold": true});
     let claim = async |key: &str| post(&service.url, "/claim", &asked(key)).await;
     let pass =
@@ -172,7 +172,8 @@ async fn backend_that_claims_gets_the_true_reason() {
     pass("settled").await;
     let is_unknown = || async { claim("settled").await.said() == "409 outcome_unknown" };
     until("its lease is over", Duration::from_secs(10), is_unknown).await;
-    let key = ["--key", "settled", "--action", "pay", "--subject", "alice", "--store", &redis.url()];
+    let key =
+        ["--key", "settled", "--action", "pay", "--subject", "alice", "--store-timeout", "5s", "--store", &redis.url()];
     let (code, text) = said(&run(&[&["key", "settle", "--happened"], &key[..]].concat()));
     assert_eq!(code, 0, "{text}");
     assert_says_only(&reason(&claim("settled").await), SETTLED);

@@ -123,7 +123,7 @@ async fn processes_with_a_set_secret_agree_across_flushall_at_all_times() {
 #[tokio::test]
 async fn flushall_calls_unused_tokens_used_and_lets_keys_run_again() {
     let redis = RedisServer::start();
-    let shop = Shop::with(Guard::builder(Redis::open(&redis.url()).unwrap()).build());
+    let shop = Shop::with(Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5))));
     let [used, unused] = [token(shop.url()).await, token(shop.url()).await];
     assert_eq!(order(shop.url(), &used, "used").await.said(), "200 executed");
     assert_eq!(buy(shop.url(), "/keyed/orders", "k", "keyed").await.said(), "200 executed");
