@@ -5,7 +5,7 @@ use crate::Code;
 /// What became of a request: the value of the `Onceward-Outcome` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The handler ran and took effect; the record is final.
+    /// The run took effect, as far as its answer tells; the record is final.
     Executed,
     /// Nothing took effect, because the handler answered so or was never entered. The token or key is valid again.
     NotApplied,

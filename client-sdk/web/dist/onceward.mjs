@@ -196,7 +196,7 @@ async function problemOf(response) {
   return said?.retry && said;
 }
 function isHandlers(response) {
-  return /^(executed|replayed|un[kp]|not_[ar])/.test(response.headers.get(OUTCOME));
+  return /^(e|repla|un[kp]|not_[ar])/.test(response.headers.get(OUTCOME));
 }
 function isGateways(response) {
   return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);

@@ -11,7 +11,7 @@ export declare const RETRY_AFTER = "retry-after";
 /** The form field, multipart part and query parameter that carries a token. */
 export declare const FIELD = "_onceward";
 /** Why nothing ran, or why no answer can be given: the `code` of a problem. */
-export type Code = "token_missing" | "token_malformed" | "token_invalid" | "token_expired" | "token_used" | "token_revoked" | "token_stale" | "redeem_unknown" | "key_missing" | "key_malformed" | "key_reused" | "in_progress" | "outcome_unknown" | "not_found" | "reply_not_kept" | "claim_lost" | "store_unavailable" | "too_soon" | "rate_limited" | "overloaded" | "unauthorized" | "bad_request" | "body_too_large" | "method_not_allowed" | "unsupported_media_type" | "internal";
+export type Code = "token_missing" | "token_malformed" | "token_invalid" | "token_expired" | "token_used" | "token_revoked" | "token_stale" | "redeem_unknown" | "key_missing" | "key_malformed" | "key_reused" | "in_progress" | "outcome_unknown" | "not_found" | "reply_not_kept" | "claim_lost" | "store_unavailable" | "too_soon" | "locked" | "rate_limited" | "overloaded" | "unauthorized" | "bad_request" | "body_too_large" | "method_not_allowed" | "unsupported_media_type" | "internal";
 /** The next step for whoever got the problem. */
 export type Retry = "same" | "new_token" | "no";
 /** A problem as RFC 9457 has it, with two members of ours: `code` and `retry`. */

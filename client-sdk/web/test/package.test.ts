@@ -7,12 +7,22 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { wire } from "../scripts/wire.mjs";
+import { isHandlers } from "../src/submission.js";
 
 const root = new URL("..", import.meta.url).pathname;
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 
 test("codes, header names and bodies are those of openapi/: otherwise run `npm run wire`", () => {
   expect(read("src/wire.ts")).toBe(wire());
+});
+
+test("an outcome is told from every code of a refusal by how it begins", () => {
+  const says = (outcome: string) => isHandlers(new Response("", { headers: { "onceward-outcome": outcome } }));
+  const outcomes = ["executed", "not_applied", "not_released", "unknown", "replayed", "unprotected"];
+  expect(outcomes.filter(says)).toEqual(outcomes);
+  const codes: string[] = JSON.parse(read("../../openapi/openapi.json")).components.schemas.Code.enum;
+  expect(codes.length).toBeGreaterThan(20);
+  expect([...codes, "redeemed", ""].filter(says)).toEqual([]);
 });
 
 test("dist/ is what the sources build: otherwise run `npm run build`", () => {
