@@ -157,7 +157,7 @@ async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_get
 async fn backend_that_claims_gets_the_true_reason() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
-    let asked = |key: &str| json!({"key": key, "action": "pay", "subject": "alice", "lease": "200ms", "hold": true});
+    let asked = |key: &str| json!({"key": key, "action": "pay", "subject": "alice", "lease": "200ms"});
     let claim = async |key: &str| post(&service.url, "/claim", &asked(key)).await;
     let pass =
         async |key: &str| -> Value { serde_json::from_slice::<Value>(&claim(key).await.body).unwrap()["pass"].take() };

@@ -94,7 +94,8 @@ async fn token_revoked_by_the_command_line_is_told_so_by_the_service() {
     let ticket = parsed(&inspected)["ticket"].as_str().unwrap().to_owned();
     let (_, look) = said(&run(&["key", "look", &ticket, "--store-timeout", "5s", "--store", &redis.url()]));
     assert!(look.contains("revoked"), "{look}");
-    let release = post(&service.url, "/token/release", &json!({"token": revoked, "attempt": "one"})).await;
+    let named = json!({"token": revoked, "attempt": "one", "run_id": uuid::Uuid::new_v4().to_string()});
+    let release = post(&service.url, "/token/release", &named).await;
     assert_eq!(release.said(), "409 claim_lost");
     assert_revoked(&redeem(&revoked, None).await);
 }
