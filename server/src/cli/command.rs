@@ -223,7 +223,7 @@ fn migrate() -> Command {
     let command = named(
         "migrate",
         "Make the tables of Onceward in a database",
-        "Makes what is missing in the database of `store`, and changes nothing where all is there; it can be run as often as you like, also \
+        "Makes what is missing in the database of `store`, updates tables of an earlier version, and changes nothing where all is there; it can be run as often as you like, also \
          while the service runs. The tables hold what the service keeps, and what applications claim in their own transactions. Redis and \
          memory need none of it.",
         "onceward migrate --store postgres://shop@127.0.0.1/shop\n  onceward migrate --store sqlite:/var/lib/onceward.db\n  \

@@ -22,7 +22,7 @@ pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Sai
     let store = config.store.to_string();
     let migrated = Sql::migrate(url).await.map_err(|error| Failure::problem(format!("{store}: {error}")))?;
     let (text, done) = match migrated {
-        Migrated::Made => (format!("{store}: made the tables onceward_records and onceward_schema.\n"), true),
+        Migrated::Made => (format!("{store}: made the tables of Onceward, whose names begin with onceward_.\n"), true),
         Migrated::Updated => (format!("{store}: updated the tables, and kept what is in them.\n"), true),
         Migrated::Current => (format!("{store}: all is there, and nothing was changed.\n"), false),
     };
