@@ -184,7 +184,7 @@ async fn assert_locked(bed: &Bed, locks: &[(String, Vec<Vec<u8>>)]) {
         until("all have begun", LONG, || async { bed.ledger.count("begun") == begun + locks.len() }).await;
         for spelling in locks.iter().flat_map(|(_, alike)| alike) {
             let answer = bed.ask("lock", spelling, &[], "").await;
-            assert_eq!(answer.said(), "429 too_soon", "{}", text(spelling));
+            assert_eq!(answer.said(), "429 locked", "{}", text(spelling));
         }
         bed.gate.add_permits(locks.len());
     };
