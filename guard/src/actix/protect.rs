@@ -281,6 +281,9 @@ impl Protect {
     /// what is left of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) says how many may wait;
     /// [`Guard::check_and_wait`] says what each is told.
     ///
+    /// A client that resets its connection gives up its place; one that closes it does so if the server
+    /// [notes its peers](super::Peer).
+    ///
     /// # Panics
     /// If there will be no answer to wait for: the route neither asks for a key nor for a token that it
     /// [remembers](Self::remember), which has to be said before.

@@ -17,6 +17,7 @@ use super::super::answered::Answered;
 use super::super::asked::{Asked, drain};
 use super::super::detached::Idle;
 use super::super::passage::{Entry, Passage};
+use super::super::peer::Peer;
 use super::Rules;
 use crate::guard::Verdict;
 use crate::meter::Row;
@@ -141,10 +142,11 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         (decided, _) => decided,
     };
     let checked = match (decided, rules.wait) {
-        // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
+        // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
         (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
             let (intent, is_idle) = (asked.intent(), |is_idle| idle.set(is_idle));
-            Box::pin(rules.guard.wait_after(refusal, &rules.policy, &intent, longest, is_idle)).await
+            let enough = Peer::closed_or_after(request.request(), longest);
+            Box::pin(rules.guard.wait_after(refusal, &rules.policy, &intent, enough, is_idle)).await
         }
         (checked, _) => checked,
     };
