@@ -27,6 +27,7 @@
 
 mod answer;
 mod answered;
+mod arriving;
 mod asked;
 mod carrier;
 mod detached;

@@ -52,7 +52,7 @@ pub const UNPROTECTED: Metric = counter(
 /// Label `outcome`.
 pub const WOULD_HAVE: Metric = counter(
     "onceward_would_have_total",
-    "What would not have run, had the guard not only observed: by the code of the refusal, or replayed.",
+    "What would not have run, had the guard not only observed: by the code of the refusal, or replayed; or unread, if that is not known.",
 );
 /// Label `verb`.
 pub const STORE_DURATION: Metric = Metric {

@@ -1,4 +1,5 @@
 mod nested;
+mod observe;
 mod run;
 
 use std::fmt;
