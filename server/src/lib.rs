@@ -6,6 +6,7 @@ pub mod app;
 mod banner;
 mod check;
 pub mod cli;
+mod clients;
 pub mod config;
 mod connections;
 pub mod desk;

@@ -20,7 +20,6 @@ use onceward::Refusal;
 use onceward_api::Code;
 use tokio::time::{Instant, timeout_at};
 
-use crate::connections::Busy;
 use crate::desk::Desk;
 use crate::meters::COUNTED;
 
@@ -74,7 +73,6 @@ pub async fn admit<B: MessageBody>(
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let _busy = Busy::on(&request);
     if is_exempt(request.path()) {
         return Ok(next.call(request).await?.map_into_left_body());
     }

@@ -70,6 +70,7 @@ mod sentinel;
 mod service;
 mod service_admin;
 mod service_callers;
+mod service_flood;
 mod service_input;
 mod service_limits;
 mod service_metrics;
