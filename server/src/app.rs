@@ -30,6 +30,7 @@ use crate::limits::{self, Limits};
 use crate::listening::{CannotListen, bind};
 use crate::meters::Meters;
 use crate::mishap;
+use crate::open_files;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
 use crate::routes::{self, others, pages, specified};
@@ -47,7 +48,7 @@ pub struct Application {
     meters: Meters,
     desk: Data<Desk>,
     shop: Option<Data<Shop>>,
-    /// How many connections may be open.
+    /// How many connections may be open: as set, or fewer if the system does not allow so many open files.
     connections: usize,
     config: Config,
 }
@@ -112,8 +113,7 @@ impl Application {
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
         let limits = Limits::new(config.max_in_flight.get() as usize, config.request_timeout);
         let desk = Data::new(Desk::new(guard, access, quota).within(limits));
-        let connections = config.max_connections.get() as usize;
-        limits::make_room(connections);
+        let connections = open_files::make_room(config.max_connections.get() as usize);
         Ok(Self { listener, address, admin, meters, desk, shop, connections, config })
     }
 
@@ -125,7 +125,8 @@ impl Application {
         let Self { listener, address, admin, meters, desk, shop, connections, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let administration = admin.map(|listening| Administration::begin(listening, &desk, &meters)).transpose()?;
+        let administration =
+            admin.map(|listening| Administration::begin(listening, &desk, &meters, &config)).transpose()?;
         // With an address of their own, numbers are shown nowhere else.
         let shown = administration.is_none().then(|| meters.clone());
         let server = HttpServer::new(move || {
@@ -153,6 +154,7 @@ impl Application {
             (ended, ()) = serving => ended,
             () = meters.add_up() => Ok(()),
             () = connections.watch() => Ok(()),
+            () = Administration::watch(administration.as_ref()) => Ok(()),
         };
         if let Some(administration) = administration {
             administration.end().await;

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod listening;
 pub mod meters;
 pub mod mishap;
+mod open_files;
 mod original;
 pub mod origins;
 pub mod quota;

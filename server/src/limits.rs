@@ -139,29 +139,3 @@ fn until(payload: Payload, deadline: Instant) -> impl Stream<Item = Result<Bytes
 fn boxed(stream: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> Payload {
     Payload::Stream { payload: Box::pin(stream) }
 }
-
-/// Lets this process have as many connections as it is meant to, if the system allows it.
-#[cfg(unix)]
-pub(crate) fn make_room(connections: usize) {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    // Each is held twice; and there are files, connections to the store, and what listens.
-    let wanted = connections as u64 * 2 + 256;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
-    }
-    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the number of open files could not be raised");
-    }
-    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < wanted) {
-        tracing::warn!(
-            "the system lets this process have {maximum} open files, and max_connections needs {wanted}: \
-             raise it with `ulimit -Hn` or LimitNOFILE, or lower max_connections"
-        );
-    }
-}
-
-/// Elsewhere there is no such limit.
-#[cfg(not(unix))]
-pub(crate) fn make_room(_connections: usize) {}

@@ -1,12 +1,13 @@
 //! A flood of connections: other clients and the health checks on `admin_listen` are answered all the same.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_tests::metrics::Metrics;
-use onceward_tests::service::OncewardServer;
+use onceward_tests::service::{OncewardServer, program};
 use onceward_tests::wait::until;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -200,4 +201,28 @@ async fn trusted_proxy_may_have_more_than_half_of_the_connections() {
     }
     let off = OncewardServer::start(&["--max-connections", "20", "--max-connections-per-client", "off"]);
     assert_eq!(answered(OTHER, address_of(&off.url), 16).await, 16);
+}
+
+/// Each client has a few connections, and all of them together more than the process may have open files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_few_open_files_starve_no_health_check() {
+    const FILES: usize = 600;
+    make_room(FILES);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -n {FILES} && exec \"$0\" \"$@\"")]).arg(program());
+    limited.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log", "json"]);
+    let service = OncewardServer::spawn(limited);
+    let warning = service.log().into_iter().find(|line| line.contains("open files")).expect("a warning");
+    assert!(warning.contains("max_connections"), "{warning}");
+    let (public, admin) = (address_of(&service.url), address_of(&service.admin()));
+    let (flood, mut attack) = (Arc::new(Flood::default()), JoinSet::new());
+    for number in 0..FILES {
+        let from = Ipv4Addr::new(127, 0, 1, (number / 4 + 1) as u8);
+        attack.spawn(Arc::clone(&flood).hold(from, public, Duration::from_millis(250)));
+    }
+    until("the flood is there", LONG, || std::future::ready(flood.open.load(Ordering::SeqCst) == FILES)).await;
+    let health = Seen::during(Duration::from_secs(2), OTHER, admin, &["/healthz", "/readyz", "/metrics"]).await;
+    println!("{FILES} connections, {FILES} open files; at admin_listen: {}", health.told());
+    assert_eq!(health.unanswered, 0);
+    assert!(health.slowest() < PATIENCE, "{health:?}");
 }
