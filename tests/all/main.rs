@@ -75,6 +75,7 @@ mod service_input;
 mod service_limits;
 mod service_metrics;
 mod service_operation;
+mod service_places;
 mod service_sdk;
 mod service_secrets;
 mod service_settings;

@@ -13,8 +13,10 @@ use super::token::{Anywhere, attempt, bad};
 use crate::desk::{Answer, Desk};
 use crate::kept::{kept, reply};
 
+/// Where a claim is completed.
+pub(crate) const COMPLETE: &str = "/claim/complete";
 /// A reply of 1 MiB in base64, and what stands around it.
-const LIMIT: usize = 2 * 1024 * 1024;
+pub(crate) const LIMIT: usize = 2 * 1024 * 1024;
 const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// How often a claim is to be renewed within its lease.
