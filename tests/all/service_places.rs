@@ -132,6 +132,31 @@ async fn body_on_its_way_takes_no_place_however_large_it_is() {
 }
 
 #[tokio::test]
+async fn waiting_client_that_closes_its_connection_gives_up_its_place() {
+    let service = OncewardServer::start(&["--max-in-flight", "2"]);
+    let url = &service.url;
+    let asked = json!({"key": "k", "action": "buy", "subject": "alice", "wait": "30s"}).to_string();
+    let claim = http().post(format!("{url}/claim")).header("content-type", "application/json").body(asked.clone());
+    assert_eq!(send(claim).await.status, 200);
+    let in_flight = || async { Metrics::of(url).await.sum("onceward_http_requests_in_flight", &[]) };
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut stream = begin(url, "/claim", None, asked.len(), 0).await;
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    until("both wait", LONG, || async { in_flight().await == 2.0 }).await;
+    // One closes its connection; the other only says that it has no more to send, and is told why it is not waited for.
+    let mut other = waiting.pop().unwrap();
+    drop(waiting);
+    other.shutdown().await.unwrap();
+    until("nobody waits", Duration::from_secs(5), || async { in_flight().await == 0.0 }).await;
+    let answer = head(&mut other).await;
+    assert!(answer.starts_with("HTTP/1.1 409 ") && answer.contains("onceward-outcome: in_progress\r\n"), "{answer}");
+    token(url).await;
+}
+
+#[tokio::test]
 async fn body_of_a_gateway_takes_no_place_and_is_not_waited_for() {
     let service = OncewardServer::start(&["--api-key", KEY, "--max-in-flight", "4", "--request-timeout", "20s"]);
     for sent in [0, 100, 20_000] {
