@@ -120,3 +120,7 @@ bench-sql: setup ## Measure what a claim costs in a transaction, also while EXPI
 .PHONY: forged
 forged: setup ## Send one million forged tokens to the service, which may not ask its store once (minutes)
 	FORGED=1000000 cargo test --release -p onceward-tests --locked a_flood_of_forged_tokens -- --nocapture
+
+.PHONY: flood
+flood: setup ## Hold 8,300 connections of one client while others and health checks are answered (a minute after the build)
+	FLOOD=8300 cargo test --release -p onceward-tests --locked service_flood:: -- --nocapture --test-threads 1

@@ -27,6 +27,7 @@
 
 mod answer;
 mod answered;
+mod arriving;
 mod asked;
 mod carrier;
 mod detached;
@@ -37,6 +38,7 @@ mod json;
 mod key_from;
 mod not_entered;
 mod passage;
+mod peer;
 mod presented;
 mod protect;
 mod reading;
@@ -61,6 +63,7 @@ pub use self::hidden_token::HiddenToken;
 pub use self::json::{issued, read_json, read_json_up_to};
 pub use self::key_from::KeyFrom;
 pub use self::not_entered::NotEntered;
+pub use self::peer::Peer;
 pub use self::presented::Presented;
 pub use self::protect::Protect;
 #[cfg(feature = "sql")]

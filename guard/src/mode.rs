@@ -16,7 +16,9 @@ use crate::store::StoreError;
 pub enum Mode {
     /// Nothing: no command is sent to the store, and no byte of a request or an answer is changed.
     Off,
-    /// It checks, counts and logs what it would not let run, and changes nothing for the caller.
+    /// It checks, counts and logs what it would not let run, and changes nothing for the caller. It does not wait for a body
+    /// either: where the guard looks into one that has not arrived, the handler is called first and the request is judged after
+    /// its answer, by the body that the handler has read by then.
     Observe,
     /// It protects.
     #[default]
@@ -30,10 +32,14 @@ pub(crate) struct Observed {
     let_through: AtomicU64,
 }
 
+/// The handler has answered, and the guard has not seen enough of the body to judge the request.
+#[cfg(feature = "actix")]
+const UNREAD: &str = "unread";
+
 impl Observed {
-    fn count(&self, outcome: Outcome) {
+    fn count(&self, outcome: &'static str) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(outcome.as_str()).or_default() += 1;
+        *counts.entry(outcome).or_default() += 1;
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {
@@ -44,12 +50,23 @@ impl Observed {
 impl Guard {
     /// Counts and logs what was let run although it would not have been.
     pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
-        self.observed().count(outcome);
-        meter::would_have(outcome);
-        tracing::info!(target: "onceward::event", event = "observed", outcome = outcome.as_str(), action);
+        self.count_observed(outcome.as_str(), action);
     }
 
-    /// How often what would have become of a request in [`Mode::Observe`]: by the code of the refusal, or `replayed`.
+    /// Counts and logs a request that could not be judged: its handler answered without reading the body, which had not arrived.
+    #[cfg(feature = "actix")]
+    pub(crate) fn observe_unread(&self, action: &str) {
+        self.count_observed(UNREAD, action);
+    }
+
+    fn count_observed(&self, outcome: &'static str, action: &str) {
+        self.observed().count(outcome);
+        meter::would_have(outcome);
+        tracing::info!(target: "onceward::event", event = "observed", outcome, action);
+    }
+
+    /// How often what would have become of a request in [`Mode::Observe`]: by the code of the refusal, or `replayed`. `unread` are
+    /// requests that could not be judged, because their handler answered without reading a body that had not arrived.
     pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
         self.observed().counts()
     }

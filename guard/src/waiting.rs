@@ -4,13 +4,13 @@
 //! decides again, once: one of them runs, and the others wait on for that run in what is left of their time.
 
 use std::collections::HashMap;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use onceward_api::Code;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
 
 use crate::background;
 use crate::claim::Claim;
@@ -25,8 +25,6 @@ use crate::ticket::Ticket;
 
 /// The first and the longest pause between two questions to the store.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-/// Longer than anybody waits.
-const FOR_EVER: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 /// A ticket gets at most this part of all seats, so that one submission does not take them all.
 const SHARE: usize = 4;
 
@@ -140,11 +138,14 @@ impl Waiting {
 }
 
 impl Seat {
-    /// How the run ends that is in progress; `None` if it still runs at the deadline.
-    async fn ended(&self, guard: &Guard, deadline: Instant) -> Option<Ended> {
+    /// How the run ends that is in progress; `None` if it still runs when this is enough.
+    async fn ended(&self, guard: &Guard, enough: Pin<&mut impl Future<Output = ()>>) -> Option<Ended> {
         let mut told = self.join(guard);
-        let ended = timeout_at(deadline, told.wait_for(Option::is_some)).await.ok()?.ok()?;
-        ended.clone()
+        tokio::select! {
+            biased;
+            ended = told.wait_for(Option::is_some) => ended.ok()?.clone(),
+            () = enough => None,
+        }
     }
 
     /// Joins those that wait for this ticket, or is the first of them.
@@ -215,8 +216,22 @@ impl Guard {
         intent: &Intent<'_>,
         longest: Duration,
     ) -> Result<Verdict, StoreError> {
+        self.check_and_wait_until(policy, intent, tokio::time::sleep(longest)).await
+    }
+
+    /// As [`check_and_wait`](Self::check_and_wait), but until this future completes: a timeout, or a client that has closed its
+    /// connection. It is polled only while the duplicate waits.
+    ///
+    /// # Errors
+    /// As `check` does.
+    pub async fn check_and_wait_until(
+        &self,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        enough: impl Future<Output = ()>,
+    ) -> Result<Verdict, StoreError> {
         let verdict = match self.decide(policy, intent).await {
-            Ok(Verdict::Refuse(refusal)) => self.wait_after(refusal, policy, intent, longest, |_| {}).await,
+            Ok(Verdict::Refuse(refusal)) => self.wait_after(refusal, policy, intent, enough, |_| {}).await,
             verdict => verdict,
         };
         self.meter().verdict(policy, &verdict, intent);
@@ -230,17 +245,14 @@ impl Guard {
         refusal: Refusal,
         policy: &Policy,
         intent: &Intent<'_>,
-        longest: Duration,
+        enough: impl Future<Output = ()>,
         idle: impl Fn(bool),
     ) -> Result<Verdict, StoreError> {
         let Some(claim) = self.waiting_claim(policy, intent).filter(|_| refusal.code() == Code::InProgress) else {
             return Ok(Verdict::Refuse(refusal));
         };
         let waited = match self.waiting().seat(claim.ticket()) {
-            Some(seat) => {
-                let deadline = Instant::now() + longest.min(FOR_EVER);
-                self.wait_in(&seat, &claim, policy, intent, deadline, idle).await?
-            }
+            Some(seat) => self.wait_in(&seat, &claim, policy, intent, pin!(enough), idle).await?,
             None => None,
         };
         self.meter().waited(match &waited {
@@ -258,12 +270,12 @@ impl Guard {
         claim: &Claim,
         policy: &Policy,
         intent: &Intent<'_>,
-        deadline: Instant,
+        mut enough: Pin<&mut impl Future<Output = ()>>,
         idle: impl Fn(bool),
     ) -> Result<Option<Verdict>, StoreError> {
-        let end = async || {
+        let mut end = async || {
             idle(true);
-            let ended = seat.ended(self, deadline).await;
+            let ended = seat.ended(self, enough.as_mut()).await;
             idle(false);
             ended
         };

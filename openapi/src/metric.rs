@@ -52,7 +52,7 @@ pub const UNPROTECTED: Metric = counter(
 /// Label `outcome`.
 pub const WOULD_HAVE: Metric = counter(
     "onceward_would_have_total",
-    "What would not have run, had the guard not only observed: by the code of the refusal, or replayed.",
+    "What would not have run, had the guard not only observed: by the code of the refusal, or replayed; or unread, if that is not known.",
 );
 /// Label `verb`.
 pub const STORE_DURATION: Metric = Metric {
@@ -91,6 +91,11 @@ pub const SHED: Metric =
 /// No label.
 pub const SLOW_BODIES: Metric =
     counter("onceward_http_slow_bodies_total", "Requests that were refused because their body did not arrive in time.");
+/// No label.
+pub const CONNECTIONS_REFUSED: Metric = counter(
+    "onceward_http_connections_refused_total",
+    "Connections that were closed at once because their client had too many open while half of max_connections were in use.",
+);
 /// Label `scope`.
 pub const RATE_LIMITED: Metric = counter(
     "onceward_rate_limited_total",
@@ -118,7 +123,8 @@ pub const OF_THE_LIBRARY: [Metric; 14] = [
 ];
 
 /// What the service tells beside that.
-pub const OF_THE_SERVICE: [Metric; 6] = [REQUESTS, IN_FLIGHT, SHED, SLOW_BODIES, RATE_LIMITED, BUILD];
+pub const OF_THE_SERVICE: [Metric; 7] =
+    [REQUESTS, IN_FLIGHT, SHED, SLOW_BODIES, CONNECTIONS_REFUSED, RATE_LIMITED, BUILD];
 
 const fn counter(name: &'static str, help: &'static str) -> Metric {
     Metric { name, kind: MetricKind::Counter, help }

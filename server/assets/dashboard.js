@@ -23,6 +23,7 @@ const SIGNS = [
   ["onceward_http_requests_shed_total", {}, "Requests shed", "More came at once than max_in_flight allows.", "notice"],
   ["onceward_rate_limited_total", {}, "Beyond a quota", "Somebody asks for more tokens than rate_limit allows.", "notice"],
   ["onceward_http_slow_bodies_total", {}, "Bodies that came too slowly", "They were cut off after request_timeout.", "notice"],
+  ["onceward_http_connections_refused_total", {}, "Connections refused", "A client has more open than max_connections_per_client allows.", "notice"],
 ];
 
 const history = new History();

@@ -1,21 +1,31 @@
-//! The server at `admin_listen`, for whoever runs the service.
+//! The server at `admin_listen`, for operators and health checks. It has a listener, a worker and a number of connections of its
+//! own, so that a flood on the public address does not keep them waiting.
 
+use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use actix_web::dev::ServerHandle;
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::connections::{Connections, KEEP_ALIVE};
 use crate::desk::Desk;
 use crate::meters::Meters;
 use crate::{mishap, routes, telemetry};
+
+/// How many connections may be open here.
+pub(crate) const CONNECTIONS: usize = 64;
 
 /// It answers to the last, also while the service waits for what still runs.
 pub(crate) struct Administration {
     address: SocketAddr,
     handle: ServerHandle,
+    connections: Arc<Connections>,
 }
 
 impl Administration {
@@ -24,6 +34,7 @@ impl Administration {
         (listener, address): (TcpListener, SocketAddr),
         desk: &Data<Desk>,
         meters: &Meters,
+        config: &Config,
     ) -> io::Result<Self> {
         let (desk, meters) = (desk.clone(), meters.clone());
         let server = HttpServer::new(move || {
@@ -35,10 +46,27 @@ impl Administration {
                 .wrap(from_fn(mishap::contain))
                 .wrap(from_fn(telemetry::observe))
         });
-        let server = server.workers(1).listen(listener)?.disable_signals().run();
+        let clients = Clients::new(CONNECTIONS, Some(CONNECTIONS), config.trusted_proxies.clone());
+        let connections = Arc::new(Connections::new(config.request_timeout, clients));
+        let welcoming = Arc::clone(&connections);
+        let server = server
+            .workers(1)
+            .max_connections(CONNECTIONS)
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(config.request_timeout)
+            .on_connect(move |io, data| welcoming.welcome(io, data));
+        let server = server.listen(listener)?.disable_signals().run();
         let handle = server.handle();
         actix_web::rt::spawn(server);
-        Ok(Self { address, handle })
+        Ok(Self { address, handle, connections })
+    }
+
+    /// Closes its connections without a whole request, for as long as this is polled.
+    pub(crate) async fn watch(this: Option<&Self>) {
+        match this {
+            Some(administration) => administration.connections.watch().await,
+            None => pending().await,
+        }
     }
 
     /// Where it is.

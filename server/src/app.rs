@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +22,15 @@ use crate::administration::Administration;
 use crate::banner;
 use crate::check;
 use crate::check::finding::{Finding, Level};
+use crate::clients::Clients;
 use crate::config::{Accepted, Config, ConfigError, StoreAt};
-use crate::connections::Connections;
+use crate::connections::{Connections, KEEP_ALIVE};
 use crate::desk::Desk;
 use crate::limits::{self, Limits};
 use crate::listening::{CannotListen, bind};
 use crate::meters::Meters;
 use crate::mishap;
+use crate::open_files;
 use crate::origins::{self, Origins};
 use crate::quota::Quota;
 use crate::routes::{self, others, pages, specified};
@@ -45,6 +48,8 @@ pub struct Application {
     meters: Meters,
     desk: Data<Desk>,
     shop: Option<Data<Shop>>,
+    /// How many connections may be open: as set, or fewer if the system does not allow so many open files.
+    connections: usize,
     config: Config,
 }
 
@@ -108,8 +113,8 @@ impl Application {
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
         let limits = Limits::new(config.max_in_flight.get() as usize, config.request_timeout);
         let desk = Data::new(Desk::new(guard, access, quota).within(limits));
-        limits::make_room(config.max_connections.get() as usize);
-        Ok(Self { listener, address, admin, meters, desk, shop, config })
+        let connections = open_files::make_room(config.max_connections.get() as usize);
+        Ok(Self { listener, address, admin, meters, desk, shop, connections, config })
     }
 
     /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
@@ -117,21 +122,25 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let Self { listener, address, admin, meters, desk, shop, config } = self;
+        let Self { listener, address, admin, meters, desk, shop, connections, config } = self;
         let guard = desk.guard().clone();
         let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let administration = admin.map(|listening| Administration::begin(listening, &desk, &meters)).transpose()?;
+        let administration =
+            admin.map(|listening| Administration::begin(listening, &desk, &meters, &config)).transpose()?;
         // With an address of their own, numbers are shown nowhere else.
         let shown = administration.is_none().then(|| meters.clone());
         let server = HttpServer::new(move || {
             let app = app(desk.clone(), Arc::clone(&origins), shop.clone());
             app.configure(|config| shown.clone().into_iter().for_each(|meters| routes::watched(meters)(config)))
         });
-        let each = config.max_connections.get().div_ceil(workers()) as usize;
-        let connections = Arc::new(Connections::new(config.request_timeout));
+        let share = config.max_connections_per_client.map(|share| share.get() as usize);
+        let clients = Clients::new(connections, share, config.trusted_proxies.clone());
+        let each = connections.div_ceil(workers());
+        let connections = Arc::new(Connections::new(config.request_timeout, clients));
         let welcoming = Arc::clone(&connections);
         let server = server
             .max_connections(each)
+            .keep_alive(KEEP_ALIVE)
             .client_request_timeout(config.request_timeout)
             .on_connect(move |io, data| welcoming.welcome(io, data));
         let admin = administration.as_ref().map(Administration::address);
@@ -145,6 +154,7 @@ impl Application {
             (ended, ()) = serving => ended,
             () = meters.add_up() => Ok(()),
             () = connections.watch() => Ok(()),
+            () = Administration::watch(administration.as_ref()) => Ok(()),
         };
         if let Some(administration) = administration {
             administration.end().await;
@@ -197,8 +207,8 @@ pub fn app(
 }
 
 /// How many workers there are.
-fn workers() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 /// What stands at `/`: the demo, or a page that says how to begin.

@@ -50,6 +50,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// How many connections may be open.
     pub max_connections: NonZeroU32,
+    /// How many connections one client may have once half of them are open; `None` if there is no limit.
+    pub max_connections_per_client: Option<NonZeroU32>,
     /// How many requests are answered at once.
     pub max_in_flight: NonZeroU32,
     /// How long a request may take to arrive.
@@ -273,6 +275,7 @@ fn build(given: &Given) -> Result<Config, ConfigError> {
         rate_limit_total: given.value("rate_limit_total", value::rate)?,
         trusted_proxies: given.list("trusted_proxies", value::networks)?,
         max_connections: given.value("max_connections", value::count)?,
+        max_connections_per_client: given.value("max_connections_per_client", value::count_or_off)?,
         max_in_flight: given.value("max_in_flight", value::count)?,
         request_timeout: given.value("request_timeout", value::duration)?,
         memory_limit: given.value("memory_limit", value::size)?,

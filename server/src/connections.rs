@@ -1,36 +1,52 @@
-//! Every open connection, so that one can be closed on which no request becomes whole.
+//! Every open connection of a server: how many a client may have, and for how long one may be open without a whole request.
 //!
-//! The server closes a connection that is idle, and one whose first head comes too slowly. Of a later head it takes any time, so
-//! that somebody who asks once and then dribbles would hold a connection for good. Whoever does so is shown out from here.
+//! The server closes a connection that is idle, and one whose first head takes too long. A later head may take any time there,
+//! and the server does not show when it begins. But it begins within the keep-alive time, or the server closes the connection.
+//! So a connection that has no whole request for that time and `request_timeout` together is closed from here, whether it is
+//! silent or sends a byte now and then, and no client that keeps to both times is.
 
 use std::any::Any;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use actix_web::dev::{Extensions, ServiceRequest};
 use actix_web::rt::net::TcpStream;
-use socket2::{SockRef, Socket};
+use onceward::actix::Peer;
+use socket2::SockRef;
 use tokio::time::Instant;
 
-/// How many times `request_timeout` a connection may be open with nothing to do. It is also the time in which a slow reader has
-/// to take its last answer in, so it is not a short one.
-const TIMES: u32 = 6;
+use crate::clients::{Clients, Counted};
+use crate::meters::COUNTED;
+
+/// How long the server keeps an idle connection open.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How often, at most, a client with too many connections is warned of.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Connections {
     longest: Duration,
     begun: Instant,
-    all: Mutex<Vec<Weak<Connection>>>,
+    all: Arc<Mutex<All>>,
+}
+
+#[derive(Debug)]
+struct All {
+    open: Vec<Weak<Connection>>,
+    clients: Clients,
+    warned: Option<Instant>,
 }
 
 /// One connection, known to every request on it.
 #[derive(Debug)]
-struct Connection {
-    /// A second handle on it, to shut it with.
-    socket: Socket,
+pub(crate) struct Connection {
+    /// A second handle on it, to close it with.
+    peer: Peer,
+    counted: Counted,
+    all: Arc<Mutex<All>>,
     begun: Instant,
     /// How many requests on it are being answered.
     busy: AtomicUsize,
@@ -39,22 +55,42 @@ struct Connection {
 }
 
 impl Connections {
-    /// For requests that may take this long to arrive.
-    pub(crate) fn new(request_timeout: Duration) -> Self {
-        Self { longest: request_timeout.saturating_mul(TIMES), begun: Instant::now(), all: Mutex::default() }
+    /// For requests that may take this long to arrive, from these clients.
+    pub(crate) fn new(request_timeout: Duration, clients: Clients) -> Self {
+        let all = All { open: Vec::new(), clients, warned: None };
+        let longest = KEEP_ALIVE.saturating_add(request_timeout);
+        Self { longest, begun: Instant::now(), all: Arc::new(Mutex::new(all)) }
     }
 
-    /// Takes note of a connection that was made. One that cannot be held twice is left to the server alone.
+    /// Takes note of a connection that was made, or closes it if its client has too many.
     pub(crate) fn welcome(&self, io: &dyn Any, data: &mut Extensions) {
-        let socket = io.downcast_ref::<TcpStream>().and_then(|stream| SockRef::from(stream).try_clone().ok());
-        let Some(socket) = socket else { return };
-        let idle_since = AtomicU64::new(self.begun.elapsed().as_millis() as u64);
-        let connection = Arc::new(Connection { socket, begun: self.begun, busy: AtomicUsize::new(0), idle_since });
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&connection));
+        let Some(stream) = io.downcast_ref::<TcpStream>() else { return };
+        // A connection without an address is closed already.
+        let Ok(address) = stream.peer_addr().map(|peer| peer.ip()) else { return };
+        let Some(counted) = self.enter(address) else { return turn_away(stream) };
+        let Some(Ok(peer)) = Peer::of(io) else {
+            // There is no open file left, and without one the connection could not be closed later.
+            lock(&self.all).clients.leave(&counted);
+            return turn_away(stream);
+        };
+        data.insert(peer.clone());
+        let (all, begun) = (Arc::clone(&self.all), self.begun);
+        let idle_since = AtomicU64::new(begun.elapsed().as_millis() as u64);
+        let connection = Arc::new(Connection { peer, counted, all, begun, busy: AtomicUsize::new(0), idle_since });
+        lock(&self.all).open.push(Arc::downgrade(&connection));
         data.insert(connection);
     }
 
-    /// Closes what is idle for too long, for as long as this is polled.
+    fn enter(&self, address: IpAddr) -> Option<Counted> {
+        let mut all = lock(&self.all);
+        let counted = all.clients.enter(address);
+        if counted.is_none() {
+            all.warn_of(address);
+        }
+        counted
+    }
+
+    /// Closes connections without a whole request, for as long as this is polled.
     pub(crate) async fn watch(&self) {
         loop {
             tokio::time::sleep((self.longest / 10).min(Duration::from_secs(1))).await;
@@ -65,14 +101,49 @@ impl Connections {
     fn close_idle(&self) {
         let now = self.begun.elapsed().as_millis() as u64;
         let longest = self.longest.as_millis() as u64;
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|connection| {
+        // What is upgraded here may be the last of its kind, and it locks the list when it is dropped.
+        let mut open = std::mem::take(&mut lock(&self.all).open);
+        open.retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             let idle_since = connection.idle_since.load(Ordering::SeqCst);
             let is_over = connection.busy.load(Ordering::SeqCst) == 0 && now.saturating_sub(idle_since) > longest;
-            // If it cannot be shut, it is closed already.
-            !is_over || connection.socket.shutdown(Shutdown::Both).is_err()
+            // If it cannot be closed, it is closed already.
+            !is_over || connection.peer.close().is_err()
         });
+        lock(&self.all).open.append(&mut open);
     }
+}
+
+impl All {
+    fn warn_of(&mut self, address: IpAddr) {
+        if self.warned.is_some_and(|warned| warned.elapsed() < WARN_EVERY) {
+            return;
+        }
+        self.warned = Some(Instant::now());
+        let share = self.clients.share();
+        tracing::warn!(
+            "{address} has {share} connections open or more while half of max_connections are in use; closing its new ones. \
+             If it is your proxy, set trusted_proxies = \"{address}\"; otherwise see max_connections_per_client"
+        );
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        lock(&self.all).clients.leave(&self.counted);
+    }
+}
+
+fn lock(all: &Mutex<All>) -> MutexGuard<'_, All> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes a connection before a request is read from it. Without an answer: which status a gateway understands as a refusal is
+/// known only from its request.
+fn turn_away(stream: &TcpStream) {
+    COUNTED.connections_refused.increment(1);
+    // If it cannot be shut, it is closed already.
+    let _ = SockRef::from(stream).shutdown(Shutdown::Both);
 }
 
 /// A request is being answered as long as this lives.

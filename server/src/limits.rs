@@ -1,7 +1,7 @@
-//! How much is taken on at once, and how long a request may take to arrive.
+//! How many requests are answered at once, and how long the body of a request may take to arrive.
 //!
-//! The head of a request has a deadline of the server's own. Its body has one here, and is waited for before the request counts
-//! as one that is being answered: whoever sends slowly holds a connection, and nobody else's place.
+//! A request takes a place when it can be answered: it has the API key where that is needed, and its body has arrived. A client
+//! that sends slowly, or has no key, holds a connection and no place.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,14 +18,17 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
 use onceward::Refusal;
 use onceward_api::Code;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::connections::Busy;
 use crate::desk::Desk;
 use crate::meters::COUNTED;
+use crate::original::is_asked_at;
+use crate::routes::{claim, is_for_backends};
 
-/// How much of a body is waited for: as much as any address reads that is open to everybody.
+/// How much of a body is waited for: as much as a handler reads. A handler answers a larger one with 413 at once.
 const AHEAD: usize = 16 * 1024;
+/// A gateway's question needs no body. One that is sent all the same is read so far, so that the connection can be used again.
+const DISCARDED: (usize, Duration) = (64 * 1024, Duration::from_secs(1));
 
 /// How much is taken on.
 #[derive(Debug)]
@@ -68,23 +71,26 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Lets a request in once its body is there, unless too many are being answered.
+/// Lets a request in once its body has arrived, unless too many are being answered.
 pub async fn admit<B: MessageBody>(
     desk: Data<Desk>,
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let _busy = Busy::on(&request);
-    if is_exempt(request.path()) {
+    // As the router reads it.
+    let path = request.match_info().as_str();
+    // Without the key, the handler refuses before it reads the body.
+    let is_refused = is_for_backends(path) && desk.access().require_backend(request.request()).is_err();
+    if is_exempt(path) || is_refused {
         return Ok(next.call(request).await?.map_into_left_body());
     }
-    if receive(&mut request, desk.limits().arrival).await.is_err() {
-        COUNTED.slow_bodies.increment(1);
-        let within = onceward_api::duration::text(desk.limits().arrival);
-        let detail = format!("The body did not arrive within {within}. Nothing was done.");
-        let mut answer = desk.answer(request.request(), Err(Refusal::new(Code::BadRequest).detail(detail).into()));
-        answer.head_mut().set_connection_type(ConnectionType::Close);
-        return Ok(request.into_response(answer).map_into_right_body());
+    match longest_body(path) {
+        None => discard(&mut request).await,
+        Some(longest) => {
+            if receive(&mut request, longest, desk.limits().arrival).await.is_err() {
+                return Ok(late(&desk, request).map_into_right_body());
+            }
+        }
     }
     let Some(_place) = desk.limits().enter() else {
         COUNTED.shed.increment(1);
@@ -95,6 +101,24 @@ pub async fn admit<B: MessageBody>(
     Ok(next.call(request).await?.map_into_left_body())
 }
 
+fn late(desk: &Desk, request: ServiceRequest) -> ServiceResponse {
+    COUNTED.slow_bodies.increment(1);
+    let within = onceward_api::duration::text(desk.limits().arrival);
+    let detail = format!("The body did not arrive within {within}. Nothing was done.");
+    let mut answer = desk.answer(request.request(), Err(Refusal::new(Code::BadRequest).detail(detail).into()));
+    answer.head_mut().set_connection_type(ConnectionType::Close);
+    request.into_response(answer)
+}
+
+/// The longest body that the handler reads; `None` if it reads none.
+fn longest_body(path: &str) -> Option<usize> {
+    match path {
+        claim::COMPLETE => Some(claim::LIMIT),
+        path if is_asked_at(path) => None,
+        _ => Some(AHEAD),
+    }
+}
+
 /// Whether this is asked for by those who look after the service: they are answered however much there is to do.
 fn is_exempt(path: &str) -> bool {
     ["/healthz", "/readyz", "/metrics"].contains(&path) || path.starts_with("/dashboard")
@@ -103,8 +127,8 @@ fn is_exempt(path: &str) -> bool {
 /// The body did not arrive in time.
 struct Late;
 
-/// Waits for the body, or for its first part if it is large. It is handed on as it came, also if it broke off.
-async fn receive(request: &mut ServiceRequest, within: Duration) -> Result<(), Late> {
+/// Waits for the body, or for more of it than a handler reads. It is handed on as it came, also if it broke off.
+async fn receive(request: &mut ServiceRequest, longest: usize, within: Duration) -> Result<(), Late> {
     let mut payload = request.take_payload();
     if matches!(payload, Payload::None) {
         return Ok(());
@@ -117,7 +141,7 @@ async fn receive(request: &mut ServiceRequest, within: Duration) -> Result<(), L
             Some(Err(error)) => break Some(Err(error)),
             Some(Ok(chunk)) => read.extend_from_slice(&chunk),
         }
-        if read.len() > AHEAD {
+        if read.len() > longest {
             let read = stream::iter([Ok(read.freeze())]);
             request.set_payload(boxed(read.chain(until(payload, deadline))));
             return Ok(());
@@ -126,6 +150,21 @@ async fn receive(request: &mut ServiceRequest, within: Duration) -> Result<(), L
     let read = (!read.is_empty()).then(|| Ok(read.freeze()));
     request.set_payload(boxed(stream::iter(read.into_iter().chain(end))));
     Ok(())
+}
+
+/// Reads a body and throws it away. After a large or a slow one the server closes the connection.
+async fn discard(request: &mut ServiceRequest) {
+    let mut payload = request.take_payload();
+    let (mut left, within) = DISCARDED;
+    let reading = async {
+        while let Some(Ok(chunk)) = payload.next().await {
+            match left.checked_sub(chunk.len()) {
+                Some(less) => left = less,
+                None => break,
+            }
+        }
+    };
+    let _ = timeout(within, reading).await;
 }
 
 /// The rest of a body, which breaks off at the deadline.
@@ -141,29 +180,3 @@ fn until(payload: Payload, deadline: Instant) -> impl Stream<Item = Result<Bytes
 fn boxed(stream: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> Payload {
     Payload::Stream { payload: Box::pin(stream) }
 }
-
-/// Lets this process have as many connections as it is meant to, if the system allows it.
-#[cfg(unix)]
-pub(crate) fn make_room(connections: usize) {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    // Each is held twice; and there are files, connections to the store, and what listens.
-    let wanted = connections as u64 * 2 + 256;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
-    }
-    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the number of open files could not be raised");
-    }
-    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < wanted) {
-        tracing::warn!(
-            "the system lets this process have {maximum} open files, and max_connections needs {wanted}: \
-             raise it with `ulimit -Hn` or LimitNOFILE, or lower max_connections"
-        );
-    }
-}
-
-/// Elsewhere there is no such limit.
-#[cfg(not(unix))]
-pub(crate) fn make_room(_connections: usize) {}

@@ -27,6 +27,7 @@ pub(crate) struct Counted {
     answered: [Counter; 5],
     pub(crate) shed: Counter,
     pub(crate) slow_bodies: Counter,
+    pub(crate) connections_refused: Counter,
     pub(crate) limited_client: Counter,
     pub(crate) limited_all: Counter,
 }
@@ -36,6 +37,7 @@ pub(crate) static COUNTED: LazyLock<Counted> = LazyLock::new(|| Counted {
     answered: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|class| counter!(metric::REQUESTS.name, "status" => class)),
     shed: counter!(metric::SHED.name),
     slow_bodies: counter!(metric::SLOW_BODIES.name),
+    connections_refused: counter!(metric::CONNECTIONS_REFUSED.name),
     limited_client: counter!(metric::RATE_LIMITED.name, "scope" => "client"),
     limited_all: counter!(metric::RATE_LIMITED.name, "scope" => "all"),
 });

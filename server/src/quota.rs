@@ -179,7 +179,7 @@ impl Allowance {
 
 /// What counts as one client: an address, and for IPv6 its network, since everybody there has more addresses than anybody
 /// can count.
-fn network(client: IpAddr) -> IpAddr {
+pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(address) => {

@@ -22,6 +22,16 @@ use utoipa_actix_web::service_config::ServiceConfig;
 
 use crate::desk::Desk;
 use crate::meters::Meters;
+use crate::original::is_asked_at;
+
+/// Where backends ask: with the API key, if there is one.
+const FOR_BACKENDS: [&str; 7] =
+    ["/token/redeem", "/token/release", "/claim", claim::COMPLETE, "/claim/release", "/claim/renew", "/outcome"];
+
+/// Whether this path is for backends and gateways alone. Their handlers check the API key before they read the body.
+pub(crate) fn is_for_backends(path: &str) -> bool {
+    FOR_BACKENDS.contains(&path) || is_asked_at(path)
+}
 
 /// The routes that are part of the specification.
 pub fn specified(config: &mut ServiceConfig<'_>) {

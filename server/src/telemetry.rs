@@ -15,6 +15,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogForm;
+use crate::connections::Busy;
 use crate::desk::Desk;
 use crate::meters::COUNTED;
 
@@ -50,8 +51,10 @@ fn targets(level: LevelFilter) -> Targets {
     Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OURS, level)
 }
 
-/// Logs a request with its id, and closes its connection if the service is about to stop.
+/// Logs a request with its id, and closes its connection if the service is about to stop. It is the outermost layer, so here a
+/// request begins and ends, also for its connection.
 pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
+    let _busy = Busy::on(&request);
     let id = request_id(&request);
     let (method, path) = (request.method().clone(), request.path().to_owned());
     let is_draining = request.app_data::<Data<Desk>>().is_some_and(|desk| desk.guard().is_draining());

@@ -9,6 +9,7 @@ use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer, error, test};
+use futures_util::future::join_all;
 use futures_util::stream;
 use onceward::actix::{Exempt, KeyFrom, Presented, Protect, Require, SubjectFrom, token_route};
 use onceward::store::{Memory, Redis};
@@ -64,6 +65,8 @@ fn routes(guard: Option<Guard>, mode: Mode) -> impl Fn(&mut ServiceConfig) + Clo
                 .route("/rich", web::route().to(rich))
                 .route("/echo", web::post().to(echo))
                 .route("/panic", web::post().to(panics))
+                .route("/ignoring", web::post().to(ignoring))
+                .route("/streaming", web::post().to(streaming))
         };
         let Some(guard) = &guard else {
             for path in ["/token", "/remembered", "/key", "/held", "/named", "/interval"] {
@@ -81,6 +84,20 @@ fn routes(guard: Option<Guard>, mode: Mode) -> impl Fn(&mut ServiceConfig) + Clo
             .service(scope("/named").wrap(key(KeyRules::new()).from(KeyFrom::header("x-order"))))
             .service(scope("/interval").wrap(Protect::interval(guard, anyone(), IntervalRules::new()).mode(mode)));
     }
+}
+
+/// Answers without its body.
+async fn ignoring(ledger: web::Data<Ledger>) -> HttpResponse {
+    ledger.record("ignoring");
+    HttpResponse::Accepted().body("whatever you send")
+}
+
+/// Begins before its body is there.
+async fn streaming(ledger: web::Data<Ledger>, body: web::Payload) -> HttpResponse {
+    ledger.record("begun");
+    let body = body.to_bytes_limited(1_000_000).await.unwrap().unwrap();
+    ledger.record("read");
+    HttpResponse::Ok().body(format!("{} bytes", body.len()))
 }
 
 /// The same application with a guard and without.
@@ -321,6 +338,66 @@ async fn an_observed_duplicate_of_a_run_in_progress_runs_at_once() {
     assert!(!slow.is_finished(), "it was not waited for");
     assert_eq!(guard.would_have(), BTreeMap::from([("in_progress", 1)]));
     assert_eq!((slow.await.unwrap().status, ledger.count("slow"), ledger.count("quick")), (200, 1, 1));
+}
+
+#[tokio::test]
+async fn observed_handler_that_ignores_its_body_does_not_wait_for_it() {
+    let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
+    let side = Side::by_side(&guard, Mode::Enforce);
+    let paths = ["/token", "/remembered", "/key", "/held", "/named", "/interval"];
+    let tries = paths.iter().flat_map(|path| [(path, 99), (path, 50)]).map(async |(path, missing)| {
+        let lines = [&format!("{KEY}: k"), "x-order: k", "content-type: application/x-www-form-urlencoded"];
+        let whole = written("POST", &format!("{path}/ignoring"), &lines, &[b'x'; 99]);
+        let answer = side.same(&whole[..whole.len() - missing]).await;
+        assert!(answer.contains("HTTP/1.1 202 ") && answer.ends_with("whatever you send"), "{path}: {answer}");
+    });
+    join_all(tries).await;
+    assert_eq!(side.ledgers[1].count("ignoring"), paths.len() * 2);
+    assert_eq!(guard.would_have(), BTreeMap::from([("unread", paths.len() as u64 * 2)]));
+}
+
+/// The body comes when the handler has begun, and the handler reads it.
+#[tokio::test]
+async fn observed_request_with_a_slow_body_is_judged_after_its_handler_has_read_it() {
+    let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
+    let ledger = Ledger::new();
+    let served = serve(&ledger, routes(Some(guard.clone()), Mode::Enforce));
+    let (address, form) =
+        (served.url.strip_prefix("http://").unwrap(), "content-type: application/x-www-form-urlencoded");
+    let send = async |path: &str, line: &str, body: String| {
+        let begun = ledger.count("begun") + 1;
+        let whole = written("POST", &format!("{path}/streaming"), &[line], body.as_bytes());
+        let (head, rest) = whole.split_at(whole.len() - body.len());
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head).await.unwrap();
+        until("the handler has begun", LONG, || async { ledger.count("begun") == begun }).await;
+        let (first, second) = rest.split_at(rest.len() / 2);
+        stream.write_all(first).await.unwrap();
+        stream.write_all(second).await.unwrap();
+        let mut answer = String::new();
+        tokio::time::timeout(LONG, stream.read_to_string(&mut answer)).await.expect("in time").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&format!("{} bytes", body.len())), "{answer}");
+    };
+    let key = format!("{KEY}: k");
+    for _ in 0..3 {
+        send("/key", &key, "it".into()).await;
+    }
+    send("/key", &key, "something else".into()).await;
+    send("/key", &format!("{KEY}: large"), "x".repeat(300_000)).await;
+    send("/interval", "x-order: k", "it".into()).await;
+    send("/interval", "x-order: k", "it".into()).await;
+    let issue = async |action: &str| guard.issue(LONG * 6, Binding::none().action(action)).await.unwrap();
+    let token = issue("POST /token/streaming").await;
+    for _ in 0..2 {
+        send("/token", form, format!("_onceward={}&a=1", token.as_str())).await;
+    }
+    let token = issue("POST /remembered/streaming").await;
+    for _ in 0..2 {
+        send("/remembered", form, format!("a=1&_onceward={}", token.as_str())).await;
+    }
+    let expected = [("body_too_large", 1), ("key_reused", 1), ("replayed", 3), ("token_used", 1), ("too_soon", 1)];
+    assert_eq!(guard.would_have(), BTreeMap::from(expected));
+    assert_eq!(ledger.count("read"), ledger.count("begun"));
 }
 
 #[tokio::test]

@@ -122,12 +122,12 @@ async fn a_large_body_that_stops_halfway_is_cut_too() {
         "POST /claim/complete HTTP/1.1\r\nhost: onceward\r\ncontent-type: application/json\r\ncontent-length: 200000";
     stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
     let answer = rest(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("The body broke off."), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("did not arrive within 1s"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
-    let service = OncewardServer::start(&["--request-timeout", "1s"]);
+    let service = OncewardServer::start(&["--request-timeout", "2s"]);
     let mut fresh = connect(&service.url).await;
     fresh.write_all(b"POST /token HTTP/1.1\r\nhost: onc").await.unwrap();
     assert!(rest(&mut fresh).await.starts_with("HTTP/1.1 408 "));
@@ -149,7 +149,9 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     // Closed in the middle of what is sent, it may end as a reset.
     let (closed, ()) =
         timeout(LONG, async { tokio::join!(read.read_to_end(&mut answer), dribbling) }).await.expect("it is cut");
-    assert!(begun.elapsed() >= Duration::from_secs(5), "{closed:?} after {:?}", begun.elapsed());
+    // An idle connection may stay open for 5 seconds, and a head has request_timeout from there.
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(6)..Duration::from_secs(10)).contains(&took), "{closed:?} after {took:?}");
 }
 
 /// What is asked again and again on one connection, and what takes long to answer, is not cut, however old the connection is.
@@ -255,7 +257,14 @@ async fn a_flood_at_five_times_the_quota_leaves_others_theirs() {
 
 #[tokio::test]
 async fn beyond_the_cap_on_connections_one_waits_until_another_is_closed() {
-    let service = OncewardServer::start(&["--max-connections", "1", "--request-timeout", "1s"]);
+    let service = OncewardServer::start(&[
+        "--max-connections",
+        "1",
+        "--max-connections-per-client",
+        "off",
+        "--request-timeout",
+        "1s",
+    ]);
     let begun = Instant::now();
     // Each worker has one at least.
     let mut slow = Vec::new();

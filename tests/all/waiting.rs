@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use actix_web::{App, HttpServer, web};
 use futures_util::future::join_all;
-use onceward::actix::{Protect, SubjectFrom};
+use onceward::actix::{Peer, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{
     Binding, Content, Fields, Fingerprint, Guard, Intent, IntervalRules, Key, KeyRules, Pass, Policy, Reply, Subject,
@@ -16,7 +17,7 @@ use onceward::{
 };
 use onceward_api::Code;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
-use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, buy, serve_one, under};
+use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
@@ -495,17 +496,33 @@ async fn where_nobody_may_wait_everybody_is_told_at_once() {
     assert!(!first.is_finished());
 }
 
+/// A client that resets its connection, and one that only closes it, which to actix may still want its answer.
 #[tokio::test]
 async fn a_client_that_has_hung_up_does_not_keep_its_seat() {
+    for is_reset in [true, false] {
+        hangs_up(is_reset).await;
+    }
+}
+
+async fn hangs_up(is_reset: bool) {
     let guard = Guard::builder(Memory::new()).waiters(1).build();
-    let bed = Bed::new(by_key(&guard, KeyRules::new(), LONG * 6));
+    let ledger = Ledger::new();
+    let (data, protect) = (web::Data::new(ledger.clone()), by_key(&guard, KeyRules::new(), LONG * 6));
+    let served = Served::run(move |listener| {
+        let resource = move || web::resource("/it").wrap(protect.clone()).route(web::route().to(purchase));
+        let server = HttpServer::new(move || App::new().app_data(data.clone()).service(resource()));
+        Ok(server.workers(2).on_connect(Peer::note).disable_signals().listen(listener)?.run())
+    });
+    let bed = Bed { served, ledger };
     let first = bed.begin(3_000, 200).await;
     let mut impatient = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
     let request = format!("POST /it HTTP/1.1\r\nhost: shop\r\n{KEY}: k\r\ncontent-length: 0\r\n\r\n");
     impatient.write_all(request.as_bytes()).await.unwrap();
     sleep(PAUSE).await;
-    // A connection that is reset, since to actix one that is only closed may still want its answer.
-    socket2::SockRef::from(&impatient).set_linger(Some(Duration::ZERO)).unwrap();
+    assert_eq!(bed.duplicate().await.0.said(), "409 in_progress", "the seat is taken");
+    if is_reset {
+        socket2::SockRef::from(&impatient).set_linger(Some(Duration::ZERO)).unwrap();
+    }
     drop(impatient);
     let gave_up = Instant::now();
     // Whoever gets the seat stays until the first has ended.

@@ -1,4 +1,5 @@
 mod nested;
+mod observe;
 mod run;
 
 use std::fmt;
@@ -280,6 +281,9 @@ impl Protect {
     /// If the first was not applied, the duplicates that wait decide again, once: one runs, and the others wait for its answer in
     /// what is left of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) says how many may wait;
     /// [`Guard::check_and_wait`] says what each is told.
+    ///
+    /// A client that resets its connection gives up its place; one that closes it does so if the server
+    /// [notes its peers](super::Peer).
     ///
     /// # Panics
     /// If there will be no answer to wait for: the route neither asks for a key nor for a token that it

@@ -52,7 +52,7 @@ fn property(setting: &Setting) -> Value {
     property["description"] = setting.help.into();
     property["default"] = match (setting.value, setting.default) {
         (_, None) => return property,
-        ("COUNT", Some(default)) => default.parse::<u64>().map_or(default.into(), Value::from),
+        ("COUNT" | "COUNT or off", Some(default)) => default.parse::<u64>().map_or(default.into(), Value::from),
         ("BOOL", Some("true")) => true.into(),
         ("BOOL", Some("false")) => false.into(),
         (_, Some(default)) => default.into(),
@@ -67,6 +67,7 @@ fn kind(value: &str) -> Value {
         "RATE" => json!({"type": "string", "pattern": "^([1-9][0-9]*/[smh]|off)$"}),
         "SIZE" => json!({"type": "string", "pattern": "^[1-9][0-9]* *(B|KiB|MiB|GiB)$"}),
         "COUNT" => json!({"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]*$"}),
+        "COUNT or off" => json!({"type": ["integer", "string"], "minimum": 1, "pattern": "^([1-9][0-9]*|off)$"}),
         "BOOL" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no"]}),
         "BOOL or auto" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
         "LIST" => json!({"type": ["array", "string"], "items": {"type": "string"}}),
@@ -124,6 +125,8 @@ mod tests {
             "cors_origins = [\"https://a.example\"]",
             "demo = true",
             "rate_limit = \"off\"",
+            "max_connections_per_client = \"off\"",
+            "max_connections_per_client = 7",
         ] {
             assert!(load(good).is_ok() && conforms(good).is_ok(), "{good}");
         }
@@ -135,6 +138,8 @@ mod tests {
             "log = \"xml\"",
             "demo = \"maybe\"",
             "allow_eviction = \"auto\"",
+            "max_connections_per_client = 0",
+            "max_connections = \"off\"",
         ] {
             assert!(load(wrong).is_err() && conforms(wrong).is_err(), "{wrong}");
         }

@@ -57,7 +57,7 @@ pub(crate) fn examples() -> impl Iterator<Item = (&'static Setting, String)> {
 fn example(setting: &Setting) -> String {
     let quoted = |text: &str| format!("\"{text}\"");
     match (setting.value, setting.default) {
-        ("COUNT", Some(default)) => default.to_owned(),
+        ("COUNT" | "COUNT or off", Some(default)) => default.to_owned(),
         ("BOOL", Some(default @ ("true" | "false"))) => default.to_owned(),
         (_, Some(default)) => quoted(default),
         ("LIST", None) => "[]".to_owned(),

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 27] = [
+pub const SETTINGS: [Setting; 28] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
     plain(
         "admin_listen",
@@ -75,6 +75,13 @@ pub const SETTINGS: [Setting; 27] = [
         "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
     ),
     plain("max_connections", "COUNT", Some("8192"), "How many connections may be open; one more waits"),
+    plain(
+        "max_connections_per_client",
+        "COUNT or off",
+        Some("256"),
+        "How many connections one client address (of IPv6: one /64 network) may have once half of `max_connections` are open, \
+         or `off`; one more is closed. At most half of `max_connections`; `trusted_proxies` have no limit",
+    ),
     plain(
         "max_in_flight",
         "COUNT",

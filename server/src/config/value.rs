@@ -69,6 +69,11 @@ pub(super) fn count(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| format!("`{text}` is not a whole number of 1 or more"))
 }
 
+/// `None` is `off`.
+pub(super) fn count_or_off(text: &str) -> Result<Option<NonZeroU32>, String> {
+    if text == "off" { Ok(None) } else { count(text).map(Some).map_err(|error| format!("{error}, nor `off`")) }
+}
+
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let wrong = || format!("`{text}` is not a size; write it as in `256MiB`");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -157,6 +162,7 @@ mod tests {
         assert_eq!(rate("50/s").unwrap().unwrap().count.get(), 50);
         assert_eq!(rate("600/m").unwrap().unwrap().per, Duration::from_secs(60));
         assert_eq!(rate("off").unwrap(), None);
+        assert_eq!((count_or_off("7"), count_or_off("off")), (Ok(NonZeroU32::new(7)), Ok(None)));
         assert_eq!(size("256MiB").unwrap(), 256 << 20);
         assert_eq!(size("1 KiB").unwrap(), 1024);
         assert_eq!(origins("https://a.example, http://localhost:3000").unwrap().len(), 2);
@@ -183,6 +189,7 @@ mod tests {
         refused(networks, &["x", "10.0.0.0/33", "10.0.0"]);
         refused(boolean, &["", "maybe"]);
         refused(count, &["", "0", "-1", "1.5"]);
+        refused(count_or_off, &["", "0", "-1", "none"]);
         refused(prefix, &["", "a b", "a*", "{a}", "ä", &"a".repeat(65)]);
         refused(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }

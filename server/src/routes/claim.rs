@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::{read_json, read_json_up_to};
+use onceward::actix::{Peer, read_json, read_json_up_to};
 use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Refusal, Resolved, Subject, Verdict, WrittenPass};
 use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
 
@@ -13,8 +13,10 @@ use super::token::{Anywhere, attempt, bad};
 use crate::desk::{Answer, Desk};
 use crate::kept::{kept, reply};
 
+/// Where a claim is completed.
+pub(crate) const COMPLETE: &str = "/claim/complete";
 /// A reply of 1 MiB in base64, and what stands around it.
-const LIMIT: usize = 2 * 1024 * 1024;
+pub(crate) const LIMIT: usize = 2 * 1024 * 1024;
 const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// How often a claim is to be renewed within its lease.
@@ -76,7 +78,10 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
     // Nothing is claimed for which no pass can be signed.
     desk.guard().know_secret().await.map_err(failed)?;
     let verdict = match wait {
-        Some(wait) => desk.guard().check_and_wait(&policy, &intent, wait).await,
+        Some(wait) => {
+            let enough = Peer::closed_or_after(request, wait);
+            desk.guard().check_and_wait_until(&policy, &intent, enough).await
+        }
         None => desk.guard().check(&policy, &intent).await,
     };
     let claimed = match verdict.map_err(failed)? {

@@ -1,7 +1,5 @@
 //! A gateway asks whether a request may go on to an application that knows nothing of tokens.
 
-use std::time::Duration;
-
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
@@ -18,9 +16,6 @@ use onceward_api::{Outcome, Problem, header};
 use super::token::bad;
 use crate::desk::Desk;
 use crate::original::{Original, PATH, is_asked_at};
-
-/// A body has nothing to say here. One that comes all the same is read so far, so that the connection can be used again.
-const DRAINED: (usize, Duration) = (64 * 1024, Duration::from_secs(1));
 
 /// The longest path that a header tells again.
 const LONGEST: usize = 256;
@@ -56,13 +51,12 @@ const LONGEST: usize = 256;
     ),
 )]
 #[get("/forward-auth")]
-pub(crate) async fn specified(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    ask(request, body, desk).await
+pub(crate) async fn specified(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
+    ask(request, desk).await
 }
 
-/// The same with any method, and with an address behind it.
-pub(crate) async fn ask(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    let _ = tokio::time::timeout(DRAINED.1, body.to_bytes_limited(DRAINED.0)).await;
+/// The same with any method, and with an address behind it. A body was read before, and has nothing to say here.
+pub(crate) async fn ask(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
     let original = desk.access().require_backend(&request).and_then(|()| Original::of(&request));
     let path = original.as_ref().map_or(PATH, |original| &original.path).to_owned();
     let passed = match original {

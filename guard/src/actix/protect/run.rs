@@ -17,7 +17,9 @@ use super::super::answered::Answered;
 use super::super::asked::{Asked, drain};
 use super::super::detached::Idle;
 use super::super::passage::{Entry, Passage};
+use super::super::peer::Peer;
 use super::Rules;
+use super::observe::observe;
 use crate::guard::Verdict;
 use crate::meter::Row;
 use crate::mode::Mode;
@@ -39,11 +41,10 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let entered = enter(&rules, &mut request, &idle).await;
     if rules.mode() == Mode::Observe {
-        return Box::pin(observe(&rules, &*service, request, entered)).await;
+        return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
-    let answer = match entered {
+    let answer = match enter(&rules, &mut request, &idle).await {
         Ok(Entered::Run(admitted)) => {
             let answer = handle(&*service, request, &admitted).await;
             return settle(&rules, admitted, answer).await;
@@ -73,39 +74,8 @@ where
     Ok(request.into_response(answer).map_into_right_body())
 }
 
-/// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted.
-async fn observe<S, B>(
-    rules: &Rules,
-    service: &S,
-    request: ServiceRequest,
-    entered: Result<Entered, Refusal>,
-) -> Result<ServiceResponse<EitherBody<B>>, Error>
-where
-    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
-    B: MessageBody + 'static,
-{
-    let admitted = match entered {
-        Ok(Entered::Run(admitted)) => admitted,
-        Ok(Entered::Unprotected) => return Ok(service.call(request).await?.map_into_left_body()),
-        Ok(Entered::Replay(_)) => {
-            rules.guard.observe(Outcome::Replayed, &rules.reading.action(&request));
-            return Ok(service.call(request).await?.map_into_left_body());
-        }
-        Err(refusal) => {
-            rules.guard.observe(Outcome::Refused(refusal.code()), &rules.reading.action(&request));
-            return Ok(service.call(request).await?.map_into_left_body());
-        }
-    };
-    let Admitted { passage, pass } = *admitted;
-    passage.accompany(request.request());
-    let answer = rules.take(service.call(request).await).await;
-    let settled = pass.end(rules.effect(&answer, Some(&passage)), answer.reply(&rules.kept_headers)).await;
-    let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
-    answer.send(|_| {}, false)
-}
-
 /// What is to be done with a request.
-enum Entered {
+pub(super) enum Entered {
     Run(Box<Admitted>),
     Replay(Reply),
     /// It has no key, and need not have one.
@@ -113,15 +83,32 @@ enum Entered {
 }
 
 /// A request that may run.
-struct Admitted {
-    passage: Rc<Passage>,
-    pass: Pass,
+pub(super) struct Admitted {
+    pub(super) passage: Rc<Passage>,
+    pub(super) pass: Pass,
 }
 
 /// Asks the guard. The error is what the client is told instead.
 async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Entered, Refusal> {
-    let subject = rules.subject.resolve(request.request()).map_err(|refusal| rules.count(refusal))?;
-    let asked = rules.reading.read(request, &rules.policy, subject).await;
+    let asked = read(rules, request).await;
+    let outer = Passage::of(request.request());
+    decide(rules, request, asked, outer, idle).await
+}
+
+/// What the request asks; `None` if it has no key and need not have one.
+pub(super) async fn read(rules: &Rules, request: &mut ServiceRequest) -> Result<Option<Asked>, Refusal> {
+    let subject = rules.subject.resolve(request.request())?;
+    rules.reading.read(request, &rules.policy, subject).await
+}
+
+/// Asks the guard what this request, which other guards further out may have let through, is to be told.
+pub(super) async fn decide(
+    rules: &Rules,
+    request: &ServiceRequest,
+    asked: Result<Option<Asked>, Refusal>,
+    outer: Option<Rc<Passage>>,
+    idle: &Cell<bool>,
+) -> Result<Entered, Refusal> {
     let Some(asked) = asked.map_err(|refusal| rules.count(refusal))? else {
         return Ok(Entered::Unprotected);
     };
@@ -133,7 +120,6 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Entered::Replay);
     }
-    let outer = Passage::of(request.request());
     let decided = match (rules.guard.decide(&rules.policy, &asked.intent()).await, &outer) {
         (Ok(Verdict::Refuse(refusal)), Some(outer)) => {
             Ok(Verdict::Refuse(Box::pin(rules.unless_nested(refusal, &asked, outer)).await))
@@ -141,10 +127,11 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
         (decided, _) => decided,
     };
     let checked = match (decided, rules.wait) {
-        // Whoever is only observed is not kept waiting, and whoever has hung up does not keep a seat.
+        // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
         (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
             let (intent, is_idle) = (asked.intent(), |is_idle| idle.set(is_idle));
-            Box::pin(rules.guard.wait_after(refusal, &rules.policy, &intent, longest, is_idle)).await
+            let enough = Peer::closed_or_after(request.request(), longest);
+            Box::pin(rules.guard.wait_after(refusal, &rules.policy, &intent, enough, is_idle)).await
         }
         (checked, _) => checked,
     };
@@ -243,7 +230,10 @@ impl Rules {
     }
 
     /// Takes an answer, and looks into it if that is needed.
-    async fn take<B: MessageBody + 'static>(&self, answer: Result<ServiceResponse<B>, Error>) -> Answered<B> {
+    pub(super) async fn take<B: MessageBody + 'static>(
+        &self,
+        answer: Result<ServiceResponse<B>, Error>,
+    ) -> Answered<B> {
         match self.answer_limit {
             0 => Answered::new(answer),
             limit => Box::pin(Answered::read(answer, limit)).await,
@@ -252,7 +242,7 @@ impl Rules {
 
     /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
     /// was entered, then the status. A request that no guard let through has no passage.
-    fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: Option<&Passage>) -> Effect {
+    pub(super) fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: Option<&Passage>) -> Effect {
         let body = answer.body().map(|body| &body[..]);
         // Where nothing is protected, nothing is freed by being mistaken.
         let has_whole_body = passage.is_none_or(|passage| passage.asked().has_whole_body());

@@ -1,0 +1,218 @@
+//! A body that the handler reads as it arrives, while the guard only looks at the part that has arrived.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use actix_web::dev::Payload;
+use actix_web::error::PayloadError;
+use actix_web::web::Bytes;
+use futures_util::Stream;
+
+/// A body on its way. The guard and the handler read it from its beginning, each for itself.
+pub(super) struct Arriving(Rc<Body>);
+
+struct Body {
+    rest: RefCell<Payload>,
+    /// The chunks that have arrived, until they are more than the guard reads.
+    seen: RefCell<Vec<Bytes>>,
+    size: Cell<usize>,
+    limit: usize,
+    end: Cell<Option<End>>,
+    /// The guard has asked for a part that had not arrived.
+    ran_out: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Whole,
+    Broken,
+}
+
+impl Arriving {
+    /// A body of which the guard reads this much.
+    pub(super) fn new(payload: Payload, limit: usize) -> Self {
+        Self(Rc::new(Body {
+            rest: RefCell::new(payload),
+            seen: RefCell::default(),
+            size: Cell::new(0),
+            limit,
+            end: Cell::new(None),
+            ran_out: Cell::new(false),
+        }))
+    }
+
+    /// The body for the guard. It breaks off where the client has not sent more yet.
+    pub(super) fn so_far(&self) -> Payload {
+        self.0.ran_out.set(false);
+        self.reader(Patience::None)
+    }
+
+    /// The body for the handler, which waits for it.
+    pub(super) fn to_its_end(&self) -> Payload {
+        if matches!(self.0.end.get(), Some(End::Whole)) && self.0.size.get() == 0 {
+            return Payload::None;
+        }
+        self.reader(Patience::Endless)
+    }
+
+    /// Whether the guard has read to where the client has not sent more yet.
+    pub(super) fn ran_out(&self) -> bool {
+        self.0.ran_out.get()
+    }
+
+    fn reader(&self, patience: Patience) -> Payload {
+        let reader = Reader { body: Rc::clone(&self.0), at: 0, patience, has_yielded: false, is_over: false };
+        Payload::Stream { payload: Box::pin(reader) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    Endless,
+}
+
+struct Reader {
+    body: Rc<Body>,
+    at: usize,
+    patience: Patience,
+    has_yielded: bool,
+    is_over: bool,
+}
+
+impl Reader {
+    /// The next chunk from the client.
+    fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
+        let received = Pin::new(&mut *self.body.rest.borrow_mut()).poll_next(context);
+        match &received {
+            Poll::Ready(Some(Ok(chunk))) if self.body.size.get() <= self.body.limit => {
+                self.body.size.set(self.body.size.get() + chunk.len());
+                self.body.seen.borrow_mut().push(chunk.clone());
+                self.at += 1;
+            }
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+            Poll::Ready(Some(Err(_))) => self.body.end.set(Some(End::Broken)),
+            Poll::Ready(None) => self.body.end.set(Some(End::Whole)),
+        }
+        received
+    }
+
+    /// What a guard is told that does not wait. A body that came along with its head is handed over when the server is asked for it
+    /// a second time.
+    fn run_out(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
+        if !self.has_yielded {
+            self.has_yielded = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.body.ran_out.set(true);
+        self.break_off()
+    }
+
+    fn break_off(&mut self) -> Poll<Option<Result<Bytes, PayloadError>>> {
+        self.is_over = true;
+        Poll::Ready(Some(Err(PayloadError::Incomplete(None))))
+    }
+}
+
+impl Stream for Reader {
+    type Item = Result<Bytes, PayloadError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Some(chunk) = this.body.seen.borrow().get(this.at) {
+            this.at += 1;
+            return Poll::Ready(Some(Ok(chunk.clone())));
+        }
+        match this.body.end.get() {
+            Some(End::Whole) => return Poll::Ready(None),
+            Some(End::Broken) => return this.break_off(),
+            None => {}
+        }
+        match this.receive(context) {
+            Poll::Pending if this.patience == Patience::None => this.run_out(context),
+            received => received,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream::{self, StreamExt as _};
+
+    use super::*;
+
+    /// A body that sends these pieces, and then stops, ends or breaks off.
+    fn body(pieces: &[&'static str], end: Option<Result<(), PayloadError>>) -> Payload {
+        let pieces: Vec<_> = pieces.iter().map(|piece| Ok(Bytes::from_static(piece.as_bytes()))).collect();
+        let sent = stream::iter(pieces);
+        let payload: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>> = match end {
+            None => Box::pin(sent.chain(stream::pending())),
+            Some(Ok(())) => Box::pin(sent),
+            Some(Err(error)) => Box::pin(sent.chain(stream::iter([Err(error)]))),
+        };
+        Payload::Stream { payload }
+    }
+
+    /// Everything that is read, and whether it breaks off.
+    async fn read(mut payload: Payload) -> (String, bool) {
+        let mut text = String::new();
+        while let Some(chunk) = payload.next().await {
+            let Ok(chunk) = chunk else { return (text, true) };
+            text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        (text, false)
+    }
+
+    #[tokio::test]
+    async fn whole_body_is_read_by_the_guard_and_then_by_the_handler() {
+        let body = Arriving::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
+        assert_eq!(read(body.so_far()).await, ("abc".into(), false));
+        assert!(!body.ran_out());
+        assert_eq!(read(body.to_its_end()).await, ("abc".into(), false));
+        assert_eq!(read(body.so_far()).await, ("abc".into(), false));
+    }
+
+    #[tokio::test]
+    async fn guard_does_not_wait_for_what_has_not_arrived() {
+        let body = Arriving::new(body(&["a", "b"], None), 10);
+        assert_eq!((read(body.so_far()).await, body.ran_out()), (("ab".into(), true), true));
+        let mut handler = body.to_its_end();
+        assert_eq!(handler.next().await.unwrap().unwrap(), "a");
+        assert_eq!(handler.next().await.unwrap().unwrap(), "b");
+        assert!(futures_util::FutureExt::now_or_never(handler.next()).is_none(), "the handler waits");
+    }
+
+    #[tokio::test]
+    async fn guard_sees_afterwards_as_much_as_the_handler_has_read() {
+        let body = Arriving::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
+        assert_eq!(read(body.to_its_end()).await, ("abc".into(), false));
+        assert_eq!((read(body.so_far()).await, body.ran_out()), (("abc".into(), false), false));
+    }
+
+    #[tokio::test]
+    async fn body_that_breaks_off_does_so_for_both() {
+        let body = Arriving::new(body(&["a"], Some(Err(PayloadError::Overflow))), 10);
+        assert_eq!((read(body.so_far()).await, body.ran_out()), (("a".into(), true), false));
+        assert_eq!(read(body.to_its_end()).await, ("a".into(), true));
+    }
+
+    #[tokio::test]
+    async fn no_more_of_a_large_body_is_kept_than_the_guard_reads() {
+        let body = Arriving::new(body(&["aa", "bb", "cc", "dd"], Some(Ok(()))), 3);
+        assert_eq!(read(body.to_its_end()).await, ("aabbccdd".into(), false));
+        assert_eq!(body.0.seen.borrow().concat(), b"aabb");
+    }
+
+    #[tokio::test]
+    async fn request_without_a_body_stays_one() {
+        let body = Arriving::new(Payload::None, 10);
+        assert_eq!((read(body.so_far()).await, body.ran_out()), ((String::new(), false), false));
+        assert!(matches!(body.to_its_end(), Payload::None));
+    }
+}

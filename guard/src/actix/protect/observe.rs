@@ -1,0 +1,91 @@
+//! The way of one request through a guard that only observes.
+
+use std::cell::Cell;
+use std::future::ready;
+use std::rc::Rc;
+
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{Payload, Service, ServiceRequest, ServiceResponse};
+use actix_web::{Error, HttpMessage as _};
+use onceward_api::Outcome;
+
+use super::super::arriving::Arriving;
+use super::super::passage::Passage;
+use super::Rules;
+use super::run::{Admitted, Entered, decide, read};
+use crate::refusal::Refusal;
+
+/// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted. A request whose body has not
+/// arrived is judged after its answer: its handler may not want the body, and must not wait for it.
+pub(super) async fn observe<S, B>(
+    rules: &Rules,
+    service: &S,
+    mut request: ServiceRequest,
+    idle: &Cell<bool>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+    B: MessageBody + 'static,
+{
+    let (action, outer) = (rules.reading.action(&request), Passage::of(request.request()));
+    let body = Arriving::new(request.take_payload(), rules.reading.limit);
+    let entered = enter_so_far(rules, &mut request, &body, outer.clone(), idle).await;
+    request.set_payload(body.to_its_end());
+    if let Some(entered) = entered {
+        if let Ok(Entered::Run(admitted)) = &entered {
+            admitted.passage.accompany(request.request());
+        }
+        return judge(rules, &action, entered, service.call(request)).await;
+    }
+    let answer = service.call(request).await.inspect_err(|_| rules.guard.observe_unread(&action))?;
+    let (head, answer) = answer.into_parts();
+    let mut request = ServiceRequest::from_parts(head, Payload::None);
+    let entered = enter_so_far(rules, &mut request, &body, outer, idle).await;
+    let answer = ServiceResponse::new(request.into_parts().0, answer);
+    match entered {
+        Some(entered) => judge(rules, &action, entered, ready(Ok(answer))).await,
+        None => {
+            rules.guard.observe_unread(&action);
+            Ok(answer.map_into_left_body())
+        }
+    }
+}
+
+/// Asks the guard by what has arrived of the body; `None` if that is not enough to tell.
+async fn enter_so_far(
+    rules: &Rules,
+    request: &mut ServiceRequest,
+    body: &Arriving,
+    outer: Option<Rc<Passage>>,
+    idle: &Cell<bool>,
+) -> Option<Result<Entered, Refusal>> {
+    request.set_payload(body.so_far());
+    let asked = read(rules, request).await;
+    if body.ran_out() { None } else { Some(decide(rules, request, asked, outer, idle).await) }
+}
+
+/// Counts what would not have run, and settles what would have, by the answer.
+async fn judge<B: MessageBody + 'static>(
+    rules: &Rules,
+    action: &str,
+    entered: Result<Entered, Refusal>,
+    answer: impl Future<Output = Result<ServiceResponse<B>, Error>>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let admitted = match entered {
+        Ok(Entered::Run(admitted)) => admitted,
+        Ok(Entered::Unprotected) => return Ok(answer.await?.map_into_left_body()),
+        Ok(Entered::Replay(_)) => {
+            rules.guard.observe(Outcome::Replayed, action);
+            return Ok(answer.await?.map_into_left_body());
+        }
+        Err(refusal) => {
+            rules.guard.observe(Outcome::Refused(refusal.code()), action);
+            return Ok(answer.await?.map_into_left_body());
+        }
+    };
+    let Admitted { passage, pass } = *admitted;
+    let answer = rules.take(answer.await).await;
+    let settled = pass.end(rules.effect(&answer, Some(&passage)), answer.reply(&rules.kept_headers)).await;
+    let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
+    answer.send(|_| {}, false)
+}
