@@ -92,7 +92,7 @@ mod tests {
         b"\x02a=1&_onceward=t&b=%20",
         b"\x02i",
         b"\x02a0123456789abcdef0123456789abcdef0123456701234567",
-        b"\x02c0123456789abcdef\x010123456789abcdef\0\00123456701234567\0",
+        b"\x02c0123456789abcdef\x010123456789abcdef\x00\x000123456701234567\x00",
     ];
 
     fn all(bytes: &[u8]) {

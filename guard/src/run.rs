@@ -66,7 +66,7 @@ impl Guard {
     ///
     /// # When the work fails
     ///
-    /// An `Err` counts like a response with status 500, unless it is a [`Failure`] that says more:
+    /// An `Err` counts like a response with status 500, unless it is a [`Failure`](crate::Failure) that says more:
     ///
     /// | the work ends with | token, interval, key | key with [`hold`](crate::KeyRules::hold) |
     /// |---|---|---|

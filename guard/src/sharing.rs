@@ -371,10 +371,10 @@ mod tests {
         assert_eq!(name(&one), name(&two));
         flush(&store).await;
         guards[1].refresh(&store).await.unwrap();
-        assert_eq!(name(&*shared().salt(&store).await.unwrap()), name(&one));
+        assert_eq!(name(&shared().salt(&store).await.unwrap()), name(&one));
         flush(&store).await;
         let newcomer = shared().salt(&store).await.unwrap();
         guards[0].refresh(&store).await.unwrap();
-        assert_eq!(name(&*guards[0].salt(&store).await.unwrap()), name(&newcomer), "what is in the store counts");
+        assert_eq!(name(&guards[0].salt(&store).await.unwrap()), name(&newcomer), "what is in the store counts");
     }
 }
