@@ -12,6 +12,8 @@ SCHEMATHESIS := 4.32.5
 CARGO_FUZZ := 0.13.2
 FUZZ_SECONDS := 60
 CARGO_DENY := 0.20.2
+# How many seconds the soak test goes on.
+SOAK := 600
 # What the benchmark needs beyond that.
 BENCH_NEEDS := wrk=wrk
 
@@ -98,6 +100,10 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 faults: setup ## Kill workers, crash, split, freeze and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
 	FAULTS=50 SQL_FAULTS=200 cargo test --release -p onceward-tests --locked -- --nocapture --test-threads 2 \
 	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses::
+
+.PHONY: soak
+soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed
+	SOAK=$(SOAK) cargo test --release -p onceward-tests --locked soak:: -- --nocapture
 
 .PHONY: sdk-faults
 sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)

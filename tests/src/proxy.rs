@@ -1,15 +1,17 @@
 //! A TCP proxy that can lose things: a request before it arrives, an answer after its request was carried out, every
 //! connection at once, or the way between the servers while clients still get through.
 
+use std::collections::VecDeque;
+use std::future::pending;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Where servers that talk among themselves call from, so that a proxy can tell them from clients.
 pub const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -55,6 +57,7 @@ pub struct Proxy {
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
     late: Arc<Notify>,
+    latency: Arc<AtomicU64>,
 }
 
 /// How slow the way is.
@@ -83,18 +86,24 @@ impl Proxy {
             struck: Arc::default(),
             accepted: Arc::default(),
             late: Arc::default(),
+            latency: Arc::new(AtomicU64::new(delay.answer.as_millis() as u64)),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
         let (accepted, gate, before) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe(), Arc::clone(&proxy.before));
-        let late = Arc::clone(&proxy.late);
+        let (late, latency) = (Arc::clone(&proxy.late), Arc::clone(&proxy.latency));
         tokio::spawn(async move {
             while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
                 let begun = *gate.borrow_and_update();
                 let port = before.load(Ordering::SeqCst);
-                let carried = carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck), Arc::clone(&late));
+                let (plan, struck) = (Arc::clone(&plan), Arc::clone(&struck));
+                let (late, latency) = (Arc::clone(&late), Arc::clone(&latency));
                 tokio::spawn(async move {
+                    let carried = async {
+                        sleep(delay.connect).await;
+                        carry(client, port, &latency, &plan, &struck, &late).await
+                    };
                     let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
                     tokio::select! {
                         _ = gate.wait_for(ends) => {}
@@ -150,6 +159,11 @@ impl Proxy {
         self.gate.send_modify(|gate| gate.is_cut = false);
     }
 
+    /// Delays every answer by this much from now on. Requests arrive without delay, and answers keep their order.
+    pub fn delay_answers(&self, by: Duration) {
+        self.latency.store(by.as_millis() as u64, Ordering::SeqCst);
+    }
+
     /// Lets a request that is [late](Fate::Late) arrive.
     pub fn deliver(&self) {
         self.late.notify_one();
@@ -175,20 +189,20 @@ impl Proxy {
 async fn carry(
     mut client: TcpStream,
     port: u16,
-    delay: Delay,
-    plan: Arc<Mutex<Option<Plan>>>,
-    struck: Arc<AtomicUsize>,
-    late: Arc<Notify>,
+    latency: &AtomicU64,
+    plan: &Mutex<Option<Plan>>,
+    struck: &AtomicUsize,
+    late: &Notify,
 ) -> Option<()> {
-    sleep(delay.connect).await;
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    let mut delayed = VecDeque::<(Instant, Vec<u8>)>::new();
     let mut swallow = false;
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
                 let request = &asked[..read.ok().filter(|read| *read > 0)?];
-                let fate = meet(&plan, request);
+                let fate = meet(plan, request);
                 if fate.is_some() {
                     struck.fetch_add(1, Ordering::SeqCst);
                 }
@@ -211,13 +225,34 @@ async fn carry(
                 swallow |= fate == Some(Fate::SwallowAnswer);
             }
             read = server.read(&mut answered) => {
-                let answer = &answered[..read.ok().filter(|read| *read > 0)?];
+                let Some(read) = read.ok().filter(|read| *read > 0) else {
+                    // The server has closed the connection: what it said before still gets to the client.
+                    for (due, answer) in delayed {
+                        sleep_until(due).await;
+                        client.write_all(&answer).await.ok()?;
+                    }
+                    return None;
+                };
                 if !swallow {
-                    sleep(delay.answer).await;
-                    client.write_all(answer).await.ok()?;
+                    let latency = Duration::from_millis(latency.load(Ordering::SeqCst));
+                    // An answer never overtakes an earlier one, also when the latency falls.
+                    let due = delayed.back().map_or(Instant::now(), |(due, _)| *due).max(Instant::now() + latency);
+                    delayed.push_back((due, answered[..read].to_vec()));
                 }
             }
+            () = first_due(&delayed) => {
+                let (_, answer) = delayed.pop_front()?;
+                client.write_all(&answer).await.ok()?;
+            }
         }
+    }
+}
+
+/// Waits until the first of these answers is due.
+async fn first_due(delayed: &VecDeque<(Instant, Vec<u8>)>) {
+    match delayed.front() {
+        Some((due, _)) => sleep_until(*due).await,
+        None => pending().await,
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -137,6 +138,11 @@ impl RedisServer {
     pub fn monitor(&self) -> Monitor {
         Monitor::start(self.port)
     }
+
+    /// Begins to count the commands that the server is sent, without keeping them.
+    pub fn count_commands(&self) -> CommandCount {
+        CommandCount::start(self.port)
+    }
 }
 
 impl Drop for RedisServer {
@@ -155,19 +161,9 @@ pub struct Monitor {
 
 impl Monitor {
     fn start(port: u16) -> Self {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
-        stream.write_all(b"MONITOR\r\n").expect("the server listens");
-        let mut reader = BufReader::new(stream);
-        let mut first = String::new();
-        reader.read_line(&mut first).expect("the server answers");
-        assert_eq!(first, "+OK\r\n");
         let lines = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&lines);
-        std::thread::spawn(move || {
-            for line in reader.lines().map_while(Result::ok) {
-                written.lock().expect("no reader panics").push(line);
-            }
-        });
+        watch(port, move |line| written.lock().expect("no reader panics").push(line));
         Self { lines, port }
     }
 
@@ -187,6 +183,37 @@ impl Monitor {
         assert!(is_shown, "MONITOR shows nothing more");
         commands.into_iter().map(|line| line.split_once("] ").map_or(line.clone(), |(_, text)| text.into())).collect()
     }
+}
+
+/// How many commands a server is sent, for runs that are too long to keep every line of `MONITOR`.
+pub struct CommandCount(Arc<AtomicUsize>);
+
+impl CommandCount {
+    fn start(port: u16) -> Self {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        watch(port, move |line| {
+            let counts = is_sent(&line) && !line.contains(":secret:");
+            counted.fetch_add(usize::from(counts), Ordering::SeqCst);
+        });
+        Self(count)
+    }
+
+    /// The commands so far that clients have sent about records, without those that a script ran.
+    pub fn so_far(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Hands on every line of `MONITOR`, in a thread that ends with the server.
+fn watch(port: u16, mut each: impl FnMut(String) + Send + 'static) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
+    stream.write_all(b"MONITOR\r\n").expect("the server listens");
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first).expect("the server answers");
+    assert_eq!(first, "+OK\r\n");
+    std::thread::spawn(move || reader.lines().map_while(Result::ok).for_each(&mut each));
 }
 
 /// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks, nor what is said
