@@ -94,20 +94,20 @@ model: ## Look through the models of a token on a Redis that forgets and of a ke
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
-	RACES=10000 cargo test --release -p onceward-tests --locked races:: -- --nocapture
+	RACES=10000 cargo test --release --workspace --all-features --locked --test all races:: -- --nocapture
 
 .PHONY: faults
 faults: setup ## Kill workers, crash, split, freeze and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
-	FAULTS=50 SQL_FAULTS=200 cargo test --release -p onceward-tests --locked -- --nocapture --test-threads 2 \
+	FAULTS=50 SQL_FAULTS=200 cargo test --release --workspace --all-features --locked --test all -- --nocapture --test-threads 2 \
 	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses::
 
 .PHONY: soak
 soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed
-	SOAK=$(SOAK) cargo test --release -p onceward-tests --locked soak:: -- --nocapture
+	SOAK=$(SOAK) cargo test --release --workspace --all-features --locked --test all soak:: -- --nocapture
 
 .PHONY: sdk-faults
 sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)
-	SUBMISSIONS=10000 cargo test --release -p onceward-tests --locked sdk_faults:: -- --nocapture
+	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk_faults:: -- --nocapture
 
 .PHONY: bench
 bench: ## Measure what the guard costs beside a bare route, and the SDK beside reqwest (some minutes after the build)
@@ -125,8 +125,8 @@ bench-sql: setup ## Measure what a claim costs in a transaction, also while EXPI
 
 .PHONY: forged
 forged: setup ## Send one million forged tokens to the service, which may not ask its store once (minutes)
-	FORGED=1000000 cargo test --release -p onceward-tests --locked a_flood_of_forged_tokens -- --nocapture
+	FORGED=1000000 cargo test --release --workspace --all-features --locked --test all a_flood_of_forged_tokens -- --nocapture
 
 .PHONY: flood
 flood: setup ## Hold 8,300 connections of one client while others and health checks are answered (a minute after the build)
-	FLOOD=8300 cargo test --release -p onceward-tests --locked service_flood:: -- --nocapture --test-threads 1
+	FLOOD=8300 cargo test --release --workspace --all-features --locked --test all service_flood:: -- --nocapture --test-threads 1

@@ -30,8 +30,10 @@ pub fn program() -> &'static PathBuf {
     PROGRAM.get_or_init(|| {
         let here = std::env::current_exe().expect("this program has a path");
         let folder = here.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps").to_owned();
+        // The features of `cargo test --workspace --all-features`, with which the dependencies are compiled already. A test of the
+        // service's own package brings its binary along.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--locked", "--package", "onceward-server", "--bin", "onceward"]);
+        build.args(["test", "--quiet", "--locked", "--workspace", "--all-features", "--test", "mishap", "--no-run"]);
         if folder.ends_with("release") {
             build.arg("--release");
         }
