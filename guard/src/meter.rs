@@ -255,6 +255,7 @@ impl Guard {
     pub fn report(&self) {
         gauge!(metric::RUNNING.name).set(self.running() as f64);
         gauge!(metric::WAITING.name).set(self.waiting().count() as f64);
+        gauge!(metric::RETRYING.name).set(self.upkeep().retrying() as f64);
         self.store().report();
     }
 }
