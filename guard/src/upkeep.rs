@@ -4,6 +4,8 @@
 
 mod queue;
 mod retries;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,77 +146,5 @@ async fn idle(
         () = tokio::time::sleep(wait.unwrap_or(longest).min(longest)) => false,
         () = queue.woken() => false,
         changed = gone.changed(), if !is_gone => changed.is_err(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use onceward_api::Code;
-
-    use super::*;
-    use crate::clock::ManualClock;
-    use crate::guard::{Guard, Verdict};
-    use crate::intent::{Intent, Subject};
-    use crate::policy::{IntervalRules, Policy};
-    use crate::store::Memory;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// One job at a time, or once in a while, on a clock that is moved by hand.
-    struct Job {
-        guard: Guard,
-        clock: ManualClock,
-        policy: Policy,
-    }
-
-    impl Job {
-        fn new(rules: IntervalRules) -> Self {
-            let clock = ManualClock::new();
-            let memory = Memory::with_clock((&clock).into());
-            let guard = Guard::builder(memory).clock((&clock).into()).by_hand().build();
-            Self { guard, clock, policy: Policy::interval(rules) }
-        }
-
-        async fn ask(&self) -> Verdict {
-            self.guard.check(&self.policy, &Intent::new("job", Subject::anonymous())).await.unwrap()
-        }
-
-        async fn is_free(&self) -> bool {
-            !matches!(self.ask().await, Verdict::Refuse(refusal) if [Code::TooSoon, Code::Locked].contains(&refusal.code()))
-        }
-
-        /// Lets time pass, in which whatever is due is done.
-        async fn pass(&self, time: Duration) {
-            for _ in 0..time.as_millis() / 10 {
-                self.clock.advance(Duration::from_millis(10));
-                for claim in self.guard.upkeep().take_due() {
-                    claim.step().await;
-                }
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn whoever_outlives_an_interval_however_short_keeps_it_to_the_end() {
-        for millis in [1, 200, 300, 500, 1_000, 1_500] {
-            let job = Job::new(IntervalRules::new().every(Duration::from_millis(millis)).unwrap());
-            let Verdict::Run(pass) = job.ask().await else { panic!("it is free") };
-            for _ in 0..40 {
-                job.pass(SECOND / 10).await;
-                assert!(!job.is_free().await, "{millis} ms");
-            }
-            pass.complete(None).await.unwrap();
-            assert!(job.is_free().await, "{millis} ms");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_lock_is_kept_as_long_as_its_ceiling_says_and_no_longer() {
-        let job = Job::new(IntervalRules::new().release_always().ceiling(SECOND * 5));
-        let Verdict::Run(_pass) = job.ask().await else { panic!("it is free") };
-        job.pass(SECOND * 5).await;
-        assert!(!job.is_free().await);
-        job.pass(SECOND * 2).await;
-        assert!(job.is_free().await, "it is taken for lost");
     }
 }

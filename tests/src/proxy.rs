@@ -1,15 +1,16 @@
 //! A TCP proxy that can lose things: a request before it arrives, an answer after its request was carried out, every
 //! connection at once, or the way between the servers while clients still get through.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Where servers that talk among themselves call from, so that a proxy can tell them from clients.
 pub const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -55,6 +56,8 @@ pub struct Proxy {
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
     late: Arc<Notify>,
+    /// How many milliseconds later than it was given an answer gets back.
+    slowness: Arc<AtomicU64>,
 }
 
 /// How slow the way is.
@@ -83,18 +86,26 @@ impl Proxy {
             struck: Arc::default(),
             accepted: Arc::default(),
             late: Arc::default(),
+            slowness: Arc::new(AtomicU64::new(delay.answer.as_millis() as u64)),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
         let (accepted, gate, before) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe(), Arc::clone(&proxy.before));
-        let late = Arc::clone(&proxy.late);
+        let (late, slowness) = (Arc::clone(&proxy.late), Arc::clone(&proxy.slowness));
         tokio::spawn(async move {
             while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
                 let begun = *gate.borrow_and_update();
                 let port = before.load(Ordering::SeqCst);
-                let carried = carry(client, port, delay, Arc::clone(&plan), Arc::clone(&struck), Arc::clone(&late));
+                let way = Way {
+                    connect: delay.connect,
+                    slowness: Arc::clone(&slowness),
+                    plan: Arc::clone(&plan),
+                    struck: Arc::clone(&struck),
+                    late: Arc::clone(&late),
+                };
                 tokio::spawn(async move {
+                    let carried = way.carry(client, port);
                     let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
                     tokio::select! {
                         _ = gate.wait_for(ends) => {}
@@ -135,6 +146,11 @@ impl Proxy {
         self.before.store(port, Ordering::SeqCst);
     }
 
+    /// From now on every answer gets back so much later than it was given.
+    pub fn slow_down(&self, by: Duration) {
+        self.slowness.store(by.as_millis() as u64, Ordering::SeqCst);
+    }
+
     /// Breaks every connection there is; new ones can be made.
     pub fn reset(&self) {
         self.gate.send_modify(|gate| gate.resets += 1);
@@ -171,50 +187,66 @@ impl Proxy {
     }
 }
 
-/// Carries bytes to and fro until one side ends, or fate strikes.
-async fn carry(
-    mut client: TcpStream,
-    port: u16,
-    delay: Delay,
+/// What one connection goes by.
+struct Way {
+    connect: Duration,
+    slowness: Arc<AtomicU64>,
     plan: Arc<Mutex<Option<Plan>>>,
     struck: Arc<AtomicUsize>,
     late: Arc<Notify>,
-) -> Option<()> {
-    sleep(delay.connect).await;
-    let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-    let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    let mut swallow = false;
-    loop {
-        tokio::select! {
-            read = client.read(&mut asked) => {
-                let request = &asked[..read.ok().filter(|read| *read > 0)?];
-                let fate = meet(&plan, request);
-                if fate.is_some() {
-                    struck.fetch_add(1, Ordering::SeqCst);
-                }
-                if fate == Some(Fate::LoseRequest) {
-                    return None;
-                }
-                if fate == Some(Fate::Late) {
-                    drop(client);
-                    late.notified().await;
+}
+
+impl Way {
+    /// Carries bytes to and fro until one side ends, or fate strikes.
+    async fn carry(self, mut client: TcpStream, port: u16) -> Option<()> {
+        sleep(self.connect).await;
+        let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+        let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+        let mut swallow = false;
+        // Answers that are on their way, and when they get back.
+        let mut on_their_way: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+        loop {
+            let next = on_their_way.front().map(|(at, _)| *at);
+            tokio::select! {
+                read = client.read(&mut asked) => {
+                    let request = &asked[..read.ok().filter(|read| *read > 0)?];
+                    let fate = meet(&self.plan, request);
+                    if fate.is_some() {
+                        self.struck.fetch_add(1, Ordering::SeqCst);
+                    }
+                    if fate == Some(Fate::LoseRequest) {
+                        return None;
+                    }
+                    if fate == Some(Fate::Late) {
+                        drop(client);
+                        self.late.notified().await;
+                        server.write_all(request).await.ok()?;
+                        let _ = server.read(&mut answered).await.ok()?;
+                        return None;
+                    }
                     server.write_all(request).await.ok()?;
-                    let _ = server.read(&mut answered).await.ok()?;
-                    return None;
+                    if fate == Some(Fate::LoseAnswer) {
+                        // Once the answer is here, the request has been carried out.
+                        let _ = server.read(&mut answered).await.ok()?;
+                        return None;
+                    }
+                    swallow |= fate == Some(Fate::SwallowAnswer);
                 }
-                server.write_all(request).await.ok()?;
-                if fate == Some(Fate::LoseAnswer) {
-                    // Once the answer is here, the request has been carried out.
-                    let _ = server.read(&mut answered).await.ok()?;
-                    return None;
+                read = server.read(&mut answered) => {
+                    let answer = &answered[..read.ok().filter(|read| *read > 0)?];
+                    if swallow {
+                        continue;
+                    }
+                    let slowness = Duration::from_millis(self.slowness.load(Ordering::SeqCst));
+                    if slowness.is_zero() && on_their_way.is_empty() {
+                        client.write_all(answer).await.ok()?;
+                    } else {
+                        on_their_way.push_back((Instant::now() + slowness, answer.to_vec()));
+                    }
                 }
-                swallow |= fate == Some(Fate::SwallowAnswer);
-            }
-            read = server.read(&mut answered) => {
-                let answer = &answered[..read.ok().filter(|read| *read > 0)?];
-                if !swallow {
-                    sleep(delay.answer).await;
-                    client.write_all(answer).await.ok()?;
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    let (_, answer) = on_their_way.pop_front()?;
+                    client.write_all(&answer).await.ok()?;
                 }
             }
         }

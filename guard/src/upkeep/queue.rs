@@ -59,8 +59,8 @@ impl Queue {
             due.push(first.remove());
         }
         waiting.asleep_until = waiting.claims.keys().next().map_or(u64::MAX, |(next, _)| *next);
-        let wait = (waiting.asleep_until != u64::MAX)
-            .then(|| Duration::from_millis(waiting.asleep_until.saturating_sub(now)));
+        let wait =
+            (waiting.asleep_until != u64::MAX).then(|| Duration::from_millis(waiting.asleep_until.saturating_sub(now)));
         (due, wait)
     }
 

@@ -155,9 +155,14 @@ impl Breaker {
         self.is_open.store(state.is_open(), Ordering::Relaxed);
         match (before.is_open(), state.is_open()) {
             (false, true) => {
-                tracing::warn!(server = self.server, "most commands to this Redis time out: new work is rejected until it answers in time");
+                tracing::warn!(
+                    server = self.server,
+                    "most commands to this Redis time out: new work is rejected until it answers in time"
+                );
             }
-            (true, false) => tracing::warn!(server = self.server, "this Redis answers in time again: new work is accepted"),
+            (true, false) => {
+                tracing::warn!(server = self.server, "this Redis answers in time again: new work is accepted")
+            }
             (true, true) | (false, false) => {}
         }
     }

@@ -115,7 +115,8 @@ impl Failure {
             Self::NoConnection(_) | Self::TooMany | Self::Replica => true,
             Self::TimedOut => false,
             Self::Redis(error) => {
-                let carried_nothing = error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal();
+                let carried_nothing =
+                    error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal();
                 self.is_answer() || carried_nothing
             }
         }

@@ -178,7 +178,8 @@ impl Link for Own {
     }
 
     async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
-        let counted = async |connection: &mut _| self.breaker.note(deadline, carry(connection, &question, deadline)).await;
+        let counted =
+            async |connection: &mut _| self.breaker.note(deadline, carry(connection, &question, deadline)).await;
         self.over(deadline, counted).await
     }
 
