@@ -16,8 +16,9 @@ use crate::store::Admission;
 
 /// So many commands have to time out before it opens: one slow command says nothing.
 const TIMEOUTS: u32 = 5;
-/// For so long they are counted before it opens, in milliseconds. What a server holds up for a moment it answers in the next, all at once.
-const COUNTED: u64 = 250;
+/// For so long they are counted before it opens, in milliseconds: what a server holds up for a moment it answers in the next, all at once. Not
+/// longer than it takes until those have timed out that were on their way when the first did, after which the connection is made again.
+const COUNTED: u64 = 100;
 /// After so long counting starts over, in milliseconds.
 const FORGOTTEN: u64 = 5_000;
 /// So many answers in a row close it again.
