@@ -97,7 +97,7 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 	RACES=10000 cargo test --release --workspace --all-features --locked --test all races:: -- --nocapture
 
 .PHONY: faults
-faults: setup ## Kill workers, crash, split, freeze and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
+faults: setup ## Kill workers, crash, split, freeze, slow down and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
 	FAULTS=50 SQL_FAULTS=200 cargo test --release --workspace --all-features --locked --test all -- --nocapture --test-threads 2 \
 	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses::
 

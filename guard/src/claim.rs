@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use self::own::{Inserted, Met, Own, SURPRISES, restless};
 use crate::attempt::IN_HAND;
+use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::drain::Running;
 use crate::event::Event;
@@ -94,6 +95,10 @@ struct State {
     place: Option<Place>,
     /// Whoever drains waits for what is left to write.
     running: Option<Running>,
+    /// Whether a write was sent that outlives its lease.
+    may_outlive: bool,
+    /// How long to wait before what failed is tried again.
+    backoff: Backoff,
 }
 
 /// What is left to do.
@@ -111,8 +116,33 @@ enum Stage {
     /// Nobody knows whether the claim was written. It is removed; not finding it proves nothing for a while.
     TakingBack {
         answered_at: Option<u64>,
+        /// It is over by itself soon, so one try is enough.
+        lapses: bool,
     },
     Over,
+}
+
+/// What is due after a step.
+enum Next {
+    /// A renewal, after this time.
+    Renew(Duration),
+    /// The same again: it failed, or somebody else's claim is in the way.
+    Again,
+    Nothing,
+}
+
+/// A claim that lives no longer than this, and whose write may have been lost, is tried to be taken back once. If that is not answered either,
+/// it is left to its lease: nobody runs under it, and a duplicate is told *in progress* until then.
+const LAPSES: Duration = Duration::from_secs(15);
+
+/// How long to wait before what failed is tried again: soon at first, for what a renewal is owed in the rest of the lease.
+fn backoff(lease: Duration) -> Backoff {
+    Backoff::between((lease / 40).max(Duration::from_millis(10)), lease / 3)
+}
+
+/// The same for a claim that the store does not have, and may be sent yet by a connection that was held up.
+fn late_backoff(lease: Duration) -> Backoff {
+    Backoff::between(lease / 8, lease / 2)
 }
 
 impl Claim {
@@ -131,7 +161,15 @@ impl Claim {
 
     fn of_record(terms: Terms, record: Claimed) -> Self {
         let own = Own::new(Arc::clone(&terms.store), terms.ticket, &record);
-        let state = Mutex::new(State { own, stage: Stage::Running, is_renewed: false, place: None, running: None });
+        let state = Mutex::new(State {
+            own,
+            stage: Stage::Running,
+            is_renewed: false,
+            place: None,
+            running: None,
+            may_outlive: false,
+            backoff: backoff(terms.rules.lease),
+        });
         let (begun, carried_on, is_settling) = (terms.clock.steady(), OnceLock::new(), AtomicBool::new(false));
         Self { terms, record, carried_on, begun, is_settling, state }
     }
@@ -177,10 +215,9 @@ impl Claim {
         // Dropped last, when nobody has the state any more.
         let mut entering = Entering(Some(self));
         let mut state = self.state.lock().await;
-        let mut may_be_there = false;
         let made = match &self.terms.origin {
-            Origin::Token(token, _) => self.make_of_token(token.reign, &mut state.own).await,
-            Origin::Key | Origin::Interval(_) => self.make(&mut state.own, &mut may_be_there).await.map(Made::from),
+            Origin::Token(token, _) => self.make_of_token(token.reign, &mut state).await,
+            Origin::Key | Origin::Interval(_) => self.make(&mut state).await.map(Made::from),
         };
         entering.0 = None;
         match made {
@@ -193,7 +230,7 @@ impl Claim {
             Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
             Ok(Made::Stale) => self.late(Code::TokenStale.into()).await.map(Some),
             Err(error) => {
-                if self.terms.attempt.is_none() && (may_be_there || matches!(error, StoreError::Unknown(_))) {
+                if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
                     self.take_back(&mut state);
                 }
@@ -204,15 +241,16 @@ impl Claim {
 
     fn take_back(self: &Arc<Self>, state: &mut State) {
         self.is_settling.store(true, Ordering::SeqCst);
-        state.stage = Stage::TakingBack { answered_at: None };
-        self.step_after(state, self.pace());
+        let lapses = !state.may_outlive && self.terms.rules.lease <= LAPSES;
+        state.stage = Stage::TakingBack { answered_at: None, lapses };
+        self.try_again(state);
     }
 
     /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
     /// for long.
-    async fn make(&self, own: &mut Own, may_be_there: &mut bool) -> Result<Option<Record>, StoreError> {
+    async fn make(&self, state: &mut State) -> Result<Option<Record>, StoreError> {
         for _ in 0..SURPRISES {
-            let ours = match own.insert(&self.record, self.terms.rules.lease).await? {
+            let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
                 Inserted::New if !self.terms.rules.hold => return Ok(None),
                 Inserted::New => self.record.clone(),
                 Inserted::Other(found) => return Ok(Some(found)),
@@ -223,8 +261,8 @@ impl Claim {
                 // Whoever is told to run has a whole lease, also if it is told so again.
                 Inserted::Own(Claimed { run, started_at, .. }) => Claimed { run, started_at, ..self.record.clone() },
             };
-            *may_be_there = true;
-            match self.write_again(own, &ours).await? {
+            state.may_outlive = true;
+            match self.write_again(&mut state.own, &ours).await? {
                 Met::Own => {
                     self.carry_on(ours);
                     return Ok(None);
@@ -245,9 +283,10 @@ impl Claim {
     }
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
-    async fn make_of_token(&self, reign: Reign, own: &mut Own) -> Result<Made, StoreError> {
+    async fn make_of_token(&self, reign: Reign, state: &mut State) -> Result<Made, StoreError> {
+        state.may_outlive = true;
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match own.take_over(reign, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
+            match state.own.take_over(reign, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
                 None => return Ok(Made::Stale),
                 Some(Met::Own) => return Ok(Made::Ours),
                 Some(Met::Other(found)) => return Ok(Made::Theirs(found)),
@@ -258,70 +297,107 @@ impl Claim {
         Ok(Made::Spent)
     }
 
-    /// One step of what goes on beside the handler.
-    pub(crate) async fn step(self: &Arc<Self>) {
+    /// One step of what goes on beside the handler. Says whether the store has answered.
+    pub(crate) async fn step(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock().await;
         self.leave_queue(&mut state);
-        let again = match &state.stage {
+        let (next, is_answered) = match &state.stage {
             // Whoever settles goes on from here.
-            Stage::Running if self.is_settling() => None,
+            Stage::Running if self.is_settling() => (Next::Nothing, true),
             Stage::Running => {
                 state.is_renewed = true;
                 self.keep(&mut state.own).await
             }
-            Stage::Over => None,
+            Stage::Over => (Next::Nothing, true),
             Stage::Completing(_) | Stage::Shortening | Stage::Releasing | Stage::Leaving | Stage::TakingBack { .. } => {
-                let failed = self.advance(&mut state).await.is_err();
-                // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
-                if failed && matches!(state.stage, Stage::Completing(_)) {
-                    let _ = self.renew(&mut state.own).await;
-                }
-                (failed || !matches!(state.stage, Stage::Over)).then(|| self.pace())
+                self.settle_on(&mut state).await
             }
         };
-        match again {
-            Some(after) if self.age() < self.patience(&state.stage) => self.step_after(&mut state, after),
-            _ => state.running = None,
+        let is_patient = self.age() < self.patience(&state.stage);
+        match next {
+            Next::Renew(after) if is_patient => {
+                state.backoff.reset();
+                self.step_after(&mut state, after);
+            }
+            Next::Again if is_patient => self.try_again(&mut state),
+            Next::Renew(_) | Next::Again | Next::Nothing => state.running = None,
         }
+        is_answered
+    }
+
+    /// One try at what is left to do, and what is next.
+    async fn settle_on(&self, state: &mut State) -> (Next, bool) {
+        let failed = self.advance(state).await.is_err();
+        match state.stage {
+            Stage::Over => return (Next::Nothing, !failed),
+            Stage::TakingBack { lapses: true, .. } => {
+                state.stage = Stage::Over;
+                return (Next::Nothing, !failed);
+            }
+            // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
+            Stage::Completing(_) if failed => drop(self.renew(&mut state.own).await),
+            _ => {}
+        }
+        (Next::Again, !failed)
+    }
+
+    /// Whether the store answers what is asked of this claim.
+    pub(crate) async fn is_answered(&self) -> bool {
+        self.terms.store.look(&self.terms.ticket).await.is_ok()
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.terms.rules.lease
     }
 
     fn step_after(self: &Arc<Self>, state: &mut State, after: Duration) {
         state.place = Some(self.terms.upkeep.add(Arc::clone(self), after));
     }
 
-    /// Renews, and says when to do so again; `None` if there is nothing left to renew.
-    async fn keep(&self, own: &mut Own) -> Option<Duration> {
+    /// What failed is tried again after a while; what may still be written late, at the end of that time for the last time.
+    fn try_again(self: &Arc<Self>, state: &mut State) {
+        let mut after = state.backoff.next();
+        if let Stage::TakingBack { answered_at: Some(first), .. } = state.stage {
+            let end = first.saturating_add(self.record.lease);
+            after = after.min(Duration::from_millis(end.saturating_sub(self.terms.clock.steady())));
+        }
+        state.place = Some(self.terms.upkeep.retry(Arc::clone(self), after));
+    }
+
+    /// Renews, and says what is next, and whether the store has answered.
+    async fn keep(&self, own: &mut Own) -> (Next, bool) {
         let kept = self.renew(own).await;
+        let is_answered = kept.is_ok();
         match &kept {
-            Ok(Some(_)) => {}
-            Ok(None) => self.log(Event::Lost),
+            Ok(Next::Nothing) => self.log(Event::Lost),
+            Ok(_) => {}
             Err(error) => {
                 self.terms.meter.not_renewed();
                 tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "a claim could not be renewed");
             }
         }
-        kept.unwrap_or_else(|_| Some(self.pace()))
+        (kept.unwrap_or(Next::Again), is_answered)
     }
 
-    async fn renew(&self, own: &mut Own) -> Result<Option<Duration>, StoreError> {
+    async fn renew(&self, own: &mut Own) -> Result<Next, StoreError> {
         let KeyRules { lease, hold, .. } = self.terms.rules;
         let other = match self.write_again(own, self.record()).await? {
             Met::Own => {
                 self.terms.meter.renewed();
-                return Ok(Some(self.rhythm()));
+                return Ok(Next::Renew(self.rhythm()));
             }
             Met::Other(other) => other,
             Met::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
                 None => {
                     self.terms.meter.renewed();
                     // Held again with the next renewal, which is due at once.
-                    return Ok(Some(if hold { Duration::ZERO } else { self.rhythm() }));
+                    return Ok(Next::Renew(if hold { Duration::ZERO } else { self.rhythm() }));
                 }
                 Some(other) => other,
             },
         };
         // A claim may be one that nobody knows of, written late by a store that was frozen, and taken back in a moment.
-        Ok(matches!(other, Record::Claimed(_)).then(|| self.pace()))
+        Ok(if matches!(other, Record::Claimed(_)) { Next::Again } else { Next::Nothing })
     }
 
     /// Has it live for as long again, if it is there.
@@ -384,11 +460,6 @@ impl Claim {
             Stage::Releasing | Stage::Shortening if !hold => ceiling.saturating_add(lease),
             _ => ceiling.saturating_add(retain),
         }
-    }
-
-    /// How long to wait before what failed is tried again.
-    fn pace(&self) -> Duration {
-        (self.terms.rules.lease / 10).clamp(Duration::from_millis(10), Duration::from_millis(500))
     }
 
     /// Counts it, and writes a line of it.

@@ -145,6 +145,7 @@ impl Guard {
     pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, StoreError> {
         let id = random::id();
         let ticket = Ticket::of_token(id);
+        self.admit(&ticket).await?;
         let reign = match self.0.store.reign(&ticket) {
             Some(reign) => reign,
             None => self.0.store.ask_reign(&ticket).await.map_err(StoreError::certainly_not_executed)?,
@@ -345,7 +346,6 @@ impl Guard {
         &self.0.observed
     }
 
-    #[cfg(test)]
     pub(crate) fn upkeep(&self) -> &Upkeep {
         &self.0.upkeep
     }

@@ -71,6 +71,7 @@
 
 mod attempt;
 mod background;
+mod backoff;
 mod claim;
 mod clock;
 mod drain;

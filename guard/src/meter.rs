@@ -247,7 +247,7 @@ fn describe(metric: &Metric) {
 }
 
 impl Guard {
-    /// Tells the recorder of metrics how things are at this moment: what runs, who waits, how full a memory store is. Whoever
+    /// Tells the recorder of metrics how things are at this moment: what runs, who waits, what is retried, how full a memory store is. Whoever
     /// exports metrics calls this before; nothing of it costs a request anything. Of several guards the last one is seen.
     ///
     /// Everything else that [`onceward_api::metric`] lists is told as it happens, to the recorder that was installed when the
@@ -255,6 +255,9 @@ impl Guard {
     pub fn report(&self) {
         gauge!(metric::RUNNING.name).set(self.running() as f64);
         gauge!(metric::WAITING.name).set(self.waiting().count() as f64);
+        gauge!(metric::RETRYING.name).set(self.upkeep().retrying() as f64);
+        // A store that is slow says so itself.
+        gauge!(metric::SLOW_NODES.name).set(0.0);
         self.store().report();
     }
 }

@@ -159,6 +159,12 @@ pub trait Store: Send + Sync + 'static {
         self.swap(ticket, held, value, ttl).await.map(Some)
     }
 
+    /// Whether new work may begin on this ticket: while most commands time out, it is rejected at once and not after a timeout. Nobody
+    /// asks who ends or renews what has begun.
+    fn admission(&self, _ticket: &Ticket) -> Admission {
+        Admission::Open
+    }
+
     /// Comes back when the store has been reached anew, since what is in it may have changed meanwhile.
     async fn reconnected(&self) {
         pending().await
@@ -217,6 +223,10 @@ impl<S: Store> Store for Arc<S> {
         (**self).swap_under(ticket, reign, held, value, ttl).await
     }
 
+    fn admission(&self, ticket: &Ticket) -> Admission {
+        (**self).admission(ticket)
+    }
+
     async fn reconnected(&self) {
         (**self).reconnected().await;
     }
@@ -236,6 +246,18 @@ pub struct Taken {
     pub found: Option<Bytes>,
     /// Whether the reign in question lasted at that time.
     pub is_of_reign: bool,
+}
+
+/// Whether new work may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    Open,
+    /// It may if the store answers a [`look`](Store::look) first: it did not answer in time of late, and one caller at a time finds out
+    /// whether it does again.
+    Probe,
+    /// The store does not answer in time.
+    Closed,
 }
 
 /// What a verb that compares first has done.

@@ -13,6 +13,7 @@ use onceward_api::Code;
 use tokio::sync::watch;
 
 use crate::background;
+use crate::backoff::Backoff;
 use crate::claim::Claim;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
@@ -177,10 +178,9 @@ impl Drop for Seat {
 }
 
 async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell: Tell) {
-    let mut pause = PAUSE.0;
+    let mut backoff = Backoff::between(PAUSE.0, PAUSE.1);
     while waiting.is_awaited(&ticket, &tell) {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 3 / 2).min(PAUSE.1);
+        tokio::time::sleep(backoff.next()).await;
         let Ok(found) = guard.store().look(&ticket).await else { continue };
         if !found.as_deref().is_some_and(|found| is_running(found, &guard)) {
             waiting.strike_off(&ticket, &tell);

@@ -71,6 +71,16 @@ pub const RUNNING: Metric =
 /// No label.
 pub const WAITING: Metric = gauge("onceward_waiting_duplicates", "Duplicates that wait for the first at this moment.");
 /// No label.
+pub const RETRYING: Metric = gauge(
+    "onceward_retrying_claims",
+    "Claims whose last write failed or was lost, and that wait to be written or taken back; when there are too many, new claims are rejected.",
+);
+/// No label.
+pub const SLOW_NODES: Metric = gauge(
+    "onceward_store_slow_nodes",
+    "Redis servers on which most commands time out: new work is rejected at once until they answer in time.",
+);
+/// No label.
 pub const MEMORY_RECORDS: Metric =
     gauge("onceward_memory_records", "Records in the memory store, those included that are over.");
 /// Label `kind`.
@@ -105,7 +115,7 @@ pub const RATE_LIMITED: Metric = counter(
 pub const BUILD: Metric = gauge("onceward_build_info", "Always 1; the version is in its label.");
 
 /// What the library tells.
-pub const OF_THE_LIBRARY: [Metric; 14] = [
+pub const OF_THE_LIBRARY: [Metric; 16] = [
     ISSUED,
     VERDICTS,
     WAITS,
@@ -117,6 +127,8 @@ pub const OF_THE_LIBRARY: [Metric; 14] = [
     STORE_ERRORS,
     RUNNING,
     WAITING,
+    RETRYING,
+    SLOW_NODES,
     MEMORY_RECORDS,
     MEMORY_BYTES,
     MEMORY_LIMIT,

@@ -84,6 +84,7 @@ mod service_specification;
 mod service_start;
 mod service_stop;
 mod settling;
+mod slow_faults;
 mod soak;
 mod spellings;
 mod sql;

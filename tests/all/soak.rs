@@ -173,10 +173,10 @@ impl Bed {
             let now = memory.len();
             // Four seconds of late answers, then three without delay.
             if now % 7 < 4 {
-                self.proxy.delay_answers(Duration::from_millis(fastrand::u64(0..=800)));
+                self.proxy.slow_down(Duration::from_millis(fastrand::u64(0..=800)));
                 done.delays += 1;
             } else {
-                self.proxy.delay_answers(Duration::ZERO);
+                self.proxy.slow_down(Duration::ZERO);
             }
             if fastrand::usize(0..3) == 0 {
                 self.proxy.reset();
@@ -187,7 +187,7 @@ impl Bed {
                 done.kills += 1;
             }
         }
-        self.proxy.delay_answers(Duration::ZERO);
+        self.proxy.slow_down(Duration::ZERO);
         (done, memory)
     }
 }

@@ -2,7 +2,6 @@
 //! connection at once, or the way between the servers while clients still get through.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -57,7 +56,8 @@ pub struct Proxy {
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
     late: Arc<Notify>,
-    latency: Arc<AtomicU64>,
+    /// How many milliseconds later than it was given an answer gets back.
+    slowness: Arc<AtomicU64>,
 }
 
 /// How slow the way is.
@@ -86,24 +86,26 @@ impl Proxy {
             struck: Arc::default(),
             accepted: Arc::default(),
             late: Arc::default(),
-            latency: Arc::new(AtomicU64::new(delay.answer.as_millis() as u64)),
+            slowness: Arc::new(AtomicU64::new(delay.answer.as_millis() as u64)),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
         let (accepted, gate, before) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe(), Arc::clone(&proxy.before));
-        let (late, latency) = (Arc::clone(&proxy.late), Arc::clone(&proxy.latency));
+        let (late, slowness) = (Arc::clone(&proxy.late), Arc::clone(&proxy.slowness));
         tokio::spawn(async move {
             while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
                 let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
                 let begun = *gate.borrow_and_update();
                 let port = before.load(Ordering::SeqCst);
-                let (plan, struck) = (Arc::clone(&plan), Arc::clone(&struck));
-                let (late, latency) = (Arc::clone(&late), Arc::clone(&latency));
+                let way = Way {
+                    connect: delay.connect,
+                    slowness: Arc::clone(&slowness),
+                    plan: Arc::clone(&plan),
+                    struck: Arc::clone(&struck),
+                    late: Arc::clone(&late),
+                };
                 tokio::spawn(async move {
-                    let carried = async {
-                        sleep(delay.connect).await;
-                        carry(client, port, &latency, &plan, &struck, &late).await
-                    };
+                    let carried = way.carry(client, port);
                     let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
                     tokio::select! {
                         _ = gate.wait_for(ends) => {}
@@ -144,6 +146,11 @@ impl Proxy {
         self.before.store(port, Ordering::SeqCst);
     }
 
+    /// From now on every answer gets back so much later than it was given.
+    pub fn slow_down(&self, by: Duration) {
+        self.slowness.store(by.as_millis() as u64, Ordering::SeqCst);
+    }
+
     /// Breaks every connection there is; new ones can be made.
     pub fn reset(&self) {
         self.gate.send_modify(|gate| gate.resets += 1);
@@ -157,11 +164,6 @@ impl Proxy {
     /// Servers may connect again.
     pub fn mend(&self) {
         self.gate.send_modify(|gate| gate.is_cut = false);
-    }
-
-    /// Delays every answer by this much from now on. Requests arrive without delay, and answers keep their order.
-    pub fn delay_answers(&self, by: Duration) {
-        self.latency.store(by.as_millis() as u64, Ordering::SeqCst);
     }
 
     /// Lets a request that is [late](Fate::Late) arrive.
@@ -185,74 +187,69 @@ impl Proxy {
     }
 }
 
-/// Carries bytes to and fro until one side ends, or fate strikes.
-async fn carry(
-    mut client: TcpStream,
-    port: u16,
-    latency: &AtomicU64,
-    plan: &Mutex<Option<Plan>>,
-    struck: &AtomicUsize,
-    late: &Notify,
-) -> Option<()> {
-    let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-    let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
-    let mut delayed = VecDeque::<(Instant, Vec<u8>)>::new();
-    let mut swallow = false;
-    loop {
-        tokio::select! {
-            read = client.read(&mut asked) => {
-                let request = &asked[..read.ok().filter(|read| *read > 0)?];
-                let fate = meet(plan, request);
-                if fate.is_some() {
-                    struck.fetch_add(1, Ordering::SeqCst);
-                }
-                if fate == Some(Fate::LoseRequest) {
-                    return None;
-                }
-                if fate == Some(Fate::Late) {
-                    drop(client);
-                    late.notified().await;
-                    server.write_all(request).await.ok()?;
-                    let _ = server.read(&mut answered).await.ok()?;
-                    return None;
-                }
-                server.write_all(request).await.ok()?;
-                if fate == Some(Fate::LoseAnswer) {
-                    // Once the answer is here, the request has been carried out.
-                    let _ = server.read(&mut answered).await.ok()?;
-                    return None;
-                }
-                swallow |= fate == Some(Fate::SwallowAnswer);
-            }
-            read = server.read(&mut answered) => {
-                let Some(read) = read.ok().filter(|read| *read > 0) else {
-                    // The server has closed the connection: what it said before still gets to the client.
-                    for (due, answer) in delayed {
-                        sleep_until(due).await;
-                        client.write_all(&answer).await.ok()?;
-                    }
-                    return None;
-                };
-                if !swallow {
-                    let latency = Duration::from_millis(latency.load(Ordering::SeqCst));
-                    // An answer never overtakes an earlier one, also when the latency falls.
-                    let due = delayed.back().map_or(Instant::now(), |(due, _)| *due).max(Instant::now() + latency);
-                    delayed.push_back((due, answered[..read].to_vec()));
-                }
-            }
-            () = first_due(&delayed) => {
-                let (_, answer) = delayed.pop_front()?;
-                client.write_all(&answer).await.ok()?;
-            }
-        }
-    }
+/// What one connection goes by.
+struct Way {
+    connect: Duration,
+    slowness: Arc<AtomicU64>,
+    plan: Arc<Mutex<Option<Plan>>>,
+    struck: Arc<AtomicUsize>,
+    late: Arc<Notify>,
 }
 
-/// Waits until the first of these answers is due.
-async fn first_due(delayed: &VecDeque<(Instant, Vec<u8>)>) {
-    match delayed.front() {
-        Some((due, _)) => sleep_until(*due).await,
-        None => pending().await,
+impl Way {
+    /// Carries bytes to and fro until one side ends, or fate strikes.
+    async fn carry(self, mut client: TcpStream, port: u16) -> Option<()> {
+        sleep(self.connect).await;
+        let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+        let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+        let mut swallow = false;
+        // Answers that are on their way, and when they get back.
+        let mut on_their_way: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+        loop {
+            let next = on_their_way.front().map(|(at, _)| *at);
+            tokio::select! {
+                read = client.read(&mut asked) => {
+                    let request = &asked[..read.ok().filter(|read| *read > 0)?];
+                    let fate = meet(&self.plan, request);
+                    if fate.is_some() {
+                        self.struck.fetch_add(1, Ordering::SeqCst);
+                    }
+                    if fate == Some(Fate::LoseRequest) {
+                        return None;
+                    }
+                    if fate == Some(Fate::Late) {
+                        drop(client);
+                        self.late.notified().await;
+                        server.write_all(request).await.ok()?;
+                        let _ = server.read(&mut answered).await.ok()?;
+                        return None;
+                    }
+                    server.write_all(request).await.ok()?;
+                    if fate == Some(Fate::LoseAnswer) {
+                        // Once the answer is here, the request has been carried out.
+                        let _ = server.read(&mut answered).await.ok()?;
+                        return None;
+                    }
+                    swallow |= fate == Some(Fate::SwallowAnswer);
+                }
+                read = server.read(&mut answered) => {
+                    let answer = &answered[..read.ok().filter(|read| *read > 0)?];
+                    if swallow {
+                        continue;
+                    }
+                    let slowness = Duration::from_millis(self.slowness.load(Ordering::SeqCst));
+                    if slowness.is_zero() && on_their_way.is_empty() {
+                        client.write_all(answer).await.ok()?;
+                    } else {
+                        on_their_way.push_back((Instant::now() + slowness, answer.to_vec()));
+                    }
+                }
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    let (_, answer) = on_their_way.pop_front()?;
+                    client.write_all(&answer).await.ok()?;
+                }
+            }
+        }
     }
 }
 

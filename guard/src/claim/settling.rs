@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 
 use super::own::{Met, Own, SURPRISES, restless};
-use super::{Claim, Origin, Stage, State};
+use super::{Claim, Origin, Stage, State, late_backoff};
 use crate::attempt::IN_HAND;
 use crate::drain::Running;
 use crate::event::Event;
@@ -46,7 +46,7 @@ impl Claim {
         // Until here the next renewal stayed due: it goes on with this if nobody waits for it any more.
         self.leave_queue(&mut state);
         if !matches!(state.stage, Stage::Over) {
-            self.step_after(&mut state, self.pace());
+            self.try_again(&mut state);
         }
         settled
     }
@@ -135,9 +135,12 @@ impl Claim {
                 (state.stage, state.running) = (Stage::Over, None);
                 return Ok(if is_back { Settled::Back } else { Settled::Final });
             }
-            Stage::TakingBack { answered_at } => {
+            Stage::TakingBack { answered_at, lapses } => {
                 let met = self.give_back(own).await?;
-                if self.may_still_come(&met, answered_at) {
+                if answered_at.is_none() {
+                    state.backoff = late_backoff(self.terms.rules.lease);
+                }
+                if !*lapses && self.may_still_come(&met, answered_at) {
                     return Ok(Settled::Back);
                 }
                 Settled::Back

@@ -17,7 +17,7 @@ use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
-use crate::store::{StoreError, Taken};
+use crate::store::{Admission, StoreError, Taken};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint};
 
@@ -36,10 +36,11 @@ impl Guard {
             Err(refusal) => return Ok(Verdict::Refuse(refusal)),
         };
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let ticket = Ticket::of_token(token.id);
+        self.admit(&ticket).await?;
         if let (Some(remember), None) = (&rules.remember, intent.attempt) {
             return Box::pin(self.check_remembered(remember, intent, token, running)).await;
         }
-        let ticket = Ticket::of_token(token.id);
         // Where the reign is not known, the step that takes a plain token decides. Asked for only where it is to be doubted, and
         // apart, since every request pays for the room of what few need.
         let is_doubtful = match self.0.store.reign(&ticket) {
@@ -68,7 +69,9 @@ impl Guard {
     pub(super) async fn check_key(&self, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let Some(key) = intent.key else { return Ok(Verdict::Refuse(Code::KeyMissing.into())) };
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
-        self.enter(self.claim_of_key(rules, intent, key), running).await
+        let claim = self.claim_of_key(rules, intent, key);
+        self.admit(claim.ticket()).await?;
+        self.enter(claim, running).await
     }
 
     /// A token that is too old is looked up all the same: a late retry still gets its answer.
@@ -92,6 +95,7 @@ impl Guard {
         intent: &Intent<'_>,
     ) -> Result<Verdict, StoreError> {
         let ticket = self.ticket_of_interval(intent).await?;
+        self.admit(&ticket).await?;
         let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
         self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
     }
@@ -192,7 +196,24 @@ impl Guard {
         }
     }
 
+    /// Lets new work begin on this ticket. While the store does not answer in time, one at a time finds out whether it does again, by a
+    /// look that changes nothing; the others are rejected at once.
+    pub(super) async fn admit(&self, ticket: &Ticket) -> Result<(), StoreError> {
+        match self.0.store.admission(ticket) {
+            Admission::Open => Ok(()),
+            // Apart, since every request pays for the room of what few need.
+            Admission::Probe => match Box::pin(self.0.store.look(ticket)).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.certainly_not_executed()),
+            },
+            Admission::Closed => Err(StoreError::not_executed("most commands time out, so new work is rejected")),
+        }
+    }
+
     async fn enter(&self, claim: Arc<Claim>, running: Running) -> Result<Verdict, StoreError> {
+        if self.0.upkeep.is_full() {
+            return Err(StoreError::not_executed("too many claims wait to be written or taken back"));
+        }
         let mut running = Some(running);
         match (claim.enter(&mut running).await?, running) {
             (None, Some(running)) => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),

@@ -117,6 +117,8 @@ impl World {
     }
 
     fn play(&mut self) -> Result<(), String> {
+        // What is drawn elsewhere, for the jitter of a backoff.
+        fastrand::seed(self.dice.u64(..));
         for _ in 0..STEPS {
             self.step();
             self.check()?;
@@ -161,7 +163,9 @@ impl World {
             return;
         }
         if let Some(claim) = process.guard.upkeep().take(|count| dice.usize(..count)) {
-            process.tasks.push(Box::pin(async move { claim.step().await }));
+            process.tasks.push(Box::pin(async move {
+                claim.step().await;
+            }));
         }
     }
 
@@ -191,6 +195,9 @@ impl World {
             self.check()?;
             self.clock.advance(LEASE / 2);
         }
+        if let Some(count) = self.waits_still() {
+            return Err(format!("{count} claims still wait to be tried again"));
+        }
         self.processes.iter_mut().for_each(|process| process.tasks.clear());
         self.clock.advance(LEASE * 2);
         let told = self.ask_once()?;
@@ -209,6 +216,13 @@ impl World {
             Told::Ran(_) if self.is_held && history.effects() > 0 => Err("it would run again: two effects".to_owned()),
             _ => Ok(()),
         }
+    }
+
+    /// How many claims wait to be written or taken back in a process that lives, if any do.
+    fn waits_still(&self) -> Option<usize> {
+        let alive = self.processes.iter().filter(|process| process.is_alive);
+        let waiting: Vec<_> = alive.map(|process| process.guard.upkeep().retrying()).collect();
+        Some(waiting.into_iter().sum()).filter(|count| *count > 0)
     }
 
     /// Asks as somebody new, over a store that works again.

@@ -8,7 +8,7 @@ use metrics::{Counter, Histogram, counter, histogram};
 use onceward_api::metric;
 use tokio::time::Instant;
 
-use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
+use super::{Admission, Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
 use crate::ticket::Ticket;
 
 /// A store that is timed.
@@ -116,6 +116,10 @@ impl Store for Metered {
         ttl: Duration,
     ) -> Result<Option<Compared>, StoreError> {
         self.swap.time(self.store.swap_under(ticket, reign, held, value, ttl)).await
+    }
+
+    fn admission(&self, ticket: &Ticket) -> Admission {
+        self.store.admission(ticket)
     }
 
     async fn reconnected(&self) {

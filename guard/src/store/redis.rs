@@ -2,6 +2,7 @@
 //! one that sentinels watch over, and a cluster.
 
 mod address;
+mod breaker;
 mod cluster;
 mod deadline;
 mod handed_cluster;
@@ -9,7 +10,6 @@ mod life;
 mod link;
 mod near;
 mod own;
-mod pause;
 mod redirect;
 mod sentinel;
 mod slot;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::claimed::{Claimed, Found};
 use super::lent::Lent;
 use super::{ClaimError, Dialect};
+use crate::backoff::Backoff;
 use crate::clock::Moment;
 use crate::guard::Guard;
 use crate::intent::Intent;
@@ -127,7 +128,7 @@ impl Guard {
             (Mode::Off, _) | (Mode::Observe, Err(_)) => None,
         };
         let trial = Trial { guard: self, pool, intent, claimed };
-        let (mut tries, mut pause) = (1, PAUSE.0);
+        let (mut tries, mut backoff) = (1, Backoff::between(PAUSE.0, PAUSE.1));
         // The second commit that is lost has no more time than the first.
         let (mut lost, mut until): (Option<Lost<T>>, Option<Instant>) = (None, None);
         loop {
@@ -157,8 +158,7 @@ impl Guard {
                 (Tried::Ended(ended), _) => return ended,
             }
             tries += 1;
-            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            pause = (pause * 2).min(PAUSE.1);
+            sleep(backoff.next()).await;
         }
     }
 }

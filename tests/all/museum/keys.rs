@@ -294,3 +294,32 @@ async fn percent_encoded_path() {
     the_story_of_percent_encoded_path("percent_encoded_path").await.unwrap_err();
     the_story_of_percent_encoded_path("token_refresh").await.unwrap();
 }
+
+/// Answers of Redis come too late for a while: what was not answered gives it no more to do, however much that was.
+async fn the_story_of_retry_storm(kind: &str) -> Told {
+    const KEYS: usize = 60;
+    let pair = Pair::start(PEER, kind).await;
+    assert_eq!(buy(pair.one(), "/keyed/orders", "warm", "warm").await.status, 200);
+    pair.proxy.slow_down(Duration::from_millis(600));
+    let late = (0..KEYS).map(|number| {
+        let (url, key) = (pair.one(), format!("late-{number}"));
+        async move { buy(url, "/keyed/orders", &key, &key).await.said() }
+    });
+    assert_eq!(join_all(late).await, ["503 store_unavailable"; KEYS]);
+    let monitor = pair.redis.monitor();
+    sleep(Duration::from_secs(3)).await;
+    let commands = monitor.commands().len();
+    pair.proxy.slow_down(Duration::ZERO);
+    until("a retry runs", LEASE * 10, || async {
+        buy(pair.other(), "/keyed/orders", "late-0", "effect").await.status == 200
+    })
+    .await;
+    assert_eq!((pair.ledger.count("late-0"), pair.ledger.count("effect")), (0, 1));
+    told(commands <= KEYS, || format!("{commands} commands in three seconds in which nobody asked for anything"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retry_storm() {
+    the_story_of_retry_storm("onceward").await.unwrap();
+    the_story_of_retry_storm("retry_storm").await.unwrap_err();
+}

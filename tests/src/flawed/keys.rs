@@ -11,6 +11,7 @@ use onceward_api::header::OUTCOME;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisResult, Script};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::charging::charge;
 use crate::keyed::{BRIEF, KEY, LEASE, purchase};
@@ -42,11 +43,13 @@ pub enum KeyFlaw {
     PassedOnError,
     /// It knows a key by the path as it was sent, which can be percent-encoded in many ways.
     PercentEncodedPath,
+    /// It takes back every claim whose answer is late, each by itself, as often as the answer to that is late too.
+    RetryStorm,
 }
 
 impl KeyFlaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("live_orphan", Self::LiveOrphan),
         ("renewed_inside", Self::RenewedInside),
         ("forever_409", Self::Forever409),
@@ -58,11 +61,14 @@ impl KeyFlaw {
         ("other_order", Self::OtherOrder),
         ("passed_on_error", Self::PassedOnError),
         ("percent_encoded_path", Self::PercentEncodedPath),
+        ("retry_storm", Self::RetryStorm),
     ];
 }
 
 /// How long an answer is kept, in seconds.
 const RETAIN: u64 = 600;
+/// How long it waits for its Redis where it waits for a while only.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// How large an answer is kept.
 const LIMIT: usize = 1024 * 1024;
 
@@ -137,6 +143,13 @@ impl Naive {
         Script::new(text).key(name).arg(arguments).invoke_async(&mut self.redis.clone()).await
     }
 
+    /// Removes a claim, again and again until that is answered in time.
+    async fn insist(self, name: String, owner: String) {
+        while !matches!(timeout(PATIENCE, self.script(RELEASE, &name, &[&owner])).await, Ok(Ok(()))) {
+            tokio::time::sleep(PATIENCE).await;
+        }
+    }
+
     fn renew(&self, name: &str, owner: &str, lease: Duration) -> Option<JoinHandle<()>> {
         if self.flaw == KeyFlaw::LiveOrphan {
             return None;
@@ -197,10 +210,22 @@ async fn submit(request: HttpRequest, naive: Data<Naive>, ledger: Data<Ledger>, 
     let Some(name) = naive.name(&request) else { return HttpResponse::BadRequest().finish() };
     let is_brief = ["/keyed/brief", "/keyed/block"].contains(&request.path());
     let (owner, lease) = (format!("run:{}", uuid::Uuid::new_v4()), if is_brief { BRIEF } else { LEASE });
-    match naive.claim(&name, &owner, lease).await {
+    let unavailable = || HttpResponse::ServiceUnavailable().insert_header((OUTCOME, "store_unavailable")).finish();
+    let claim = naive.claim(&name, &owner, lease);
+    let claimed = match naive.flaw {
+        KeyFlaw::RetryStorm => match timeout(PATIENCE, claim).await {
+            Ok(claimed) => claimed,
+            Err(_) => {
+                rt::spawn(naive.as_ref().clone().insist(name, owner));
+                return unavailable();
+            }
+        },
+        _ => claim.await,
+    };
+    match claimed {
         Ok(None) => {}
         Ok(Some(there)) => return duplicate(&there),
-        Err(_) => return HttpResponse::ServiceUnavailable().insert_header((OUTCOME, "store_unavailable")).finish(),
+        Err(_) => return unavailable(),
     }
     let renewal = naive.renew(&name, &owner, lease);
     let run = Run { naive: naive.as_ref().clone(), name, owner, renewal };

@@ -18,13 +18,12 @@ use super::address::at;
 use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Failure, Key, Link, Question, Said, in_time, read};
-use super::own::{Own, Source, client};
-use super::pause::Pause;
+use super::own::{Own, Source, client, reconnecting};
 use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
 use super::slot::{SLOTS, slot_of};
 use super::topology::{ask_seeds, ranges, slots};
 use crate::background;
-use crate::store::{Reign, async_trait};
+use crate::store::{Admission, Reign, async_trait};
 
 /// How often it is looked up who has which slots, at least.
 const LOOKED_UP: Duration = Duration::from_secs(5);
@@ -200,6 +199,18 @@ impl Link for Cluster {
         own.learn_scripts(key, deadline).await
     }
 
+    fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission {
+        // As a rule none of them is slow, and nobody needs to know whose key it is.
+        if self.slow() == 0 {
+            return Admission::Open;
+        }
+        self.known_owner(key).map_or(Admission::Open, |own| own.admit(key, timeout))
+    }
+
+    fn slow(&self) -> usize {
+        self.map.borrow().masters.iter().map(|(_, own)| own.slow()).sum()
+    }
+
     /// Comes back when any of them has been reached anew, or there are others.
     async fn reconnected(&self) {
         let mut map = self.map.clone();
@@ -220,6 +231,7 @@ impl Link for Cluster {
 /// Asks one node, over the asking thread's own connection if there is one.
 async fn send_to(own: &Own, question: &Question, is_asking: bool, deadline: Deadline) -> Result<Said, Failure> {
     if is_asking {
+        // Not counted by the breaker: its key is on its way between two nodes, either of which may be slow.
         return own.over(deadline, async |connection| send_asking(connection, question, deadline).await).await;
     }
     match own.ask(question.clone(), deadline) {
@@ -338,7 +350,7 @@ impl Inner {
 /// Looks up who has which slots whenever that is doubted and every so often, until nobody wants to know. The more often that brings
 /// nothing new, the longer are the pauses.
 async fn keep_looking(inner: Arc<Inner>, publish: watch::Sender<Arc<Map>>, mut wanted: watch::Receiver<()>) {
-    let mut pause = Pause::new();
+    let mut pause = reconnecting();
     loop {
         let found = tokio::select! {
             found = inner.look_up() => found,

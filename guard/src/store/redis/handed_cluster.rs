@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
 use redis::{Cmd, Pipeline};
 use tokio::time::sleep;
 
+use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::link::{Failure, Key, Link, Question, Said, are_refused, in_time, nothing, read};
 use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
-use super::slot::slot_of;
-use crate::store::{Reign, async_trait};
+use super::slot::{SLOTS, slot_of};
+use crate::store::{Admission, Reign, async_trait};
 
 /// A connection that knows who has which slots, and sends nothing a second time by itself.
 pub(super) struct HandedCluster {
@@ -21,7 +23,12 @@ pub(super) struct HandedCluster {
     /// The life of whoever has each slot: which of them are the same, nobody tells us.
     known: RwLock<HashMap<usize, Known>>,
     refuses_scripts: OnceLock<bool>,
+    /// One for so many slots in a row: which node has them nobody tells us, and it has its neighbours too.
+    breakers: Vec<Breaker>,
 }
+
+/// How many slots have a breaker in common.
+const NEIGHBOURS: usize = 1_024;
 
 /// Who is asked.
 enum To {
@@ -33,7 +40,13 @@ enum To {
 
 impl HandedCluster {
     pub(super) fn new(connection: ClusterConnection) -> Self {
-        Self { connection, known: RwLock::default(), refuses_scripts: OnceLock::new() }
+        let breaker = |range: usize| Breaker::new(format!("slots from {} on", range * NEIGHBOURS));
+        Self {
+            connection,
+            known: RwLock::default(),
+            refuses_scripts: OnceLock::new(),
+            breakers: (0..SLOTS.div_ceil(NEIGHBOURS)).map(breaker).collect(),
+        }
     }
 
     async fn ask(&self, question: &Question, to: &To, deadline: Deadline) -> Result<Said, Failure> {
@@ -72,7 +85,8 @@ impl Link for HandedCluster {
             if hop > 0 && deadline.is_over() {
                 break;
             }
-            failure = match self.ask(&question, &to, deadline).await {
+            let asked = self.ask(&question, &to, deadline);
+            failure = match self.breakers[slot / NEIGHBOURS].note(deadline, asked).await {
                 Ok(said) => return Ok(said),
                 Err(failure) => failure,
             };
@@ -124,6 +138,18 @@ impl Link for HandedCluster {
         let question = Question { command: nothing(), key_at: 0, wants_life: false };
         let refuses = are_refused(self.ask(&question, &To::Owner(slot_of(key.0().as_bytes())), deadline).await)?;
         Ok(*self.refuses_scripts.get_or_init(|| refuses))
+    }
+
+    fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission {
+        if self.slow() == 0 {
+            return Admission::Open;
+        }
+        self.breakers[slot_of(key.0().as_bytes()) / NEIGHBOURS].admit(timeout)
+    }
+
+    /// So many ranges of slots, since the nodes are not known.
+    fn slow(&self) -> usize {
+        self.breakers.iter().filter(|breaker| breaker.is_open()).count()
     }
 
     async fn reconnected(&self) {

@@ -2,15 +2,17 @@
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{timeout, timeout_at};
 
+use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::turn::Answer;
-use crate::store::{Reign, StoreError, async_trait};
+use crate::store::{Admission, Reign, StoreError, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
@@ -54,6 +56,12 @@ pub(super) trait Link: Send + Sync + 'static {
     /// Asks for that.
     async fn learn_scripts(&self, key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure>;
 
+    /// Whether new work may begin on this key, by whoever waits for so long.
+    fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission;
+
+    /// Before how many servers the breaker is open.
+    fn slow(&self) -> usize;
+
     /// Comes back when the server has been reached anew.
     async fn reconnected(&self);
 }
@@ -87,15 +95,17 @@ impl Failure {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(kind))
     }
 
+    /// Whether this is an answer of the server's.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Redis(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension))
+    }
+
     /// Whether a server has said so, or something was learnt from what it said.
     pub(super) fn is_said(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::Replica => true,
             Self::TooMany | Self::TimedOut => false,
-            Self::Redis(error) => {
-                let kind = error.kind();
-                matches!(kind, ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed)
-            }
+            Self::Redis(error) => self.is_answer() || error.kind() == ErrorKind::AuthenticationFailed,
         }
     }
 
@@ -105,8 +115,9 @@ impl Failure {
             Self::NoConnection(_) | Self::TooMany | Self::Replica => true,
             Self::TimedOut => false,
             Self::Redis(error) => {
-                let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
-                is_answer || error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal()
+                let carried_nothing =
+                    error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal();
+                self.is_answer() || carried_nothing
             }
         }
     }
@@ -133,18 +144,24 @@ pub(super) struct Handed<C> {
     connection: C,
     known: Known,
     refuses_scripts: OnceLock<bool>,
+    breaker: Breaker,
 }
 
 impl<C> Handed<C> {
     pub(super) fn new(connection: C) -> Self {
-        Self { connection, known: Known::default(), refuses_scripts: OnceLock::new() }
+        Self {
+            connection,
+            known: Known::default(),
+            refuses_scripts: OnceLock::new(),
+            breaker: Breaker::new("the application's connection"),
+        }
     }
 }
 
 #[async_trait]
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
     async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
-        carry(&mut self.connection.clone(), &question, deadline).await
+        self.breaker.note(deadline, carry(&mut self.connection.clone(), &question, deadline)).await
     }
 
     /// Nobody tells us when it is connected anew.
@@ -168,6 +185,14 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
     async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
         let refuses = refuses_scripts(&mut self.connection.clone(), deadline).await?;
         Ok(*self.refuses_scripts.get_or_init(|| refuses))
+    }
+
+    fn admit(&self, _key: &Key<'_>, timeout: Duration) -> Admission {
+        self.breaker.admit(timeout)
+    }
+
+    fn slow(&self) -> usize {
+        usize::from(self.breaker.is_open())
     }
 
     async fn reconnected(&self) {

@@ -14,6 +14,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
 
+use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::link::Question;
 use super::own::{connect, report};
@@ -51,6 +52,8 @@ pub(super) struct Way {
     pub(super) broken: watch::Sender<u64>,
     /// Ends with whoever needs the connection.
     pub(super) wanted: watch::Sender<()>,
+    /// Is told how commands end.
+    pub(super) breaker: Arc<Breaker>,
 }
 
 impl Way {
@@ -75,7 +78,8 @@ impl Way {
                     near.turn = Turn::new();
                     let answer = near.turn.ask(question, deadline)?;
                     let broken = self.broken.clone();
-                    let carried = near.turn.carried().carry(connection.clone(), move || report(&broken, number));
+                    let carried = near.turn.carried(Arc::clone(&self.breaker));
+                    let carried = carried.carry(connection.clone(), move || report(&broken, number));
                     runtime.spawn(carried);
                     Ok(answer)
                 }),

@@ -11,15 +11,16 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, Push
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::link::{Failure, Key, Link, Question, Said, ask_life, carry, refuses_scripts};
 use super::near::Way;
-use super::pause::Pause;
 use super::sentinel::Sentinels;
 use super::turn::Answer;
 use crate::background;
-use crate::store::{Reign, async_trait};
+use crate::backoff::Backoff;
+use crate::store::{Admission, Reign, async_trait};
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
@@ -31,6 +32,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// commands is not to be stormed.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 
+/// How long to wait before a connection is made again, or a cluster is looked up again.
+pub(super) fn reconnecting() -> Backoff {
+    Backoff::between(Duration::from_millis(10), Duration::from_millis(500))
+}
+
 /// Where the server is.
 pub(super) enum Source {
     /// Always here.
@@ -39,12 +45,23 @@ pub(super) enum Source {
     Named(Sentinels),
 }
 
+impl Source {
+    /// For the log.
+    fn name(&self) -> String {
+        match self {
+            Self::At(client) => client.get_connection_info().addr().to_string(),
+            Self::Named(sentinels) => sentinels.name.clone(),
+        }
+    }
+}
+
 /// A connection of our own.
 pub(super) struct Own {
     state: watch::Receiver<State>,
     known: Arc<Known>,
     refuses_scripts: Arc<AtomicBool>,
     way: Way,
+    breaker: Arc<Breaker>,
 }
 
 #[derive(Clone)]
@@ -77,6 +94,7 @@ pub(super) fn client(info: ConnectionInfo) -> RedisResult<Client> {
 impl Own {
     /// Begins to connect.
     pub(super) fn open(source: Source) -> Self {
+        let breaker = Arc::new(Breaker::new(source.name()));
         let (publish, state) = watch::channel(State::Down("not connected yet".into()));
         let (broken, _) = watch::channel(0);
         let known = Arc::new(Known::default());
@@ -89,7 +107,8 @@ impl Own {
             refuses_scripts: Arc::clone(&refuses_scripts),
         };
         background::spawn(keeper.keep_connected());
-        Self { state, known, refuses_scripts, way: Way { broken, wanted: watch::Sender::new(()) } }
+        let way = Way { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
+        Self { state, known, refuses_scripts, way, breaker }
     }
 
     /// Whether there is a connection.
@@ -159,7 +178,9 @@ impl Link for Own {
     }
 
     async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
-        self.over(deadline, async |connection| carry(connection, &question, deadline).await).await
+        let counted =
+            async |connection: &mut _| self.breaker.note(deadline, carry(connection, &question, deadline)).await;
+        self.over(deadline, counted).await
     }
 
     fn known(&self, _key: &Key<'_>) -> Option<(Life, Reign)> {
@@ -181,6 +202,14 @@ impl Link for Own {
     async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
         self.up(deadline).await?;
         Ok(self.refuses_scripts.load(Ordering::Relaxed))
+    }
+
+    fn admit(&self, _key: &Key<'_>, timeout: Duration) -> Admission {
+        self.breaker.admit(timeout)
+    }
+
+    fn slow(&self) -> usize {
+        usize::from(self.breaker.is_open())
     }
 
     async fn reconnected(&self) {
@@ -208,7 +237,7 @@ impl Keeper {
     /// Connects, waits until the connection breaks, and connects again, until the last link is dropped.
     async fn keep_connected(self) {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
-        let mut pause = Pause::new();
+        let mut pause = reconnecting();
         loop {
             let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
             let begun = Instant::now();

@@ -10,7 +10,7 @@ use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Key, Question, Said};
 use super::*;
-use crate::store::{Reign, Store as _, StoreError, async_trait};
+use crate::store::{Admission, Reign, Store as _, StoreError, async_trait};
 use crate::ticket::{Kind, Ticket};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,6 +50,14 @@ impl Link for Slow {
 
     async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
         self.tell(false, deadline).await
+    }
+
+    fn admit(&self, _: &Key<'_>, _: Duration) -> Admission {
+        Admission::Open
+    }
+
+    fn slow(&self) -> usize {
+        0
     }
 
     async fn reconnected(&self) {}

@@ -16,6 +16,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Failure, Question, Said};
@@ -56,8 +57,8 @@ impl Turn {
     }
 
     /// What carries it.
-    pub(super) fn carried(self: &Arc<Self>) -> Carried {
-        Carried(Arc::clone(self))
+    pub(super) fn carried(self: &Arc<Self>, breaker: Arc<Breaker>) -> Carried {
+        Carried { turn: Arc::clone(self), breaker }
     }
 
     /// Nothing is asked in this one.
@@ -107,12 +108,15 @@ impl Turn {
     }
 
     /// Tells those whose time was over then, and says whether that speaks against the connection.
-    fn give_up(&self, sent: Instant, then: Instant) -> bool {
+    fn give_up(&self, sent: Instant, then: Instant, breaker: &Breaker) -> bool {
         let mut is_suspect = false;
         self.settle(|asked| {
             for late in asked.iter_mut().filter(|asked| asked.deadline.at <= then) {
-                let is_waiting = matches!(late.stage, Stage::Sent);
-                is_suspect |= is_waiting && Failure::TimedOut.is_suspect(late.deadline.was_hurried(sent));
+                let was_hurried = late.deadline.was_hurried(sent);
+                if matches!(late.stage, Stage::Sent) && !was_hurried {
+                    breaker.timed_out();
+                    is_suspect |= Failure::TimedOut.is_suspect(was_hurried);
+                }
                 late.answer(Err(Failure::TimedOut));
             }
         });
@@ -120,7 +124,7 @@ impl Turn {
     }
 
     /// Hands out the answers, and says whether they speak against the connection.
-    fn answer(&self, places: &[usize], answered: RedisResult<Vec<Value>>) -> bool {
+    fn answer(&self, places: &[usize], answered: RedisResult<Vec<Value>>, breaker: &Breaker) -> bool {
         let mut is_suspect = false;
         let life = answered.as_ref().ok().and_then(|values| values.get(places.len())).map(Life::read);
         self.settle(|asked| {
@@ -128,6 +132,9 @@ impl Turn {
                 let answer = answer.map_err(Failure::from);
                 is_suspect |= answer.as_ref().is_err_and(|failure| failure.is_suspect(false));
                 if let Some(asked) = asked.get_mut(place) {
+                    if matches!(asked.stage, Stage::Sent) && answer.as_ref().map_or_else(Failure::is_answer, |_| true) {
+                        breaker.answered();
+                    }
                     let life = life.filter(|_| asked.wants_life);
                     asked.answer(answer.map(|value| Said { value, life }));
                 }
@@ -167,13 +174,16 @@ impl Asked {
 }
 
 /// What is to be carried. If that ends in the middle, or is never begun, because the runtime ends, nobody is left waiting.
-pub(super) struct Carried(Arc<Turn>);
+pub(super) struct Carried {
+    turn: Arc<Turn>,
+    breaker: Arc<Breaker>,
+}
 
 impl Carried {
     /// Sends everything that is still wanted over a connection, and hands out the answers. `report` is called when that
     /// connection is not to be trusted any longer.
     pub(super) async fn carry(self, mut connection: MultiplexedConnection, report: impl Fn()) {
-        let turn = &self.0;
+        let turn = &self.turn;
         let (commands, places, count) = turn.begin();
         let sent = Instant::now();
         let mut answers = pin!(connection.send_packed_commands(&commands, 0, count));
@@ -183,7 +193,7 @@ impl Carried {
                 Err(_) => {
                     let now = Instant::now();
                     let Ok(answered) = timeout(deadline.beyond(), &mut answers).await else {
-                        if turn.give_up(sent, now) {
+                        if turn.give_up(sent, now, &self.breaker) {
                             report();
                         }
                         continue;
@@ -191,7 +201,7 @@ impl Carried {
                     answered
                 }
             };
-            if turn.answer(&places, answered) {
+            if turn.answer(&places, answered, &self.breaker) {
                 report();
             }
             return;
@@ -201,8 +211,8 @@ impl Carried {
 
 impl Drop for Carried {
     fn drop(&mut self) {
-        self.0.gathered().is_under_way = true;
-        self.0.settle(|asked| asked.iter_mut().for_each(|asked| asked.answer(Err(lost().into()))));
+        self.turn.gathered().is_under_way = true;
+        self.turn.settle(|asked| asked.iter_mut().for_each(|asked| asked.answer(Err(lost().into()))));
     }
 }
 
@@ -259,7 +269,7 @@ mod tests {
         let question = Question { command: Life::command(), key_at: 0, wants_life: false };
         let answer = turn.ask(question, deadline);
         assert_eq!(turn.begin().1, [0]);
-        let is_suspect = turn.give_up(begun + waited, begun + Duration::from_secs(11));
+        let is_suspect = turn.give_up(begun + waited, begun + Duration::from_secs(11), &Breaker::new("a test"));
         drop(answer);
         is_suspect
     }

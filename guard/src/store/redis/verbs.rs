@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use metrics::gauge;
+use onceward_api::metric;
 use redis::{Cmd, FromRedisValue as _, ServerErrorKind, Value};
 
 use super::Redis;
@@ -10,7 +12,7 @@ use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Failure, Key, Question, Said};
 use super::step::{REMOVE, SWAP, Step};
-use crate::store::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
+use crate::store::{Admission, Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
 use crate::ticket::{Kind, Ticket};
 
 impl Redis {
@@ -231,8 +233,16 @@ impl Store for Redis {
         Ok(None)
     }
 
+    fn admission(&self, ticket: &Ticket) -> Admission {
+        self.link.admit(&Key(&|| ticket.name(&self.prefix)), self.timeout)
+    }
+
     async fn reconnected(&self) {
         self.link.reconnected().await;
+    }
+
+    fn report(&self) {
+        gauge!(metric::SLOW_NODES.name).set(self.link.slow() as f64);
     }
 }
 

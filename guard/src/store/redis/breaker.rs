@@ -1,0 +1,268 @@
+//! A circuit breaker before one server: while most commands time out, new work is rejected at once.
+//!
+//! It counts timeouts only. A server that is out of reach, or says no, is told of at once anyway. Nothing that has begun is ever stopped:
+//! whoever settles or renews does not ask. One probe at a time finds out that the server answers in time again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::deadline::Deadline;
+use super::link::Failure;
+use crate::clock::Clock;
+use crate::store::Admission;
+
+/// So many commands have to time out before it opens: one slow command says nothing.
+const TIMEOUTS: u32 = 5;
+/// For so long they are counted before it opens, in milliseconds: what a server holds up for a moment it answers in the next, all at once. Not
+/// longer than it takes until those have timed out that were on their way when the first did, after which the connection is made again.
+const COUNTED: u64 = 100;
+/// After so long counting starts over, in milliseconds.
+const FORGOTTEN: u64 = 5_000;
+/// So many answers in a row close it again.
+const ANSWERS: u32 = 3;
+
+/// What is known of one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing has timed out.
+    Closed,
+    /// Something has: from then on everything is counted.
+    Counting { since: u64, answers: u32, timeouts: u32 },
+    /// Most have. The next probe is sent at this time, and so many answers came in a row.
+    Open { probe_at: u64, answers: u32 },
+}
+
+impl State {
+    /// A command was answered in time. Most of the time nothing has timed out, and nothing is counted.
+    fn answered(self, now: u64) -> Self {
+        match self {
+            Self::Closed => Self::Closed,
+            Self::Counting { since, .. } if now >= since + FORGOTTEN => Self::Closed,
+            Self::Counting { since, answers, timeouts } => Self::Counting { since, answers: answers + 1, timeouts },
+            Self::Open { answers, .. } if answers + 1 >= ANSWERS => Self::Closed,
+            Self::Open { answers, .. } => Self::Open { probe_at: now, answers: answers + 1 },
+        }
+    }
+
+    /// A command was not answered in time.
+    fn timed_out(self, now: u64) -> Self {
+        match self {
+            Self::Open { probe_at, .. } => Self::Open { probe_at, answers: 0 },
+            Self::Counting { since, answers, timeouts } if now < since + FORGOTTEN => {
+                let timeouts = timeouts + 1;
+                let is_enough = now >= since + COUNTED && timeouts >= TIMEOUTS && timeouts > answers;
+                if is_enough {
+                    Self::Open { probe_at: now, answers: 0 }
+                } else {
+                    Self::Counting { since, answers, timeouts }
+                }
+            }
+            Self::Closed | Self::Counting { .. } => Self::Counting { since: now, answers: 0, timeouts: 1 },
+        }
+    }
+
+    /// Whether new work may begin; a probe gets so long.
+    fn admit(self, now: u64, timeout: u64) -> (Self, Admission) {
+        match self {
+            Self::Open { probe_at, answers } if now >= probe_at => {
+                (Self::Open { probe_at: now + timeout.max(1), answers }, Admission::Probe)
+            }
+            Self::Open { .. } => (self, Admission::Closed),
+            Self::Closed | Self::Counting { .. } => (self, Admission::Open),
+        }
+    }
+
+    fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
+}
+
+/// The breaker before one server.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    state: Mutex<State>,
+    /// Whether it is not closed, so that a server without timeouts costs nobody a lock.
+    is_busy: AtomicBool,
+    is_open: AtomicBool,
+    clock: Clock,
+    /// For the log.
+    server: String,
+}
+
+impl Breaker {
+    /// Closed, before this server.
+    pub(super) fn new(server: impl Into<String>) -> Self {
+        Self {
+            state: Mutex::new(State::Closed),
+            is_busy: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
+            clock: Clock::system(),
+            server: server.into(),
+        }
+    }
+
+    /// Whether new work is rejected.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Whether new work may begin, by whoever waits for so long.
+    pub(super) fn admit(&self, timeout: Duration) -> Admission {
+        if !self.is_open() {
+            return Admission::Open;
+        }
+        let mut state = self.state();
+        let (next, admission) = state.admit(self.clock.steady(), timeout.as_millis() as u64);
+        *state = next;
+        admission
+    }
+
+    /// A command was answered in time.
+    pub(super) fn answered(&self) {
+        if self.is_busy.load(Ordering::Relaxed) {
+            self.change(State::answered);
+        }
+    }
+
+    /// A command was not.
+    pub(super) fn timed_out(&self) {
+        self.change(State::timed_out);
+    }
+
+    /// Counts how a command ends. That one which was sent too late is not answered in time says nothing.
+    pub(super) async fn note<T>(
+        &self,
+        deadline: Deadline,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let sent = Instant::now();
+        let answer = answer.await;
+        match &answer {
+            Err(Failure::TimedOut) if !deadline.was_hurried(sent) => self.timed_out(),
+            Err(failure) if !failure.is_answer() => {}
+            _ => self.answered(),
+        }
+        answer
+    }
+
+    fn change(&self, change: impl FnOnce(State, u64) -> State) {
+        let mut state = self.state();
+        let before = *state;
+        *state = change(before, self.clock.steady());
+        self.is_busy.store(*state != State::Closed, Ordering::Relaxed);
+        self.is_open.store(state.is_open(), Ordering::Relaxed);
+        match (before.is_open(), state.is_open()) {
+            (false, true) => {
+                tracing::warn!(
+                    server = self.server,
+                    "most commands to this Redis time out: new work is rejected until it answers in time"
+                );
+            }
+            (true, false) => {
+                tracing::warn!(server = self.server, "this Redis answers in time again: new work is accepted")
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands in turn, one each millisecond from this time on: `x` times out, `.` is answered.
+    fn after(state: State, from: u64, commands: &str) -> State {
+        let each = |(state, now), command| match command {
+            'x' => (State::timed_out(state, now), now + 1),
+            _ => (State::answered(state, now), now + 1),
+        };
+        commands.chars().fold((state, from), each).0
+    }
+
+    fn open() -> State {
+        let state = after(after(State::Closed, 0, "x"), COUNTED, &"x".repeat(TIMEOUTS as usize));
+        assert!(state.is_open());
+        state
+    }
+
+    #[test]
+    fn one_slow_command_or_a_few_do_not_open_it() {
+        for few in ["x", "xxxx", "x.x", "...x"] {
+            assert!(!after(after(State::Closed, 0, few), COUNTED, "").is_open(), "{few}");
+        }
+        let few = "x".repeat(TIMEOUTS as usize - 1);
+        assert!(!after(State::Closed, 0, &few).is_open());
+    }
+
+    #[test]
+    fn a_server_that_was_held_up_for_a_moment_and_then_answers_everything_stays_open_for_work() {
+        let burst = after(State::Closed, 0, &"x".repeat(50));
+        assert!(!burst.is_open(), "they have not been counted for long enough");
+        let answered = after(burst, 50, &".".repeat(100));
+        assert!(!after(answered, COUNTED, "x").is_open(), "most were answered");
+    }
+
+    #[test]
+    fn it_opens_when_most_commands_time_out_and_not_when_most_are_answered() {
+        let some = after(State::Closed, 0, &"x..".repeat(200));
+        assert!(!some.is_open());
+        let most = after(State::Closed, 0, &"xx.".repeat(200));
+        assert!(most.is_open());
+    }
+
+    #[test]
+    fn timeouts_that_are_long_apart_are_not_added_up() {
+        let mut state = State::Closed;
+        for at in 0..20 {
+            state = after(state, at * FORGOTTEN, "x");
+            assert!(!state.is_open());
+        }
+        assert_eq!(after(state, 20 * FORGOTTEN, "."), State::Closed);
+    }
+
+    #[test]
+    fn while_it_is_open_one_probe_at_a_time_is_let_through() {
+        let (state, first) = open().admit(1_000, 250);
+        assert_eq!(first, Admission::Probe);
+        for now in 1_000..1_250 {
+            assert_eq!(state.admit(now, 250).1, Admission::Closed, "{now}");
+        }
+        assert_eq!(state.admit(1_250, 250).1, Admission::Probe, "the first has timed out");
+        assert_eq!(State::Closed.admit(1_000, 250).1, Admission::Open);
+        assert_eq!(after(State::Closed, 1_000, "x").admit(1_001, 250).1, Admission::Open);
+    }
+
+    #[test]
+    fn answers_in_a_row_close_it_and_the_next_probe_follows_an_answer_at_once() {
+        let mut state = open();
+        for at in 0..u64::from(ANSWERS) {
+            assert!(state.is_open());
+            let (next, admission) = state.admit(1_000 + at, 250);
+            assert_eq!(admission, Admission::Probe);
+            state = after(next, 1_000 + at, ".");
+        }
+        assert_eq!(state, State::Closed);
+        assert!(after(open(), 1_000, "..x..x..").is_open(), "some are answered, and most are not");
+    }
+
+    #[test]
+    fn the_breaker_tells_work_by_what_was_counted() {
+        let breaker = Breaker::new("a test");
+        let timeout = Duration::from_secs(60);
+        breaker.answered();
+        assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Open));
+        breaker.timed_out();
+        *breaker.state() = open();
+        breaker.timed_out();
+        assert_eq!((breaker.admit(timeout), breaker.admit(timeout)), (Admission::Probe, Admission::Closed));
+        (0..ANSWERS).for_each(|_| breaker.answered());
+        assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Open));
+    }
+}

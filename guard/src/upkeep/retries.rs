@@ -1,0 +1,179 @@
+//! What could not be written is tried again: in batches, and not before the store answers.
+//!
+//! As long as the store does not answer, one claim at a time is looked up to find out, with exponential backoff and jitter, and the others
+//! wait: a slow store gets no more to do by what it did not get done. Once it answers, they are tried in batches, spread over a part of
+//! their lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::{Upkeep, idle};
+use crate::backoff::Backoff;
+use crate::claim::Claim;
+
+/// How many are tried at once at most: as many as a connection to Redis sends together.
+const BATCH: usize = 64;
+/// The first and the longest pause while the store does not answer.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// The longest pause between two batches of a store that answers.
+const BREATH: Duration = Duration::from_millis(100);
+/// All that wait are tried once in this part of a lease.
+const SWEEP: u32 = 8;
+/// How long a batch is waited for: a step that takes longer goes on beside the next one.
+const ENOUGH: Duration = Duration::from_secs(1);
+
+/// How many are tried at once, and how long to pause after them.
+struct Pace {
+    size: usize,
+    /// Whether the store has answered the last batch.
+    is_trusted: bool,
+    backoff: Backoff,
+}
+
+/// What came of a batch.
+#[derive(Debug, Clone, Copy)]
+struct Tried {
+    /// How many were tried, and how many the store has answered.
+    count: usize,
+    answered: usize,
+    /// The shortest lease of them.
+    lease: Duration,
+    /// How many wait still.
+    waiting: usize,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { size: 1, is_trusted: false, backoff: Backoff::between(PAUSE.0, PAUSE.1) }
+    }
+
+    /// How long to pause after a batch. One that was answered is followed by twice as many, until all that wait are through in a part of
+    /// their lease.
+    fn after(&mut self, tried: Tried) -> Duration {
+        if tried.answered == 0 {
+            return self.unanswered();
+        }
+        self.backoff.reset();
+        self.is_trusted = tried.answered == tried.count;
+        self.size = (self.size * 2).min(BATCH);
+        match tried.waiting {
+            0 => Duration::ZERO,
+            waiting => (tried.lease / SWEEP).mul_f64(tried.count as f64 / waiting as f64).min(BREATH),
+        }
+    }
+
+    /// The store does not answer.
+    fn unanswered(&mut self) -> Duration {
+        (self.size, self.is_trusted) = (1, false);
+        self.backoff.next()
+    }
+}
+
+/// Tries again what is due, until nobody is left to add any and all are done.
+pub(super) async fn keep_trying(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
+    let mut is_gone = false;
+    let mut pace = Pace::new();
+    let mut steps = JoinSet::new();
+    loop {
+        while steps.try_join_next().is_some() {}
+        let now = upkeep.0.clock.steady();
+        if let Some(claim) = upkeep.0.retries.any_due(now).filter(|_| !pace.is_trusted)
+            && !is_answered(&claim).await
+        {
+            sleep(pace.unanswered()).await;
+            continue;
+        }
+        let (batch, wait) = upkeep.0.retries.due(now, pace.size.saturating_sub(steps.len()));
+        if !batch.is_empty() {
+            let tried = try_again(&upkeep, batch, &mut steps).await;
+            sleep(pace.after(tried)).await;
+            continue;
+        }
+        if is_gone && upkeep.is_over() {
+            return;
+        }
+        pace.is_trusted = false;
+        // Steps that hang leave no room for others before one of them ends.
+        let wait = if steps.is_empty() { wait } else { Some(wait.unwrap_or(BREATH).max(BREATH)) };
+        is_gone |= idle(&upkeep, &upkeep.0.retries, wait, &mut gone, is_gone).await;
+    }
+}
+
+/// Whether the store answers what is asked of this claim.
+async fn is_answered(claim: &Claim) -> bool {
+    timeout(ENOUGH, claim.is_answered()).await.unwrap_or(false)
+}
+
+/// Takes a step of each, and waits for them for a while.
+async fn try_again(upkeep: &Upkeep, batch: Vec<Arc<Claim>>, steps: &mut JoinSet<bool>) -> Tried {
+    let lease = batch.iter().map(|claim| claim.lease()).min().unwrap_or_default();
+    let count = batch.len();
+    for claim in batch {
+        steps.spawn(async move { claim.step().await });
+    }
+    let mut answered = 0;
+    let all = async {
+        while let Some(step) = steps.join_next().await {
+            answered += usize::from(step.unwrap_or(false));
+        }
+    };
+    let _ = timeout(ENOUGH, all).await;
+    Tried { count, answered: answered.min(count), lease, waiting: upkeep.retrying() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn answered(count: usize, waiting: usize) -> Tried {
+        Tried { count, answered: count, lease: LEASE, waiting }
+    }
+
+    #[test]
+    fn while_nothing_is_answered_one_is_tried_at_a_time_with_backoff() {
+        let mut pace = Pace::new();
+        pace.after(answered(1, 100));
+        pace.after(answered(2, 100));
+        assert_eq!((pace.size, pace.is_trusted), (4, true));
+        let mut longest = PAUSE.0;
+        for _ in 0..20 {
+            let pause = pace.after(Tried { answered: 0, ..answered(1, 100) });
+            assert!((longest / 2..=longest).contains(&pause), "{pause:?} of {longest:?}");
+            assert_eq!((pace.size, pace.is_trusted), (1, false));
+            longest = (longest * 2).min(PAUSE.1);
+        }
+    }
+
+    #[test]
+    fn after_recovery_a_full_list_is_through_in_a_part_of_its_lease_and_not_all_at_once() {
+        let mut pace = Pace::new();
+        let (mut waiting, mut time, mut sizes) = (super::super::MOST, Duration::ZERO, Vec::new());
+        while waiting > 0 {
+            let count = pace.size.min(waiting);
+            waiting -= count;
+            sizes.push(count);
+            time += pace.after(answered(count, waiting));
+        }
+        assert!(sizes.iter().all(|size| *size <= BATCH), "{sizes:?}");
+        assert!((Duration::from_secs(2)..LEASE).contains(&time), "{time:?}");
+    }
+
+    #[test]
+    fn what_is_answered_in_part_goes_on_and_is_asked_first() {
+        let mut pace = Pace::new();
+        pace.after(Tried { answered: 1, ..answered(8, 100) });
+        assert!(!pace.is_trusted);
+        assert_eq!(pace.size, 2);
+    }
+
+    #[test]
+    fn the_last_batch_is_not_followed_by_a_pause() {
+        assert_eq!(Pace::new().after(answered(3, 0)), Duration::ZERO);
+    }
+}

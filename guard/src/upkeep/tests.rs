@@ -1,0 +1,357 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use onceward_api::Code;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::guard::{Guard, Verdict};
+use crate::intent::{Binding, Intent, Subject};
+use crate::key::Key;
+use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
+use crate::store::{Admission, Bytes, Compared, Memory, Reign, Store, StoreError, async_trait};
+use crate::ticket::Ticket;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(15);
+
+/// A memory whose answers are lost for a while, and which counts what it is sent.
+struct Slow {
+    memory: Memory,
+    is_slow: AtomicBool,
+    /// Of the next inserts, so many are answered all the same.
+    answers_inserts: AtomicUsize,
+    looks: AtomicUsize,
+    writes: AtomicUsize,
+    is_closed: AtomicBool,
+}
+
+impl Slow {
+    fn new(memory: Memory) -> Arc<Self> {
+        let (is_slow, is_closed) = Default::default();
+        Arc::new(Self {
+            memory,
+            is_slow,
+            answers_inserts: AtomicUsize::new(0),
+            looks: AtomicUsize::new(0),
+            writes: AtomicUsize::new(0),
+            is_closed,
+        })
+    }
+
+    fn be_slow(&self, is_slow: bool) {
+        self.is_slow.store(is_slow, Ordering::SeqCst);
+    }
+
+    fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    /// It is done, and the answer is late.
+    fn write<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.unless_slow(answer)
+    }
+
+    fn unless_slow<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if self.is_slow.load(Ordering::SeqCst) { Err(StoreError::unknown("too late")) } else { answer }
+    }
+}
+
+#[async_trait]
+impl Store for Slow {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        let inserted = self.memory.insert(ticket, value, ttl).await;
+        let fewer = |count: usize| count.checked_sub(1);
+        match self.answers_inserts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer) {
+            Ok(_) => inserted,
+            Err(_) => self.write(inserted),
+        }
+    }
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.write(self.memory.take(ticket).await)
+    }
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        self.write(self.memory.swap(ticket, held, value, ttl).await)
+    }
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        // A Redis that does not get to it: what is to be removed stays.
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.unless_slow(Ok(()))?;
+        self.memory.remove(ticket, held).await
+    }
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.unless_slow(self.memory.look(ticket).await)
+    }
+    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
+        self.memory.reign(ticket)
+    }
+    fn admission(&self, _: &Ticket) -> Admission {
+        match (self.is_closed.load(Ordering::SeqCst), self.is_slow.load(Ordering::SeqCst)) {
+            (false, _) => Admission::Open,
+            (true, true) => Admission::Closed,
+            (true, false) => Admission::Probe,
+        }
+    }
+}
+
+/// A guard on a slow store, whose steps are taken by hand.
+struct Bench {
+    guard: Guard,
+    clock: ManualClock,
+    store: Arc<Slow>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let store = Slow::new(Memory::with_clock((&clock).into()));
+        let guard = Guard::builder(Arc::clone(&store)).clock((&clock).into()).by_hand().build();
+        Self { guard, clock, store }
+    }
+
+    async fn ask(&self, policy: &Policy, name: &str) -> Result<Verdict, StoreError> {
+        let key = Key::new(name).unwrap();
+        self.guard.check(policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await
+    }
+
+    /// Lets time pass, in which whatever is due is done.
+    async fn pass(&self, time: Duration) {
+        for _ in 0..time.as_millis() / 10 {
+            self.clock.advance(Duration::from_millis(10));
+            for claim in self.guard.upkeep().take_due() {
+                claim.step().await;
+            }
+        }
+    }
+
+    fn retrying(&self) -> usize {
+        self.guard.upkeep().retrying()
+    }
+}
+
+fn held() -> Policy {
+    Policy::key(KeyRules::new().lease(LEASE).hold())
+}
+
+#[tokio::test]
+async fn unknown_claim_that_is_over_within_15_seconds_is_taken_back_once() {
+    let every = |time| IntervalRules::new().every(time).unwrap();
+    for policy in [
+        Policy::key(KeyRules::new()),
+        Policy::interval(every(LEASE)),
+        Policy::interval(every(SECOND)),
+        // What is lost is the insert, which lives for a lease only.
+        held(),
+    ] {
+        let bench = Bench::new();
+        bench.store.be_slow(true);
+        assert!(matches!(bench.ask(&policy, "k").await, Err(StoreError::Unknown(_))));
+        assert_eq!((bench.store.writes(), bench.retrying()), (1, 1));
+        bench.pass(SECOND * 60).await;
+        assert_eq!((bench.store.writes(), bench.retrying()), (2, 0), "{policy:?}");
+        bench.store.be_slow(false);
+        assert!(matches!(bench.ask(&policy, "k").await, Ok(Verdict::Run(_))), "it has lapsed");
+    }
+}
+
+#[tokio::test]
+async fn unknown_claim_that_would_stay_is_taken_back_until_it_is_gone() {
+    let long = Policy::key(KeyRules::new().lease(LEASE + SECOND));
+    for (policy, answered) in [(held(), 1), (long, 0)] {
+        let bench = Bench::new();
+        bench.store.be_slow(true);
+        bench.store.answers_inserts.store(answered, Ordering::SeqCst);
+        assert!(matches!(bench.ask(&policy, "k").await, Err(StoreError::Unknown(_))));
+        bench.pass(SECOND * 600).await;
+        assert_eq!(bench.retrying(), 1, "it is not given up");
+        assert!(bench.store.writes() < 250, "{} writes in ten minutes", bench.store.writes());
+        bench.store.be_slow(false);
+        bench.pass(LEASE * 2).await;
+        assert_eq!(bench.retrying(), 0);
+        assert!(matches!(bench.ask(&policy, "k").await, Ok(Verdict::Run(_))));
+    }
+}
+
+#[tokio::test]
+async fn unknown_claim_of_a_remembered_token_gives_the_token_back() {
+    let bench = Bench::new();
+    let token = bench.guard.issue(LEASE * 100, Binding::none()).await.unwrap();
+    let policy = Policy::Token(TokenRules::new().remember(LEASE * 100));
+    let intent = Intent::new("pay", Subject::anonymous()).credential(token.as_str());
+    bench.store.be_slow(true);
+    assert!(matches!(bench.guard.check(&policy, &intent).await, Err(StoreError::Unknown(_))));
+    bench.pass(SECOND * 60).await;
+    assert_eq!(bench.retrying(), 1);
+    bench.store.be_slow(false);
+    bench.pass(LEASE).await;
+    assert!(matches!(bench.guard.check(&policy, &intent).await, Ok(Verdict::Run(_))));
+}
+
+/// A claim that the store does not have may still be on its way: it is looked for until a lease after the store first answered, a few
+/// times.
+#[tokio::test]
+async fn claim_that_may_still_come_is_looked_for_a_few_times_and_for_a_lease() {
+    let bench = Bench::new();
+    bench.store.answers_inserts.store(1, Ordering::SeqCst);
+    bench.store.be_slow(true);
+    assert!(bench.ask(&held(), "k").await.is_err());
+    bench.store.be_slow(false);
+    let before = bench.store.writes();
+    bench.pass(LEASE - SECOND).await;
+    // The first try has found it, though held by then, so that nothing more is to come.
+    assert_eq!((bench.store.writes() - before, bench.retrying()), (2, 0));
+
+    let bench = Bench::new();
+    bench.store.answers_inserts.store(1, Ordering::SeqCst);
+    bench.store.be_slow(true);
+    assert!(bench.ask(&held(), "k").await.is_err());
+    bench.store.be_slow(false);
+    let ticket = Ticket::of_key(&Subject::anonymous(), "pay", &Key::new("k").unwrap());
+    bench.store.memory.take(&ticket).await.unwrap();
+    let before = bench.store.writes();
+    bench.pass(LEASE - SECOND).await;
+    assert_eq!(bench.retrying(), 1);
+    bench.pass(SECOND * 2).await;
+    assert_eq!(bench.retrying(), 0);
+    let tries = bench.store.writes() - before;
+    assert!((3..=8).contains(&tries), "{tries} tries");
+}
+
+#[tokio::test]
+async fn full_list_of_retries_rejects_new_claims_and_drops_none() {
+    let bench = Bench::new();
+    bench.store.be_slow(true);
+    let long = Policy::key(KeyRules::new().lease(LEASE * 2));
+    for number in 0..MOST {
+        assert!(matches!(bench.ask(&long, &number.to_string()).await, Err(StoreError::Unknown(_))), "{number}");
+    }
+    let writes = bench.store.writes();
+    for policy in [&long, &held(), &Policy::interval(IntervalRules::new().every(SECOND).unwrap())] {
+        assert!(matches!(bench.ask(policy, "new").await, Err(StoreError::NotExecuted(_))));
+    }
+    assert_eq!(bench.store.writes(), writes, "the store is not asked");
+    bench.store.be_slow(false);
+    bench.pass(SECOND * 2).await;
+    assert_eq!(bench.retrying(), 0);
+    assert!(matches!(bench.ask(&long, "new").await, Ok(Verdict::Run(_))));
+    for number in 0..MOST {
+        assert!(matches!(bench.ask(&long, &number.to_string()).await, Ok(Verdict::Run(_))), "{number} was taken back");
+    }
+}
+
+#[tokio::test]
+async fn work_that_is_not_admitted_sends_nothing_and_what_has_begun_is_settled() {
+    let bench = Bench::new();
+    let Ok(Verdict::Run(pass)) = bench.ask(&held(), "begun").await else { panic!("it is free") };
+    let token = bench.guard.issue(LEASE, Binding::none()).await.unwrap();
+    let redeem = || async {
+        let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+        bench.guard.check(&Policy::token(), &intent).await
+    };
+    bench.store.is_closed.store(true, Ordering::SeqCst);
+    bench.store.be_slow(true);
+    let sent = (bench.store.writes(), bench.store.looks.load(Ordering::SeqCst));
+    assert!(matches!(bench.ask(&held(), "new").await, Err(StoreError::NotExecuted(_))));
+    assert!(matches!(redeem().await, Err(StoreError::NotExecuted(_))));
+    assert!(matches!(bench.guard.issue(LEASE, Binding::none()).await, Err(StoreError::NotExecuted(_))));
+    assert_eq!((bench.store.writes(), bench.store.looks.load(Ordering::SeqCst)), sent);
+
+    bench.store.be_slow(false);
+    assert!(pass.complete(None).await.is_ok(), "a settlement does not ask");
+    // A probe that is answered goes on.
+    assert!(matches!(redeem().await, Ok(Verdict::Run(_))));
+    let again = bench.ask(&held(), "begun").await;
+    assert!(matches!(again, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::ReplyNotKept));
+}
+
+/// The loop itself: as long as nothing is answered it sends a look now and then, and afterwards all are through within a lease.
+#[tokio::test]
+async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_lease_once_it_does() {
+    const CLAIMS: usize = 300;
+    let lease = SECOND * 2;
+    let store = Slow::new(Memory::new());
+    let guard = Guard::new(Arc::clone(&store));
+    store.be_slow(true);
+    store.answers_inserts.store(CLAIMS, Ordering::SeqCst);
+    let policy = Policy::key(KeyRules::new().lease(lease).hold());
+    for number in 0..CLAIMS {
+        let key = Key::new(number.to_string()).unwrap();
+        assert!(guard.check(&policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await.is_err());
+    }
+    let begun = tokio::time::Instant::now();
+    let sent = store.writes();
+    tokio::time::sleep(SECOND).await;
+    let (writes, looks) = (store.writes() - sent, store.looks.load(Ordering::SeqCst));
+    let elapsed = begun.elapsed().as_millis() as usize;
+    assert!(writes <= 1, "{writes} writes to a store that does not answer");
+    assert!(looks < 10 + elapsed / 100, "{looks} looks in {elapsed} ms");
+    assert!(guard.upkeep().retrying() >= CLAIMS - 1, "nothing is dropped");
+
+    store.be_slow(false);
+    let limit = tokio::time::Instant::now() + lease * 5;
+    while guard.upkeep().retrying() > 0 && tokio::time::Instant::now() < limit {
+        tokio::time::sleep(SECOND / 20).await;
+    }
+    assert_eq!(guard.upkeep().retrying(), 0);
+    let writes = store.writes() - sent;
+    assert!(writes <= CLAIMS * 2, "{writes} writes for {CLAIMS} claims");
+}
+
+/// One job at a time, or once in a while, on a clock that is moved by hand.
+struct Job {
+    guard: Guard,
+    clock: ManualClock,
+    policy: Policy,
+}
+
+impl Job {
+    fn new(rules: IntervalRules) -> Self {
+        let clock = ManualClock::new();
+        let memory = Memory::with_clock((&clock).into());
+        let guard = Guard::builder(memory).clock((&clock).into()).by_hand().build();
+        Self { guard, clock, policy: Policy::interval(rules) }
+    }
+
+    async fn ask(&self) -> Verdict {
+        self.guard.check(&self.policy, &Intent::new("job", Subject::anonymous())).await.unwrap()
+    }
+
+    async fn is_free(&self) -> bool {
+        !matches!(self.ask().await, Verdict::Refuse(refusal) if [Code::TooSoon, Code::Locked].contains(&refusal.code()))
+    }
+
+    /// Lets time pass, in which whatever is due is done.
+    async fn pass(&self, time: Duration) {
+        for _ in 0..time.as_millis() / 10 {
+            self.clock.advance(Duration::from_millis(10));
+            for claim in self.guard.upkeep().take_due() {
+                claim.step().await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_outlives_an_interval_however_short_keeps_it_to_the_end() {
+    for millis in [1, 200, 300, 500, 1_000, 1_500] {
+        let job = Job::new(IntervalRules::new().every(Duration::from_millis(millis)).unwrap());
+        let Verdict::Run(pass) = job.ask().await else { panic!("it is free") };
+        for _ in 0..40 {
+            job.pass(SECOND / 10).await;
+            assert!(!job.is_free().await, "{millis} ms");
+        }
+        pass.complete(None).await.unwrap();
+        assert!(job.is_free().await, "{millis} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_as_long_as_its_ceiling_says_and_no_longer() {
+    let job = Job::new(IntervalRules::new().release_always().ceiling(SECOND * 5));
+    let Verdict::Run(_pass) = job.ask().await else { panic!("it is free") };
+    job.pass(SECOND * 5).await;
+    assert!(!job.is_free().await);
+    job.pass(SECOND * 2).await;
+    assert!(job.is_free().await, "it is taken for lost");
+}

@@ -1,0 +1,249 @@
+//! A Redis whose answers come too late: it gets no more to do by what it did not get done, new work is rejected, and what has begun is
+//! settled once it answers in time again.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward::store::{Admission, Redis, Store as _};
+use onceward::{Guard, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Ran, Reply, Subject, Ticket, Verdict};
+use onceward_tests::client::{Answer, send};
+use onceward_tests::keyed::{PATIENT, buy, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::proxy::Proxy;
+use onceward_tests::redis_cluster::RedisCluster;
+use onceward_tests::redis_server::{Monitor, RedisServer};
+use onceward_tests::shop::TAKES;
+use onceward_tests::tally::times;
+use onceward_tests::wait::until;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::PEER;
+
+/// How late an answer is: the timeout is 250 ms.
+const LATE: Duration = Duration::from_millis(600);
+/// How many new keys come in a second.
+const A_SECOND: usize = 233;
+/// The routes they come to in turn: one whose claims lapse by themselves, one whose claims are held.
+const ROUTES: [&str; 2] = ["/keyed/patient", "/keyed/held/patient"];
+const LONG: Duration = Duration::from_secs(20);
+
+/// A peer behind a proxy that delays answers.
+struct Slow {
+    redis: RedisServer,
+    proxy: Proxy,
+    ledger: Ledger,
+    peer: Peer,
+    monitor: Monitor,
+}
+
+impl Slow {
+    /// Fast as yet, and warm.
+    async fn start() -> Self {
+        let redis = RedisServer::start();
+        let proxy = Proxy::before(redis.port()).await;
+        let ledger = Ledger::new();
+        let peer = Peer::start(PEER, "onceward", &proxy.url(), &ledger);
+        for number in 0..20 {
+            let warm = buy(&peer.url, ROUTES[number % 2], &format!("warm-{number}"), "warm").await;
+            assert_eq!(warm.said(), "200 executed");
+        }
+        let monitor = redis.monitor();
+        Self { redis, proxy, ledger, peer, monitor }
+    }
+
+    /// Sends a second's worth of new keys, and says what each was told.
+    async fn send_new(&self, second: usize, answers: &mut JoinSet<Answer>) {
+        let mut ticks = interval(Duration::from_secs(1) / A_SECOND as u32);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        for number in 0..A_SECOND {
+            ticks.tick().await;
+            let (path, key) = named(second, number);
+            answers.spawn(send(under(&self.peer.url, path, &key, &key)));
+        }
+    }
+
+    fn commands(&self) -> usize {
+        self.monitor.commands().len()
+    }
+
+    /// How many claims there are, beside what is on record of those that have ended.
+    fn claims(&self, ended: usize) -> usize {
+        self.redis.keys().iter().filter(|name| name.contains(":key:")).count().saturating_sub(ended)
+    }
+}
+
+fn named(second: usize, number: usize) -> (&'static str, String) {
+    (ROUTES[number % 2], format!("order-{second}-{number}"))
+}
+
+/// Answers come 600 ms late, and about 233 new keys a second. Beside what is asserted it prints how many commands Redis got in each second and
+/// what the process grew by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards() {
+    let slow = Slow::start().await;
+    let seconds = times(8, 96);
+    let (mut answers, mut each_second, mut before) = (JoinSet::new(), Vec::new(), slow.commands());
+    let memory = slow.peer.memory();
+    slow.proxy.slow_down(LATE);
+    for second in 0..seconds {
+        slow.send_new(second, &mut answers).await;
+        let commands = slow.commands();
+        each_second.push(commands - before);
+        before = commands;
+    }
+    let told: Vec<_> = answers.join_all().await.iter().map(Answer::said).collect();
+    assert!(told.iter().all(|said| ["503 store_unavailable", "200 executed"].contains(&said.as_str())), "{told:?}");
+    let ran = told.iter().filter(|said| *said == "200 executed").count();
+    let grown = slow.peer.memory().saturating_sub(memory);
+    println!("commands in each second while answers are late: {each_second:?}; {grown} bytes more");
+
+    slow.proxy.slow_down(Duration::ZERO);
+    let (mut after, recovered) = (Vec::new(), slow.commands());
+    let ended = 20 + ran;
+    for _ in 0..20 {
+        let before = slow.commands();
+        sleep(Duration::from_secs(1)).await;
+        after.push(slow.commands() - before);
+        if slow.claims(ended) == 0 && after.len() as u64 > PATIENT.as_secs() + 1 {
+            break;
+        }
+    }
+    println!("commands in each second once they are in time again: {after:?}");
+    assert_eq!(slow.claims(ended), 0, "all are settled, or taken back, or over");
+    let requests = seconds * A_SECOND;
+    let (slowly, quickly) = (each_second.iter().sum::<usize>(), slow.commands() - recovered);
+    assert!(slowly <= requests, "{slowly} commands for {requests} requests that Redis did not answer in time");
+    assert!(quickly <= requests, "{quickly} commands to clear up after {requests} requests");
+
+    for second in 0..seconds.min(8) {
+        let again = (0..A_SECOND).map(|number| {
+            let ((path, key), url) = (named(second, number), &slow.peer.url);
+            async move { buy(url, path, &key, &key).await.said() }
+        });
+        for said in join_all(again).await {
+            assert!(["200 executed", "200 replayed"].contains(&said.as_str()), "{said}");
+        }
+    }
+    for (second, number) in (0..seconds.min(8)).flat_map(|second| (0..A_SECOND).map(move |number| (second, number))) {
+        assert_eq!(slow.ledger.count(&named(second, number).1), 1, "{second}.{number}");
+    }
+}
+
+/// New work is rejected all the while; what has begun is renewed and settled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time() {
+    let slow = Slow::start().await;
+    let runs = join_all(ROUTES.map(|path| send(under(&slow.peer.url, path, "begun", "effect").header(TAKES, 1_500))));
+    let runs = tokio::spawn(runs);
+    until("both have begun", LONG, || async { slow.ledger.count("begun") == 22 }).await;
+    slow.proxy.slow_down(LATE);
+    let mut answers = JoinSet::new();
+    for second in 0..3 {
+        slow.send_new(second, &mut answers).await;
+    }
+    let runs: Vec<Answer> = runs.await.unwrap();
+    assert!(runs.iter().all(|run| run.said() == "200 unprotected"), "{runs:?}");
+    answers.join_all().await;
+    slow.proxy.slow_down(Duration::ZERO);
+    for (path, run) in ROUTES.iter().zip(runs) {
+        until("it is on record", PATIENT, || async {
+            let again = buy(&slow.peer.url, path, "begun", "effect").await;
+            let is_on_record = (again.said().as_str(), &again.body) == ("200 replayed", &run.body);
+            let is_temporary = ["503 store_unavailable", "409 in_progress"].contains(&again.said().as_str());
+            assert!(is_on_record || is_temporary, "{again:?}");
+            is_on_record
+        })
+        .await;
+    }
+    assert_eq!(slow.ledger.count("effect"), 2);
+}
+
+/// Asks for these tickets, one after the other and without waiting, until most have timed out.
+async fn time_out(store: &Redis, tickets: &[Ticket]) {
+    until("it rejects new work", LONG, || async {
+        let mut looks = JoinSet::new();
+        for ticket in tickets.iter().copied().cycle().take(40) {
+            let store = store.clone();
+            looks.spawn(async move { store.look(&ticket).await.is_ok() });
+            sleep(Duration::from_millis(10)).await;
+        }
+        looks.join_all().await;
+        tickets.iter().all(|ticket| store.admission(ticket) != Admission::Open)
+    })
+    .await;
+}
+
+fn tickets() -> Vec<Ticket> {
+    (0..30_u8).map(|number| Ticket::of(Kind::Key, &[number])).collect()
+}
+
+#[tokio::test]
+async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_when_it_answers_in_time() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::before(redis.port()).await;
+    let store = Redis::open(&proxy.url()).unwrap();
+    let guard = Guard::new(store.clone());
+    let key = |name: &str| Key::new(name).unwrap();
+    let policy = Policy::key(KeyRules::new());
+    let check = async |name: &str| {
+        let key = key(name);
+        guard.check(&policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await
+    };
+    let Ok(Verdict::Run(pass)) = check("before").await else { panic!("it is free") };
+    let tickets = tickets();
+    join_all(tickets.iter().map(|ticket| store.look(ticket))).await;
+    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open), "it answers in time");
+
+    proxy.slow_down(LATE);
+    time_out(&store, &tickets).await;
+    let monitor = redis.monitor();
+    // One at a time finds out how it is, by a look.
+    for number in 0..200 {
+        assert!(check(&format!("new-{number}")).await.is_err());
+    }
+    let sent = monitor.commands();
+    assert!(!sent.iter().any(|command| command.starts_with("\"SET\"")), "nothing new is claimed: {sent:?}");
+    let open = Policy::interval(IntervalRules::new().every(Duration::from_secs(60)).unwrap().fail_open());
+    let known = key("job");
+    let ran =
+        guard.run(&open, &Intent::new("job", Subject::anonymous()).key(&known), async || Ok::<_, String>(1)).await;
+    assert!(matches!(ran, Ok(Ran::Unprotected(_))), "{ran:?}");
+    // What has begun is ended, as far as Redis can be reached.
+    assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err(), "its answer is late too");
+
+    proxy.slow_down(Duration::ZERO);
+    until("new work is accepted", LONG, || async { matches!(check("after").await, Ok(Verdict::Run(_))) }).await;
+    let replayed = || async { matches!(check("before").await, Ok(Verdict::Replay(_))) };
+    until("the first is on record", LONG, replayed).await;
+    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open));
+}
+
+#[tokio::test]
+async fn breaker_of_one_node_rejects_no_work_of_the_others() {
+    let cluster = RedisCluster::start().await;
+    let store = Redis::open(&cluster.address()).unwrap().timeout(Duration::from_millis(200));
+    let tickets = tickets();
+    until("all nodes answer", LONG, || async {
+        join_all(tickets.iter().map(|ticket| store.look(ticket))).await.iter().all(Result::is_ok)
+    })
+    .await;
+    let is_of_first = |ticket: &Ticket| cluster.slot(&ticket.name("onceward")) < 5_461;
+    let (frozen, others): (Vec<Ticket>, Vec<Ticket>) = tickets.iter().partition(|ticket| is_of_first(ticket));
+    assert!(frozen.len() > 5 && !others.is_empty());
+    let replica = cluster.replica_of(0);
+    cluster.nodes[replica].server.freeze();
+    cluster.nodes[0].server.freeze();
+    time_out(&store, &frozen).await;
+    let are_open = others.iter().all(|ticket| store.admission(ticket) == Admission::Open);
+    cluster.nodes[0].server.thaw();
+    cluster.nodes[replica].server.thaw();
+    assert!(are_open, "the others answer in time");
+    cluster.settled().await;
+    until("it accepts work again", LONG, || async {
+        join_all(tickets.iter().map(|ticket| store.look(ticket))).await;
+        tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open)
+    })
+    .await;
+}
