@@ -235,7 +235,7 @@ impl Rules {
         answer: Result<ServiceResponse<B>, Error>,
     ) -> Answered<B> {
         match self.answer_limit {
-            0 => Answered::new(answer),
+            0 if !self.policy.keeps_replies() => Answered::new(answer),
             limit => Box::pin(Answered::read(answer, limit)).await,
         }
     }
