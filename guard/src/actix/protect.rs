@@ -113,7 +113,22 @@ impl Protect {
     ///   encoding, not its fields), and `PathError`, each as actix-web made it, not wrapped by an `error_handler`.
     ///
     /// Everything else is the handler's, also the 404 and 405 of the router, since an application's `default_service` may have taken
-    /// effect: a 4xx is then stored and replayed, as the table of effects says.
+    /// effect: a 4xx is then stored and replayed, as the table of effects says, and its outcome is `replayable` instead of `executed`.
+    ///
+    /// By that table a 401, 403, 425 or 429 frees the key, with `hold` too: the handler refused before anything took effect. A handler
+    /// that passes on such a status of another party *after* it took effect says so with [`MarkEffect`](super::MarkEffect):
+    ///
+    /// ```
+    /// use actix_web::HttpResponse;
+    /// use actix_web::http::StatusCode;
+    /// use onceward::Effect;
+    /// use onceward::actix::MarkEffect as _;
+    ///
+    /// fn pass_on(status: StatusCode) -> HttpResponse {
+    ///     HttpResponse::build(status).finish().effect(Effect::Unknown)
+    /// }
+    /// # let _ = pass_on;
+    /// ```
     ///
     /// # Panics
     /// As [`token`](Self::token) does.
