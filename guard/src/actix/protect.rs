@@ -59,7 +59,9 @@ type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send +
 /// claim the same, as one on a scope and one on a resource easily do, nothing runs: the client receives a 500 `internal`, the log names
 /// both guards, and the token or key is valid again.
 ///
-/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker.
+/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker builds
+/// a [`Memory`](crate::store::Memory) of its own, the server panics at start; a `Memory` inside a [`Store`](crate::store::Store) of your own
+/// is not recognised.
 #[derive(Clone)]
 pub struct Protect(Rules);
 
