@@ -215,6 +215,10 @@ impl KeyRules {
 
     /// Never runs again before it is known how the first run ended: a claim whose owner has died stays, and a duplicate is
     /// told that the outcome is unknown, until somebody [settles](crate::Guard::settle) it.
+    ///
+    /// A response with status 408, 500, 501 or 503 leaves the outcome unknown, too. One with 401, 403, 425 or 429 says that nothing took
+    /// effect and frees the key: a handler that passes on such a status of another party after it took effect has to
+    /// say so.
     #[must_use]
     pub fn hold(mut self) -> Self {
         self.hold = true;

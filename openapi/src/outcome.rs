@@ -7,6 +7,9 @@ use crate::Code;
 pub enum Outcome {
     /// The run took effect, as far as its answer tells; the record is final.
     Executed,
+    /// The response is an error that is stored and replayed, and whether a handler ran is not known: the router and extractors
+    /// make such responses too, and no mark says that the handler was entered.
+    Replayable,
     /// Nothing took effect, because the handler answered so or was never entered. The token or key is valid again.
     NotApplied,
     /// Nothing took effect, but the token or key could not be given back. The token counts as used: the client fetches another.
@@ -16,7 +19,7 @@ pub enum Outcome {
     Unknown,
     /// The first answer again.
     Replayed,
-    /// The handler ran, but nothing keeps a duplicate from running again.
+    /// Nothing is on record that keeps a duplicate from running. The handler ran, unless the response is one of the router or an extractor.
     Unprotected,
     /// The token was accepted and is spent (redeem and forward-auth).
     Redeemed,
@@ -29,6 +32,7 @@ impl Outcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Executed => "executed",
+            Self::Replayable => "replayable",
             Self::NotApplied => "not_applied",
             Self::NotReleased => "not_released",
             Self::Unknown => "unknown",
@@ -51,8 +55,9 @@ impl Outcome {
     }
 
     /// All but the refusals.
-    const OWN: [Self; 7] = [
+    const OWN: [Self; 8] = [
         Self::Executed,
+        Self::Replayable,
         Self::NotApplied,
         Self::NotReleased,
         Self::Unknown,

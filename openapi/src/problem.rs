@@ -245,7 +245,8 @@ impl Code {
             ),
             Self::TooSoon => line(
                 "too_soon",
-                429,
+                // Not 429: common retry layers wait and repeat that, whatever the method and the headers, and then the duplicate runs.
+                409,
                 No,
                 "Too soon",
                 "The same was sent a moment ago. It was not carried out a second time.",
@@ -422,7 +423,7 @@ mod tests {
             "reply_not_kept 409 no",
             "claim_lost 409 no",
             "store_unavailable 503 same",
-            "too_soon 429 no",
+            "too_soon 409 no",
             "locked 429 same",
             "rate_limited 429 same",
             "overloaded 503 same",

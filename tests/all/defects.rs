@@ -26,7 +26,7 @@ use crate::PEER;
 const LONG: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
 const RAN: &str = "200 executed";
-const TOO_SOON: &str = "429 too_soon";
+const TOO_SOON: &str = "409 too_soon";
 
 fn spaced(rules: IntervalRules) -> Protect {
     Protect::interval(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)

@@ -90,7 +90,7 @@ async fn a_triple_click_is_three_orders_without_a_guard_and_one_with_it_under_ev
             ("remembered", "201 replayed"),
             ("token", "409 token_used"),
             ("key", "201 replayed"),
-            ("interval", "429 too_soon"),
+            ("interval", "409 too_soon"),
         ]
         .into_iter()
         .enumerate()
@@ -147,7 +147,7 @@ async fn a_lost_answer_is_an_order_all_the_same_and_only_a_guard_can_tell() {
         ("remembered", "201 replayed"),
         ("key", "201 replayed"),
         ("token", "409 token_used"),
-        ("interval", "429 too_soon"),
+        ("interval", "409 too_soon"),
     ]
     .into_iter()
     .enumerate()

@@ -30,7 +30,7 @@ const LONG: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(20);
 const MINUTE: Duration = Duration::from_secs(60);
 const RAN: &str = "200 executed";
-const TOO_SOON: &str = "429 too_soon";
+const TOO_SOON: &str = "409 too_soon";
 const LOCKED: &str = "429 locked";
 
 /// A server on a clock of its own.

@@ -278,7 +278,7 @@ async fn without_a_mark_a_body_that_was_not_compared_proves_nothing() {
     let served = serve(&ledger, extracting(protect));
     let post = || under(&served.url, "/bare/json", "k", "a").header("content-type", "application/json");
     let (first, second) = (send(post().body("[1, 2, 3, 4, 5")).await, send(post().body("[1, 2, 3, 4, 5")).await);
-    assert_eq!([first.said(), second.said()], ["400 executed", "400 replayed"]);
+    assert_eq!([first.said(), second.said()], ["400 replayable", "400 replayed"]);
 }
 
 #[tokio::test]
@@ -358,10 +358,10 @@ async fn response_where_no_route_matches_is_stored_under_a_key() {
     let post = |path: &str, key: &str| under(&served.url, path, key, key);
     for path in ["/scope/ordres", "/scope", "/scope/orders/1"] {
         let said = [send(post(path, "k")).await.said(), send(post(path, "k")).await.said()];
-        assert_eq!(said, ["404 executed", "404 replayed"], "{path}");
+        assert_eq!(said, ["404 replayable", "404 replayed"], "{path}");
     }
     let put = || http().put(format!("{}/scope/orders", served.url)).header(KEY, "k");
-    assert_eq!([send(put()).await.said(), send(put()).await.said()], ["405 executed", "405 replayed"]);
+    assert_eq!([send(put()).await.said(), send(put()).await.said()], ["405 replayable", "405 replayed"]);
     assert_eq!(send(post("/scope/orders", "k")).await.said(), "200 executed", "another action");
     // One that says that it does nothing frees the key.
     assert_eq!(send(post("/marked/ordres", "m")).await.status, 404);

@@ -199,7 +199,7 @@ async fn what_an_extractor_rejected_may_be_corrected_although_the_application_wo
         assert_eq!(ask(path, "[1").await.status, 400);
         assert_eq!(ask(path, "[1]").await.said(), "200 executed", "{path}: nothing had happened");
     }
-    assert_eq!(ask("/bare", "[1").await.said(), "400 executed");
+    assert_eq!(ask("/bare", "[1").await.said(), "400 replayable");
     assert_eq!(ask("/bare", "[1").await.said(), "400 replayed", "a handler may have worded it");
     assert_eq!(ledger.runs(), ["/marked", "/says-so"]);
 }

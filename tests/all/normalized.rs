@@ -60,7 +60,7 @@ fn interval() -> Protect {
 /// As the documentation of `Protect::action` has it: the middleware that is wrapped last runs first.
 #[tokio::test]
 async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
-    for (protect, again) in [(key(), "200 replayed"), (interval(), "429 too_soon")] {
+    for (protect, again) in [(key(), "200 replayed"), (interval(), "409 too_soon")] {
         let bed = Bed::with(move || {
             App::new()
                 .wrap(protect.clone())
@@ -75,7 +75,7 @@ async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
 /// Whatever wraps the application runs before what wraps a route.
 #[tokio::test]
 async fn normalize_path_around_the_application_of_a_guarded_route_makes_one_action() {
-    for (protect, again) in [(key(), "200 replayed"), (interval(), "429 too_soon")] {
+    for (protect, again) in [(key(), "200 replayed"), (interval(), "409 too_soon")] {
         let bed = Bed::with(move || {
             App::new()
                 .wrap(NormalizePath::trim())

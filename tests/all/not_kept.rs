@@ -126,6 +126,21 @@ async fn duplicate_of_a_response_that_was_not_stored_gets_the_true_reason() {
     assert_eq!(ledger.runs().len(), 10);
 }
 
+#[tokio::test]
+async fn true_reason_is_given_where_no_response_is_stored_at_all() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().reply_limit(0));
+    let served = serve(&ledger, move |config| {
+        config.service(web::resource("/key").wrap(protect.clone()).route(web::post().to(answer)));
+    });
+    for (kind, true_one) in [("large", LARGE), ("streamed", STREAMED)] {
+        let request = || under(&served.url, "/key", kind, "order").header("x-kind", kind);
+        assert_eq!(send(request()).await.said(), "200 executed");
+        assert_says_only(&reason(&send(request()).await), true_one);
+    }
+    assert_eq!(ledger.runs().len(), 2);
+}
+
 fn intent<'a>(key: &'a Key) -> Intent<'a> {
     Intent::new("POST /key", Subject::anonymous()).key(key)
 }

@@ -108,6 +108,27 @@ async fn request_that_enters_no_handler_is_not_applied() {
     }
 }
 
+/// Under a key such a response is stored, since the router's looks like a handler's. It does not say that a handler ran.
+#[tokio::test]
+async fn stored_error_is_executed_only_if_the_handler_was_certainly_entered() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, routes(&guard));
+    let by_key = async |method: Method, path: &str, status: u16| {
+        let one = Submission::new(&guard, &served, "key").await;
+        let request = || {
+            let request = one.request(method.clone(), path).header("content-type", "application/json").body("1");
+            request.header(STATUS, status)
+        };
+        [send(request()).await.said(), send(request()).await.said()]
+    };
+    assert_eq!(by_key(Method::POST, "/nowhere", 200).await, ["404 replayable", "404 replayed"]);
+    assert_eq!(by_key(Method::PUT, "/any", 200).await, ["405 replayable", "405 replayed"]);
+    assert_eq!(ledger.count("key"), 0);
+    assert_eq!(by_key(Method::POST, "/any", 422).await, ["422 replayable", "422 replayed"]);
+    assert_eq!(by_key(Method::POST, "/json", 422).await, ["422 executed", "422 replayed"]);
+    assert_eq!(ledger.count("key"), 2);
+}
+
 #[tokio::test]
 async fn outcome_says_whether_the_run_took_effect() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());

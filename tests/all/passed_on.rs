@@ -4,11 +4,12 @@ use actix_web::error::{
     ContentTypeError, ErrorNotFound, InternalError, JsonPayloadError, ParseError, PathError, PayloadError,
     QueryPayloadError, ReadlinesError, UrlencodedError,
 };
+use actix_web::http::StatusCode;
 use actix_web::web::{self, Query};
 use actix_web::{Error, HttpRequest, HttpResponse};
-use onceward::actix::{NotEntered, Protect, SubjectFrom, entered};
+use onceward::actix::{MarkEffect as _, NotEntered, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
-use onceward::{Guard, KeyRules};
+use onceward::{Effect, Guard, KeyRules};
 use onceward_tests::charging::{CHARGE, PROVIDER, charge, provider};
 use onceward_tests::client::send;
 use onceward_tests::keyed::{buy, serve, under};
@@ -33,7 +34,7 @@ async fn broken_upstream_response_is_charged_once() {
         let pay = async || send(under(&served.url, "/pay", "k", "pay").header(PROVIDER, &way.url)).await;
         let (first, second) = (pay().await, pay().await);
         assert_eq!(ledger.count(CHARGE), 1, "{rules:?}: {} and {}", first.said(), second.said());
-        assert_eq!([first.said(), second.said()], ["400 executed", "400 replayed"], "{rules:?}");
+        assert_eq!([first.said(), second.said()], ["400 replayable", "400 replayed"], "{rules:?}");
         assert_eq!(first.body, second.body);
     }
 }
@@ -161,7 +162,7 @@ async fn default_service_that_takes_effect_runs_once() {
             assert_eq!(ledger.count(&order), 1, "{path}");
             assert_eq!(
                 said.map(|answer| answer.said()),
-                [format!("{status} executed"), format!("{status} replayed")],
+                [format!("{status} replayable"), format!("{status} replayed")],
                 "{path}"
             );
         }
@@ -178,5 +179,24 @@ async fn error_of_a_marked_handler_is_stored_whatever_its_type() {
         });
         let names = AMBIGUOUS.into_iter().chain(OF_EXTRACTORS).chain(["not entered"]);
         assert_eq!(run_twice(&served, &ledger, names).await, [""; 0], "{rules:?}");
+    }
+}
+
+/// By the table these statuses say that nothing took effect. A handler that passes on another party's knows better.
+#[tokio::test]
+async fn passed_on_refusal_that_the_handler_calls_unknown_does_not_run_again_under_hold() {
+    for status in [401, 403, 425, 429] {
+        let ledger = Ledger::new();
+        let protect = by_key(KeyRules::new().hold());
+        let served = serve(&ledger, move |config| {
+            let charged = move |ledger: web::Data<Ledger>| async move {
+                ledger.record(CHARGE);
+                HttpResponse::build(StatusCode::from_u16(status).unwrap()).finish().effect(Effect::Unknown)
+            };
+            config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(entered(charged))));
+        });
+        let said = [buy(&served.url, "/it", "k", "").await.said(), buy(&served.url, "/it", "k", "").await.said()];
+        assert_eq!(said, [format!("{status} unknown"), "409 outcome_unknown".to_owned()]);
+        assert_eq!(ledger.count(CHARGE), 1, "{status}");
     }
 }

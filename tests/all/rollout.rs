@@ -528,7 +528,7 @@ async fn what_is_protected_exempt_or_only_looks_passes_the_net() {
         ("GET", "/page", "200 "),
         ("POST", "/nowhere", "404 "),
         ("POST", "/api/v1/acme/nowhere", "404 "),
-        ("POST", "/guarded/nowhere", "404 executed"),
+        ("POST", "/guarded/nowhere", "404 replayable"),
         ("POST", "/", "404 "),
         ("POST", "/page", "405 "),
         ("DELETE", "/forgotten/1", "405 "),

@@ -1,13 +1,16 @@
-//! The Rust SDK on routes that go by an interval or a lock: a duplicate is told at once and never sent again, and a lock is waited for.
+//! Clients on routes that go by an interval or a lock: a duplicate is told at once and never sent again, and a lock is waited for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::testing;
 use onceward_client::{Code, Error, Key, Retry, Submitting};
+use onceward_tests::client::{Answer, send};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen, first};
 use onceward_tests::shop::{ORDER, Shop, TAKES};
+use onceward_tests::spaced::plainly;
 use onceward_tests::wait::until;
+use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 
 use crate::sdk::{builder, client};
@@ -66,6 +69,27 @@ async fn duplicate_in_an_interval_is_never_sent_again_by_the_layer_for_reqwest_m
     let Err(reqwest_middleware::Error::Middleware(error)) = second else { panic!("it is a duplicate") };
     let error: Error = error.downcast().unwrap();
     assert!(is_a_duplicate_that_was_sent_once(&error), "{error:?}");
+}
+
+/// Whether a retry layer that knows nothing of Onceward sends a request again: most do after these statuses, whatever the method, and
+/// all do after a response that says when.
+fn is_repeated_by_others(answer: &Answer) -> bool {
+    matches!(answer.status, 408 | 413 | 425 | 429 | 500..) || answer.headers.contains_key(RETRY_AFTER)
+}
+
+#[tokio::test]
+async fn duplicate_in_an_interval_is_not_sent_again_by_a_common_retry_layer() {
+    let (shop, way) = shop().await;
+    let send = async || send(plainly(&way.url, "/spaced/second", "order")).await;
+    assert_eq!(send().await.said(), "200 executed");
+    let mut last = send().await;
+    for _ in 0..3 {
+        if is_repeated_by_others(&last) {
+            last = send().await;
+        }
+    }
+    assert_eq!(shop.ledger.runs(), ["order"], "{last:?}");
+    assert_eq!(last.said(), "409 too_soon");
 }
 
 /// The first may have been our own: nobody can tell, and nothing is sent again to find out.

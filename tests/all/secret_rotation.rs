@@ -157,7 +157,7 @@ impl Process for Peer {
             unless(form.said(), "200 executed"),
             unless(next.said(), "200 executed"),
             unless(again.said(), "200 replayed"),
-            unless(send(spaced).await.said(), "429 too_soon"),
+            unless(send(spaced).await.said(), "409 too_soon"),
         ];
         told.into_iter().flatten().collect()
     }

@@ -159,12 +159,12 @@ async fn one_effect(bed: &Bed, parameter: &str, alike: &[Vec<u8>]) {
         let ask = async |policy: &str, headers: &[(&str, &str)]| bed.ask(policy, spelling, headers, &body).await.said();
         let by_path = if is_key { then("200 replayed") } else { "400 key_malformed".to_owned() };
         assert_eq!(ask("path", &[]).await, by_path, "{what}");
-        let by_name = if is_key { then("429 too_soon") } else { "400 key_malformed".to_owned() };
+        let by_name = if is_key { then("409 too_soon") } else { "400 key_malformed".to_owned() };
         assert_eq!(ask("name", &[]).await, by_name, "{what}");
         assert_eq!(ask("body", &[]).await, then("200 replayed"), "{what}");
         assert_eq!(ask("header", &key).await, then("200 replayed"), "{what}");
         assert_eq!(ask("named", &key).await, then("200 replayed"), "{what}");
-        assert_eq!(ask("interval", &[]).await, then("429 too_soon"), "{what}");
+        assert_eq!(ask("interval", &[]).await, then("409 too_soon"), "{what}");
         assert_eq!(ask("bound", &[(TOKEN, &bound)]).await, then("409 token_used"), "{what}");
         assert_eq!(ask("remembered", &[(TOKEN, &remembered)]).await, then("200 replayed"), "{what}");
     }
@@ -253,7 +253,7 @@ async fn spelled_path_of_a_static_route_is_its_action() {
         let served = serve_at(&ledger, "/keybody", protect);
         for (time, target) in targets.into_iter().enumerate() {
             let said = post(&served.url, target, &[JSON], "{\"id\":1}").await.said();
-            let again = ["200 replayed", "429 too_soon"].contains(&said.as_str());
+            let again = ["200 replayed", "409 too_soon"].contains(&said.as_str());
             assert!(if time == 0 { said == "200 executed" } else { again }, "{target}: {said}");
         }
         assert_eq!(ledger.runs().len(), 1);
@@ -332,7 +332,7 @@ async fn key_from_the_path_is_what_the_handler_is_called_with() {
         assert_eq!(ask(spelling).await, "200 executed", "{spelling}");
     }
     for spelling in ["%365674", "a/b", "a%2fb", "%25%34%31", "%", "%c3%a9", "%20", "1%2B1"] {
-        assert_eq!(ask(spelling).await, "429 too_soon", "{spelling}");
+        assert_eq!(ask(spelling).await, "409 too_soon", "{spelling}");
     }
     for spelling in ["%FF", "%C3", "%EF%BF%BD", "%%46%46"] {
         assert_eq!(ask(spelling).await, "400 key_malformed", "{spelling}");

@@ -145,7 +145,7 @@ async fn stock_is_deducted_once_however_often_the_deduction_is_sent() {
         "200 replayed 1 left",
         "200 executed 0 left",
         "200 replayed 0 left",
-        "409 executed sold out",
+        "409 replayable sold out",
         // It was told no. It is told no again, also when there is some.
         "409 replayed sold out",
     ];

@@ -43,9 +43,11 @@ impl Answer {
     }
 }
 
-/// The status and the outcome of a run that had this effect, as [`Answer::said`] has them.
+/// The status and the outcome of a run that had this effect, as [`Answer::said`] has them. The handler has no mark, so an error that is
+/// kept may be another's.
 pub fn ran(status: u16, effect: Effect) -> String {
     let outcome = match effect {
+        Effect::Happened if status >= 400 => "replayable",
         Effect::Happened => "executed",
         Effect::DidNotHappen => "not_applied",
         Effect::Unknown => "unknown",

@@ -278,7 +278,7 @@ async fn spacing(request: HttpRequest, flawed: Data<Flawed>, ledger: Data<Ledger
     let outcome = onceward_api::header::OUTCOME;
     match flawed.is_over(request.path(), HALF).await {
         Ok(true) => order(request, ledger, body).await,
-        Ok(false) => HttpResponse::TooManyRequests().insert_header((outcome, "too_soon")).finish(),
+        Ok(false) => HttpResponse::Conflict().insert_header((outcome, "too_soon")).finish(),
         Err(_) => HttpResponse::ServiceUnavailable().insert_header((outcome, "store_unavailable")).finish(),
     }
 }

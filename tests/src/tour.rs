@@ -47,7 +47,7 @@ pub async fn key_policy(shop: &Shop) {
 /// An interval: the second is too soon.
 pub async fn interval_policy(shop: &Shop) {
     assert_eq!(send(plainly(shop.url(), "/spaced/second", "interval")).await.said(), "200 executed");
-    assert_eq!(send(plainly(shop.url(), "/spaced/second", "interval")).await.said(), "429 too_soon");
+    assert_eq!(send(plainly(shop.url(), "/spaced/second", "interval")).await.said(), "409 too_soon");
     assert_eq!(shop.ledger.count("interval"), 1);
 }
 

@@ -53,7 +53,7 @@ function fetching({ policy, conduct, takesToken }) {
   method: "POST",${headers}
   body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
 });
-const isDuplicate = response.status === 429; // the first one was taken: do not send it again`;
+const isDuplicate = response.status === 409; // the first one was taken: do not send it again`;
 }
 
 function curl({ policy, conduct, origin, visitor, takesToken }) {

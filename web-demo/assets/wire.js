@@ -131,7 +131,7 @@ class Trip {
 export function kindOf(status, outcome) {
   if (status === null) return "lost";
   if (outcome === "executed" || outcome === "unprotected") return status < 400 ? outcome : "failed";
-  if (["not_applied", "not_released", "unknown"].includes(outcome)) return "failed";
+  if (["replayable", "not_applied", "not_released", "unknown"].includes(outcome)) return "failed";
   if (outcome === "replayed") return outcome;
   return status < 400 ? "plain" : "refused";
 }

@@ -59,7 +59,7 @@ fn note(tally: &mut Tally, outcome: &str, status: StatusCode) {
     match outcome {
         "" | "unprotected" => {}
         "executed" if status.is_success() => tally.executed += 1,
-        "executed" | "not_applied" | "not_released" | "unknown" => tally.failed += 1,
+        "executed" | "replayable" | "not_applied" | "not_released" | "unknown" => tally.failed += 1,
         "replayed" => tally.replayed += 1,
         _ => tally.refused += 1,
     }

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(answered(StatusCode::FORBIDDEN, &marked), Came::Answer);
         assert_eq!(answered(StatusCode::CREATED, &HeaderMap::new()), Came::Answer);
         assert_eq!(answered(StatusCode::UNAUTHORIZED, &marked), Came::Unauthorized);
-        for outcome in ["not_applied", "not_released", "unknown", "unprotected"] {
+        for outcome in ["replayable", "not_applied", "not_released", "unknown", "unprotected"] {
             marked.insert(header::OUTCOME, HeaderValue::from_static(outcome));
             assert_eq!(answered(StatusCode::SERVICE_UNAVAILABLE, &marked), Came::Answer, "{outcome}");
         }

@@ -86,7 +86,7 @@ async function problemOf(response: Response): Promise<Problem | undefined> {
 
 /** Whether the handler answered, now or before. */
 export function isHandlers(response: Response): boolean {
-  // executed, replayed, unknown, unprotected, not_applied, not_released: no code of a refusal begins like these, which a test checks.
+  // executed, replayable, replayed, unknown, unprotected, not_applied, not_released: no code of a refusal begins like these, which a test checks.
   return /^(e|repla|un[kp]|not_[ar])/.test(response.headers.get(OUTCOME)!);
 }
 

@@ -80,7 +80,7 @@ describe("a submission", () => {
   });
 
   test("patient_client: a duplicate in an interval is told at once and never sent again", async () => {
-    const soon = problem("too_soon", "no", 429);
+    const soon = problem("too_soon", "no", 409);
     for (const [answers, outcome] of [[[soon, ok], "duplicate"], [[lost, soon, ok], "unknown"]] as const) {
       const shop = server([...answers]);
       expect((await shop.make().fetch("/orders", post)).outcome).toBe(outcome);
@@ -133,7 +133,7 @@ describe("a submission", () => {
         status: 422,
         headers: { "content-type": "application/problem+json", "onceward-outcome": outcome },
       });
-    for (const outcome of ["executed", "not_applied", "not_released", "unknown", "unprotected"]) {
+    for (const outcome of ["executed", "replayable", "not_applied", "not_released", "unknown", "unprotected"]) {
       const result = await server([() => own(outcome)]).make().fetch("/orders", post);
       expect([result.outcome, result.response!.status]).toEqual(["executed", 422]);
     }

@@ -18,7 +18,7 @@ test("codes, header names and bodies are those of openapi/: otherwise run `npm r
 
 test("an outcome is told from every code of a refusal by how it begins", () => {
   const says = (outcome: string) => isHandlers(new Response("", { headers: { "onceward-outcome": outcome } }));
-  const outcomes = ["executed", "not_applied", "not_released", "unknown", "replayed", "unprotected"];
+  const outcomes = ["executed", "replayable", "not_applied", "not_released", "unknown", "replayed", "unprotected"];
   expect(outcomes.filter(says)).toEqual(outcomes);
   const codes: string[] = JSON.parse(read("../../openapi/openapi.json")).components.schemas.Code.enum;
   expect(codes.length).toBeGreaterThan(20);

@@ -29,10 +29,10 @@ impl<B: MessageBody + 'static> Answered<B> {
     /// Takes an answer as it is: nothing of it is kept, however small it is.
     pub(super) fn new(answer: Result<ServiceResponse<B>, Error>) -> Self {
         match answer {
-            Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NotKept::TooLarge)),
+            Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NotKept::Unrecorded)),
             Err(error) => {
                 let said = error.error_response();
-                Self::Failed(error, said, Err(NotKept::TooLarge))
+                Self::Failed(error, said, Err(NotKept::Unrecorded))
             }
         }
     }

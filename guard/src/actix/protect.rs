@@ -59,7 +59,9 @@ type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send +
 /// claim the same, as one on a scope and one on a resource easily do, nothing runs: the client receives a 500 `internal`, the log names
 /// both guards, and the token or key is valid again.
 ///
-/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker.
+/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker builds
+/// a [`Memory`](crate::store::Memory) of its own, the server panics at start; a `Memory` inside a [`Store`](crate::store::Store) of your own
+/// is not recognised.
 #[derive(Clone)]
 pub struct Protect(Rules);
 
@@ -113,7 +115,22 @@ impl Protect {
     ///   encoding, not its fields), and `PathError`, each as actix-web made it, not wrapped by an `error_handler`.
     ///
     /// Everything else is the handler's, also the 404 and 405 of the router, since an application's `default_service` may have taken
-    /// effect: a 4xx is then stored and replayed, as the table of effects says.
+    /// effect: a 4xx is then stored and replayed, as the table of effects says, and its outcome is `replayable` instead of `executed`.
+    ///
+    /// By that table a 401, 403, 425 or 429 frees the key, with `hold` too: the handler refused before anything took effect. A handler
+    /// that passes on such a status of another party *after* it took effect says so with [`MarkEffect`](super::MarkEffect):
+    ///
+    /// ```
+    /// use actix_web::HttpResponse;
+    /// use actix_web::http::StatusCode;
+    /// use onceward::Effect;
+    /// use onceward::actix::MarkEffect as _;
+    ///
+    /// fn pass_on(status: StatusCode) -> HttpResponse {
+    ///     HttpResponse::build(status).finish().effect(Effect::Unknown)
+    /// }
+    /// # let _ = pass_on;
+    /// ```
     ///
     /// # Panics
     /// As [`token`](Self::token) does.

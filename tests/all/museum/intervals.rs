@@ -25,7 +25,7 @@ async fn the_story_of_sub_second_interval(of: Of) -> Told {
             told(begun.elapsed() >= HALF, || format!("it ran again after {:?}", begun.elapsed()))?;
             break;
         }
-        assert_eq!(again.said(), "429 too_soon");
+        assert_eq!(again.said(), "409 too_soon");
         refused += 1;
         let is_overdue = asked > answered + HALF + Duration::from_millis(100);
         told(!is_overdue, || format!("it was still refused {:?} after it was answered", answered.elapsed()))?;

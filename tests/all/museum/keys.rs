@@ -263,7 +263,7 @@ async fn the_story_of_passed_on_error(kind: &str, path: &str) -> Told {
     let (first, second) = (pay(pair.one()).await, pay(pair.other()).await);
     let charges = pair.ledger.count(CHARGE);
     told(charges == 1, || format!("{charges} charges"))?;
-    assert_eq!([first.said(), second.said()], ["400 executed", "400 replayed"]);
+    assert_eq!([first.said(), second.said()], ["400 replayable", "400 replayed"]);
     Ok(())
 }
 

@@ -85,7 +85,7 @@ async fn judge<B: MessageBody + 'static>(
     };
     let Admitted { passage, pass } = *admitted;
     let answer = rules.take(answer.await).await;
-    let settled = pass.end(rules.effect(&answer, Some(&passage)), answer.reply(&rules.kept_headers)).await;
+    let settled = pass.end(rules.judge(&answer, Some(&passage)).effect, answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }

@@ -53,7 +53,7 @@ where
             let running = rules.guard.begin();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
-            let outcome = match (answer.refused(), rules.effect(&answer, None)) {
+            let outcome = match (answer.refused(), rules.judge(&answer, None).effect) {
                 (Some(code), _) => Outcome::Refused(code),
                 (None, Effect::DidNotHappen) => Outcome::NotApplied,
                 (None, Effect::Happened | Effect::Unknown) => Outcome::Unprotected,
@@ -178,7 +178,8 @@ async fn settle<B: MessageBody + 'static>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
     let Admitted { passage, pass } = *admitted;
-    let (effect, reply) = (rules.effect(&answer, Some(&passage)), answer.reply(&rules.kept_headers));
+    let Judgement { effect, shows_a_run } = rules.judge(&answer, Some(&passage));
+    let reply = answer.reply(&rules.kept_headers);
     rules.notice_rewriting(passage.asked(), &answer);
     let successor = pass.binding(&passage.asked().intent());
     let settled = pass.end(effect, reply).await;
@@ -187,7 +188,10 @@ async fn settle<B: MessageBody + 'static>(
     }
     let outcome = match answer.refused() {
         Some(code) => Outcome::Refused(code),
-        None => Settled::outcome(&settled, &rules.policy, effect),
+        None => match Settled::outcome(&settled, &rules.policy, effect) {
+            Outcome::Executed if !shows_a_run => Outcome::Replayable,
+            outcome => outcome,
+        },
     };
     let next = match settled {
         Ok(Settled::Final) if rules.next_token => {
@@ -235,25 +239,34 @@ impl Rules {
         answer: Result<ServiceResponse<B>, Error>,
     ) -> Answered<B> {
         match self.answer_limit {
-            0 => Answered::new(answer),
+            0 if !self.policy.keeps_replies() => Answered::new(answer),
             limit => Box::pin(Answered::read(answer, limit)).await,
         }
     }
 
-    /// What the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
+    /// Decides what the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
     /// was entered, then the status. A request that no guard let through has no passage.
-    pub(super) fn effect<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: Option<&Passage>) -> Effect {
+    pub(super) fn judge<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: Option<&Passage>) -> Judgement {
         let body = answer.body().map(|body| &body[..]);
         // Where nothing is protected, nothing is freed by being mistaken.
         let has_whole_body = passage.is_none_or(|passage| passage.asked().has_whole_body());
         let believes_extractors = has_whole_body && self.policy.believes_extractors();
         let entry = passage.map_or(Entry::Unmarked, Passage::entry);
         let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
-        said.unwrap_or_else(|| match answer.is_before_the_handler(entry, believes_extractors) {
+        let effect = said.unwrap_or_else(|| match answer.is_before_the_handler(entry, believes_extractors) {
             true => Effect::DidNotHappen,
             false => self.policy.effect(answer.status().as_u16()),
-        })
+        });
+        let is_error = answer.status().is_client_error() || answer.status().is_server_error();
+        Judgement { effect, shows_a_run: said.is_some() || entry == Entry::Entered || !is_error }
     }
+}
+
+/// What an answer says.
+pub(super) struct Judgement {
+    pub(super) effect: Effect,
+    /// Whether the handler certainly ran. An error may be the router's or an extractor's, unless a mark or the application says more.
+    shows_a_run: bool,
 }
 
 fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
