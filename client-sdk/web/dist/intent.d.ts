@@ -14,8 +14,10 @@ export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
 export type Choice = "keep" | "fresh" | "ask";
 /** Which token the next try of a form takes. */
 export declare function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice;
-/** How a try ended, by the status of its answer. `wasLost` if an earlier try with its token has none. */
-export declare function learned(status: number, wasLost: boolean): Ended;
+/** How a try ended, by its answer. `wasLost` if an earlier try with its token has none. */
+export declare function learned(status: number, outcome: string, wasLost: boolean): Ended;
+/** Whether an outcome is that of an answer of the handler's, now or before. */
+export declare function isHandlers(outcome: string): boolean;
 /** What one try of a submission came to: the problem that it was answered with, or nothing if it may have run unheard. */
 export type Tried = Pick<Problem, "code" | "retry"> | undefined;
 /** Send the `same` again, fetch a `new_token` and send, or end the submission with this outcome. */

@@ -32,11 +32,35 @@ export function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choic
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0] as Choice;
 }
 
-/** How a try ended, by the status of its answer. `wasLost` if an earlier try with its token has none. */
-export function learned(status: number, wasLost: boolean): Ended {
+/**
+ * How a try ended that was answered with a 4xx or 5xx, by `status outcome`: the first line that fits. Outcomes are told by how they
+ * begin, which a test checks. A failure of the handler's took no effect if it is a 500, 501 or 503, as the guard has it; of every other
+ * one nobody can tell, and a gateway that says `redeemed` cannot tell whose it is. Without an outcome, a 503 may be that of something in
+ * between.
+ */
+const ENDS: [RegExp, Ended][] = [
+  // unknown, internal; and a duplicate, unless it is the handler's own 409.
+  [/ (unk|int)|^409 (?!e|no)/, "doubt"],
+  // not_applied, store_unavailable, overloaded, unauthorized: the token is good still.
+  [/^5.* (not_a|st|ov|una)/, "again"],
+  // not_released, redeem_unknown; executed, replayed, unprotected: nothing took effect, and the token is used, or may be.
+  [/^4|not_r|_un|50[013] (e|repl|unp)|50[01] $/, "final"],
+  [/ $/, "none"],
+];
+
+/** How a try ended, by its answer. `wasLost` if an earlier try with its token has none. */
+export function learned(status: number, outcome: string, wasLost: boolean): Ended {
   if (status < 400) return "final";
-  if (status >= 500) return wasLost ? "lost" : "again";
-  return wasLost || status == 409 ? "doubt" : "final";
+  const ended = ENDS.find(([answer]) => answer.test(`${status} ${outcome}`))?.[1] ?? "doubt";
+  if (!wasLost) return ended;
+  // An answer of the handler's is that of the only run that this token has had.
+  return /ag|no/.test(ended) ? "lost" : isHandlers(outcome) ? ended : "doubt";
+}
+
+/** Whether an outcome is that of an answer of the handler's, now or before. */
+export function isHandlers(outcome: string): boolean {
+  // executed, replayed, unknown, unprotected, not_applied, not_released: no code of a refusal begins like these, which a test checks.
+  return /^(e|repla|un[kp]|not_[ar])/.test(outcome);
 }
 
 /** What one try of a submission came to: the problem that it was answered with, or nothing if it may have run unheard. */

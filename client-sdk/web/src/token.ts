@@ -30,7 +30,10 @@ export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
   return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
 }
 
-/** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
+/**
+ * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none; where the browser does not
+ * let the page ask, at once and with the setting to change as its cause.
+ */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
   url: URL,
@@ -39,26 +42,46 @@ export async function fetchToken(
   ...outer: AbortSignal[]
 ): Promise<Held> {
   const deadline = Date.now() + limit;
-  const init: RequestInit = { method: "POST", signal: within(limit, ...outer) };
+  const signal = within(limit, ...outer);
+  const init: RequestInit = { method: "POST", signal };
   if (action) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify({ action } satisfies TokenRequest);
   }
+  const here = globalThis.location?.origin;
+  /** What keeps the page from asking: the setting that has to name an origin. */
+  let cause: string | undefined;
+  let isReached = false;
+  globalThis.document?.addEventListener(
+    "securitypolicyviolation",
+    ({ disposition, blockedURI }) => {
+      if (disposition == "enforce" && url.href.startsWith(blockedURI)) cause = `connect-src needs ${url.origin}`;
+    },
+    { signal },
+  );
   for (let tries = 1; ; tries++) {
     let response: Response | undefined;
     try {
       response = await fetch(url, init);
+      isReached = false;
       const { token, expires_in }: IssuedToken = await response.json();
       const life = expires_in * 1000;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
       // What is no token, and who does not answer, is asked again while there is time.
       outer[0]?.throwIfAborted();
+      // An origin that is not allowed looks like a server that is down; but that one is not reached without CORS either.
+      if (isReached) cause ??= `cors_origins needs ${here}`;
+      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    const isHopeless = (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
-    if (isHopeless || Date.now() + wait > deadline) throw Error(`Onceward: no token from ${url}: ${status}`);
+    const isHopeless = cause || (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) {
+      const error = Error(`Onceward: no token from ${url}: ${cause ?? status}`, { cause });
+      if (cause) console.error(error);
+      throw error;
+    }
     await pause(wait);
   }
 }
