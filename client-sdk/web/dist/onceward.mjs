@@ -72,9 +72,9 @@ var ENDS = [
   // unknown, internal; and a duplicate, unless it is the handler's own 409.
   [/ (unk|int)|^409 (?!e|no)/, "doubt"],
   // not_applied, store_unavailable, overloaded, unauthorized: the token is good still.
-  [/^5.* (not_a|s|o|una)/, "again"],
+  [/^5.* (not_a|st|ov|una)/, "again"],
   // not_released, redeem_unknown; executed, replayed, unprotected: nothing took effect, and the token is used, or may be.
-  [/^4|not_r|_un|50[013] (e|repl|unp)|50[01] $/, "final"],
+  [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
   [/ $/, "none"]
 ];
 function learned(status, outcome, wasLost) {

@@ -44,7 +44,7 @@ const ENDS: [RegExp, Ended][] = [
   // not_applied, store_unavailable, overloaded, unauthorized: the token is good still.
   [/^5.* (not_a|st|ov|una)/, "again"],
   // not_released, redeem_unknown; executed, replayed, unprotected: nothing took effect, and the token is used, or may be.
-  [/^4|not_r|_un|50[013] (e|repl|unp)|50[01] $/, "final"],
+  [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
   [/ $/, "none"],
 ];
 
