@@ -17,20 +17,8 @@ use crate::gateways::{Stage, executed};
 /// The status and the outcome, which a response names once or not at all, and once more for the script of a page.
 fn said(answer: &Answer) -> String {
     assert!(answer.headers.get_all(header::OUTCOME).iter().count() <= 1, "{answer:?}");
-    assert_eq!(timing(answer).unwrap_or_default(), answer.outcome, "{answer:?}");
+    assert_eq!(answer.timing().unwrap_or_default(), answer.outcome, "{answer:?}");
     answer.said()
-}
-
-/// The entries of the `Server-Timing` headers, as a browser reads them.
-fn timings(answer: &Answer) -> Vec<String> {
-    let values = answer.headers.get_all(header::SERVER_TIMING).iter().map(|value| value.to_str().unwrap());
-    values.flat_map(|value| value.split(',')).map(|entry| entry.trim().to_owned()).collect()
-}
-
-/// The outcome that a page's script finds after a navigation: the last one.
-fn timing(answer: &Answer) -> Option<String> {
-    let entries = timings(answer).into_iter();
-    entries.filter_map(|entry| entry.strip_prefix("onceward;desc=").map(str::to_owned)).next_back()
 }
 
 /// A gateway that received no verdict says that the token may be used up, and asks for a new one.
@@ -236,7 +224,7 @@ async fn outcome_that_the_application_claims_is_not_believed() {
             }
             // Only Traefik, and Caddy after a 502, cannot add to what the application measured.
             if status == "200" && kind != Kind::Traefik {
-                assert!(timings(&answer).contains(&"db;dur=7".to_owned()), "{kind:?} {method}: {answer:?}");
+                assert!(answer.timings().contains(&"db;dur=7".to_owned()), "{kind:?} {method}: {answer:?}");
             }
         }
     }

@@ -16,7 +16,7 @@ export type Choice = "keep" | "fresh" | "ask";
 export declare function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice;
 /** How a try ended, by its answer. `wasLost` if an earlier try with its token has none. */
 export declare function learned(status: number, outcome: string, wasLost: boolean): Ended;
-/** Whether an outcome is that of an answer of the handler's, now or before. */
+/** Whether a response with this outcome is the handler's, or its stored one. */
 export declare function isHandlers(outcome: string): boolean;
 /** What one try of a submission came to: the problem that it was answered with, or nothing if it may have run unheard. */
 export type Tried = Pick<Problem, "code" | "retry"> | undefined;

@@ -69,11 +69,11 @@ function choose(ended, isSame, isExpired) {
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0];
 }
 var ENDS = [
-  // unknown, internal; and a duplicate, unless it is the handler's own 409.
+  // unknown, internal; and a duplicate: any 409 but the handler's own.
   [/ (unk|int)|^409 (?!e|no)/, "doubt"],
-  // not_applied, store_unavailable, overloaded, unauthorized: the token is good still.
+  // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
   [/^5.* (not_a|st|ov|una)/, "again"],
-  // not_released, redeem_unknown; executed, replayed, unprotected: nothing took effect, and the token is used, or may be.
+  // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.
   [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
   [/ $/, "none"]
 ];
@@ -206,8 +206,8 @@ async function submit({ fetch, token, limit }, request, init) {
       response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
       if (isSafe || !problem && !isGateways(response)) {
-        if (outcomeOf(response) == "unknown") return { outcome: "unknown", response };
-        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+        const isUnknown = outcomeOf(response) == "unknown";
+        return { outcome: isUnknown ? "unknown" : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();

@@ -69,7 +69,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   function warm(): void {
-    // If it fails, the submit will say so. Where the page may not ask, no key press asks again.
+    // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
     if (!isGood(spare) && !sending && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
   }
 

@@ -60,8 +60,8 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
       response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
       if (isSafe || (!problem && !isGateways(response))) {
-        if (outcomeOf(response) == "unknown") return { outcome: "unknown", response };
-        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+        const isUnknown = outcomeOf(response) == "unknown";
+        return { outcome: isUnknown ? "unknown" : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();

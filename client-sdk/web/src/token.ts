@@ -31,8 +31,8 @@ export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
 }
 
 /**
- * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none; where the browser does not
- * let the page ask, at once and with the setting to change as its cause.
+ * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS or the page's
+ * content policy does not allow the request, it fails at once, and its `cause` names the setting.
  */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
@@ -49,7 +49,7 @@ export async function fetchToken(
     init.body = JSON.stringify({ action } satisfies TokenRequest);
   }
   const here = globalThis.location?.origin;
-  /** What keeps the page from asking: the setting that has to name an origin. */
+  /** The setting that keeps the page from fetching, and the origin that it lacks. */
   let cause: string | undefined;
   let isReached = false;
   globalThis.document?.addEventListener(
@@ -70,7 +70,7 @@ export async function fetchToken(
     } catch {
       // What is no token, and who does not answer, is asked again while there is time.
       outer[0]?.throwIfAborted();
-      // An origin that is not allowed looks like a server that is down; but that one is not reached without CORS either.
+      // A script cannot tell a CORS failure from a network failure. If a request without CORS succeeds and the next one with it fails, it is CORS.
       if (isReached) cause ??= `cors_origins needs ${here}`;
       else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }
