@@ -2,7 +2,7 @@ import type { Problem } from "./wire.js";
 /**
  * How the last try of a form ended, as far as the page can know.
  *
- * - `none`: without an answer. It may have run.
+ * - `none`: without an answer, or with a failure that names no outcome, as a proxy sends it. It may have run.
  * - `lost`: the same, and so did an earlier try with its token.
  * - `doubt`: an answer came that does not tell, or not of the try that was lost before.
  * - `seen`: the person was shown an answer, but nobody told the page which.
