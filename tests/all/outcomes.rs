@@ -93,8 +93,7 @@ async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
     let served = serve(&ledger, routes(&guard));
     for (policy, again) in [("token", "409 token_used"), ("remembered", "200 replayed")] {
         let one = Submission::new(&guard, &served, policy).await;
-        for (status, said) in
-            [(500, "500 not_applied"), (422, "422 not_applied"), (200, "200 executed"), (200, again)]
+        for (status, said) in [(500, "500 not_applied"), (422, "422 not_applied"), (200, "200 executed"), (200, again)]
         {
             let answer = one.ask(status).await;
             let told = Some(&said[4..]).filter(|outcome| !["executed", "replayed"].contains(outcome));

@@ -42,7 +42,7 @@ export class Service {
 export class Backend {
   static async open() {
     const backend = new Backend();
-    Object.assign(backend, { runs: [], orders: [], tokens: [], failures: [], policy: "" });
+    Object.assign(backend, { runs: [], orders: [], tokens: [], failures: [], policy: "", patience: 3 });
     backend.server = createServer((request, response) => backend.answer(request, response));
     await new Promise((go) => backend.server.listen(0, "127.0.0.1", go));
     backend.url = `http://127.0.0.1:${backend.server.address().port}`;
@@ -66,7 +66,7 @@ export class Backend {
     if (pathname == "/sdk/onceward.js") return response.setHeader("content-type", "text/javascript").end(readFileSync(join(ROOT, "client-sdk/web/dist/onceward.js")));
     const say = (status, title, text, isBare) => {
       response.writeHead(status, { "content-type": "text/html", ...(this.policy && { "content-security-policy": this.policy }) });
-      const script = `<script src="/sdk/onceward.js" data-base="${this.service.url}" data-patience="3" defer></script>`;
+      const script = `<script src="/sdk/onceward.js" data-base="${this.service.url}" data-patience="${this.patience}" defer></script>`;
       response.end(`<!doctype html><title>${title}</title>${isBare ? "" : script}${text}`);
     };
     if (pathname == "/form") return say(200, "form", form(this.redeems ? "" : "query"));

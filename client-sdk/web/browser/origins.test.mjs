@@ -15,6 +15,8 @@ function elsewhere(name, settings, policy, tell) {
     const service = await Service.start(...settings());
     backend.serve(service, true);
     backend.policy = policy(service);
+    // Longer than the test waits: what is said is said at once, and not when the time for a token is over.
+    backend.patience = 60;
     visitor.said = [];
     visitor.asked = 0;
     visitor.context.on("console", (line) => line.type() == "error" && visitor.said.push(line.text()));
@@ -30,30 +32,27 @@ function elsewhere(name, settings, policy, tell) {
   });
 }
 
-/** Sends the form, and gives what it says of it and how long that took. */
+/** Sends the form, and gives what it says of it. */
 async function fail(page, item) {
   await page.evaluate((item) => (document.querySelector("[name=item]").value = item), item);
-  const begin = Date.now();
   await page.click("button");
   await state(page, "error");
-  return [await message(page), Date.now() - begin];
+  return message(page);
 }
 
 const none = () => "";
 const all = () => ["--cors-origins", backend.url];
 
 elsewhere("an origin that the service does not allow is named, with the setting, in the form and in the console", () => [], none, async ({ page, said }, item) => {
-  const [text, took] = await fail(page, item);
+  const text = await fail(page, item);
   assert.equal(text, `Nothing was sent. This page may not fetch a token: cors_origins needs ${backend.url}.`);
-  assert.ok(took < 3000, `not before the 3 seconds were over in which a token may come: ${took}`);
   assert.ok(said.some((line) => line.includes(`cors_origins needs ${backend.url}`)), said.join("\n"));
   assert.deepEqual(backend.count(item), [0, 0]);
 });
 
 elsewhere("a content policy that does not name the service is said to, with what it needs", all, () => "connect-src 'self'", async ({ page, said }, item, service) => {
-  const [text, took] = await fail(page, item);
+  const text = await fail(page, item);
   assert.equal(text, `Nothing was sent. This page may not fetch a token: connect-src needs ${service.url}.`);
-  assert.ok(took < 3000, `not before the 3 seconds were over in which a token may come: ${took}`);
   assert.ok(said.some((line) => line.includes(`connect-src needs ${service.url}`)), said.join("\n"));
   assert.deepEqual(backend.count(item), [0, 0]);
 });
@@ -66,8 +65,10 @@ elsewhere("an origin that is allowed orders, under a content policy that names t
 });
 
 elsewhere("a service that is down is said to be so, and not taken for one that does not allow the origin", () => [], none, async ({ page }, item, service) => {
+  backend.patience = 2;
+  await page.reload();
   service.close();
-  const [text] = await fail(page, item);
+  const text = await fail(page, item);
   assert.equal(text, "The server does not answer. Nothing was sent.");
 });
 
