@@ -10,6 +10,9 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
 /// Response: what became of the request; on every answer of a protected route.
 pub const OUTCOME: &str = "onceward-outcome";
+/// Response: the outcome once more, as `onceward;desc=…`. A page's script can read it after a navigation, which shows it no other header.
+/// Of several, the last one counts.
+pub const SERVER_TIMING: &str = "server-timing";
 /// Request: `true` answers from the record only and never runs the handler. `false` is as good as absent. Any other value is refused
 /// with 400 `bad_request`, and nothing runs. A guard that is off, or only observes, does not obey it.
 pub const LOOK: &str = "onceward-look";

@@ -43,6 +43,11 @@ impl Outcome {
         }
     }
 
+    /// The value of the `Server-Timing` header that repeats it.
+    pub fn server_timing(self) -> String {
+        format!("onceward;desc={self}")
+    }
+
     /// Reads the header's value. `None` if a later version of the contract has written it.
     pub fn parse(text: &str) -> Option<Self> {
         let refused = || Code::ALL.into_iter().map(Self::Refused);

@@ -62,9 +62,10 @@ impl Stage {
     }
 }
 
-/// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says nothing.
+/// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says only that the token
+/// is used.
 pub(crate) fn executed(kind: Kind, status: &str) -> String {
-    format!("{status} {}", if kind == Kind::Traefik { "" } else { "executed" })
+    format!("{status} {}", if kind == Kind::Traefik { "redeemed" } else { "executed" })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

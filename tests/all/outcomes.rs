@@ -86,6 +86,24 @@ impl<'a> Submission<'a> {
     }
 }
 
+/// A page's script sees no other header of a navigation.
+#[tokio::test]
+async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, routes(&guard));
+    for (policy, again) in [("token", "409 token_used"), ("remembered", "200 replayed")] {
+        let one = Submission::new(&guard, &served, policy).await;
+        for (status, said) in [(500, "500 not_applied"), (422, "422 not_applied"), (200, "200 executed"), (200, again)]
+        {
+            let answer = one.ask(status).await;
+            let told = Some(&said[4..]).filter(|outcome| !["executed", "replayed"].contains(outcome));
+            assert_eq!((answer.said(), answer.timing().as_deref()), (said.to_owned(), told), "{policy}");
+        }
+        let lost = Submission::new(&guard, &served, policy).await.ask(502).await;
+        assert_eq!((lost.said(), lost.timing().as_deref()), ("502 unknown".into(), Some("unknown")), "{policy}");
+    }
+}
+
 /// Under a key, only the mark of a handler tells its own answer from one of the router.
 #[tokio::test]
 async fn request_that_enters_no_handler_is_not_applied() {

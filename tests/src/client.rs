@@ -41,6 +41,18 @@ impl Answer {
     pub fn said(&self) -> String {
         format!("{} {}", self.status, self.outcome)
     }
+
+    /// The entries of its `Server-Timing` headers, as a browser reads them.
+    pub fn timings(&self) -> Vec<String> {
+        let values = self.headers.get_all(header::SERVER_TIMING).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).map(|entry| entry.trim().to_owned()).collect()
+    }
+
+    /// The outcome that the script of a page finds after a navigation: the last one.
+    pub fn timing(&self) -> Option<String> {
+        let entries = self.timings().into_iter();
+        entries.filter_map(|entry| entry.strip_prefix("onceward;desc=").map(str::to_owned)).next_back()
+    }
 }
 
 /// The status and the outcome of a run that had this effect, as [`Answer::said`] has them. The handler has no mark, so an error that is

@@ -107,6 +107,10 @@ async fn order(
     if line.contains("item=wrong") {
         return HttpResponse::UnprocessableEntity().content_type("text/html").body(page_of("wrong", &form_again()));
     }
+    if told.answer == "broken" {
+        let body = page_of("broken", "<p>Something went wrong.</p>");
+        return HttpResponse::InternalServerError().content_type("text/html").body(body);
+    }
     ledger.record(&format!("begun {line}"));
     actix_web::rt::time::sleep(Duration::from_millis(told.takes)).await;
     ledger.record(&line);

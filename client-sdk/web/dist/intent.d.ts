@@ -2,7 +2,7 @@ import type { Problem } from "./wire.js";
 /**
  * How the last try of a form ended, as far as the page can know.
  *
- * - `none`: without an answer. It may have run.
+ * - `none`: without an answer, or with a failure that names no outcome, as a proxy sends it. It may have run.
  * - `lost`: the same, and so did an earlier try with its token.
  * - `doubt`: an answer came that does not tell, or not of the try that was lost before.
  * - `seen`: the person was shown an answer, but nobody told the page which.
@@ -14,8 +14,10 @@ export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
 export type Choice = "keep" | "fresh" | "ask";
 /** Which token the next try of a form takes. */
 export declare function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice;
-/** How a try ended, by the status of its answer. `wasLost` if an earlier try with its token has none. */
-export declare function learned(status: number, wasLost: boolean): Ended;
+/** How a try ended, by its answer. `wasLost` if an earlier try with its token has none. */
+export declare function learned(status: number, outcome: string, wasLost: boolean): Ended;
+/** Whether a response with this outcome is the handler's, or its stored one. */
+export declare function isHandlers(outcome: string): boolean;
 /** What one try of a submission came to: the problem that it was answered with, or nothing if it may have run unheard. */
 export type Tried = Pick<Problem, "code" | "retry"> | undefined;
 /** Send the `same` again, fetch a `new_token` and send, or end the submission with this outcome. */

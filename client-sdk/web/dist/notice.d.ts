@@ -2,6 +2,7 @@
 export declare const messages: {
     offline: string;
     noToken: string;
+    barred: string;
     slow: string;
     twice: string;
     unknown: string;

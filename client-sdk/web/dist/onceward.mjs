@@ -2,6 +2,7 @@
 var messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
+  barred: "Nothing was sent. This page may not fetch a token:",
   slow: "No answer yet. Sending the same again is safe.",
   twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",
@@ -67,10 +68,23 @@ var CHOICES = {
 function choose(ended, isSame, isExpired) {
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0];
 }
-function learned(status, wasLost) {
+var ENDS = [
+  // unknown, internal; and a duplicate: any 409 but the handler's own.
+  [/ (unk|int)|^409 (?!e|no)/, "doubt"],
+  // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
+  [/^5.* (not_a|st|ov|una)/, "again"],
+  // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.
+  [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
+  [/ $/, "none"]
+];
+function learned(status, outcome, wasLost) {
   if (status < 400) return "final";
-  if (status >= 500) return wasLost ? "lost" : "again";
-  return wasLost || status == 409 ? "doubt" : "final";
+  const ended = ENDS.find(([answer]) => answer.test(`${status} ${outcome}`))?.[1] ?? "doubt";
+  if (!wasLost) return ended;
+  return /ag|no/.test(ended) ? "lost" : isHandlers(outcome) ? ended : "doubt";
+}
+function isHandlers(outcome) {
+  return /^(e|repla|un[kp]|not_[ar])/.test(outcome);
 }
 function nextStep(tries, mayRepeat) {
   const last = tries.at(-1);
@@ -109,8 +123,9 @@ function learn() {
   const past = pointer && recall(pointer.name);
   const [entry] = performance.getEntriesByType("navigation");
   const status = entry?.responseStatus;
+  const told = entry?.serverTiming?.filter(({ name }) => name == POINTER).at(-1)?.description ?? "";
   if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
-    keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
+    keep(pointer.name, { ...past, ended: learned(status, told, past.ended == "doubt") });
   }
 }
 
@@ -129,25 +144,43 @@ function within(limit, ...others) {
 }
 async function fetchToken(fetch, url, action, limit, ...outer) {
   const deadline = Date.now() + limit;
-  const init = { method: "POST", signal: within(limit, ...outer) };
+  const signal = within(limit, ...outer);
+  const init = { method: "POST", signal };
   if (action) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify({ action });
   }
+  const here = globalThis.location?.origin;
+  let cause;
+  let isReached = false;
+  globalThis.document?.addEventListener(
+    "securitypolicyviolation",
+    ({ disposition, blockedURI }) => {
+      if (disposition == "enforce" && url.href.startsWith(blockedURI)) cause = `connect-src needs ${url.origin}`;
+    },
+    { signal }
+  );
   for (let tries = 1; ; tries++) {
     let response;
     try {
       response = await fetch(url, init);
+      isReached = false;
       const { token, expires_in } = await response.json();
       const life = expires_in * 1e3;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
       outer[0]?.throwIfAborted();
+      if (isReached) cause ??= `cors_origins needs ${here}`;
+      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    const isHopeless = status < 500 && status != 429 || globalThis.navigator?.onLine === false;
-    if (isHopeless || Date.now() + wait > deadline) throw Error(`Onceward: no token from ${url}: ${status}`);
+    const isHopeless = cause || status < 500 && status != 429 || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) {
+      const error = Error(`Onceward: no token from ${url}: ${cause ?? status}`, { cause });
+      if (cause) console.error(error);
+      throw error;
+    }
     await pause(wait);
   }
 }
@@ -173,7 +206,8 @@ async function submit({ fetch, token, limit }, request, init) {
       response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
       if (isSafe || !problem && !isGateways(response)) {
-        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+        const isUnknown = outcomeOf(response) == "unknown";
+        return { outcome: isUnknown ? "unknown" : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();
@@ -190,16 +224,16 @@ async function submit({ fetch, token, limit }, request, init) {
   }
 }
 async function problemOf(response) {
-  if (response.ok || isHandlers(response)) return;
+  if (response.ok || isHandlers(outcomeOf(response))) return;
   const said = await response.clone().json().catch(() => {
   });
   return said?.retry && said;
 }
-function isHandlers(response) {
-  return /^(e|repla|un[kp]|not_[ar])/.test(response.headers.get(OUTCOME));
+function outcomeOf(response) {
+  return response.headers.get(OUTCOME) ?? "";
 }
 function isGateways(response) {
-  return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
+  return /^50[234]$/.test(`${response.status}`) && !isHandlers(outcomeOf(response));
 }
 
 // src/form.ts
@@ -213,6 +247,7 @@ function guard(form, { token, isNamed, patience }) {
   let past;
   let sending;
   let isWaiting = false;
+  let isBarred = false;
   let isConfirmed = false;
   let isOnline = false;
   function fetch() {
@@ -225,8 +260,7 @@ function guard(form, { token, isNamed, patience }) {
     }).finally(() => fetching = void 0);
   }
   function warm() {
-    if (!isGood(spare) && !sending && !document.hidden) fetch().catch(() => {
-    });
+    if (!isGood(spare) && !sending && !isBarred && !document.hidden) fetch().catch(({ cause }) => isBarred = !!cause);
   }
   function renew() {
     if (spare) warm();
@@ -288,7 +322,8 @@ function guard(form, { token, isNamed, patience }) {
     try {
       await fetch();
     } catch (error) {
-      return fail(navigator.onLine ? messages.noToken : messages.offline, error);
+      const { cause } = error;
+      return fail(cause ? `${messages.barred} ${cause}.` : navigator.onLine ? messages.noToken : messages.offline, error);
     }
     recover();
     again(event, wasConfirmed, true);
@@ -359,11 +394,7 @@ function guard(form, { token, isNamed, patience }) {
     submit: submit2,
     answered(response) {
       const wasLost = past?.ended == "lost";
-      if (!response) end(wasLost ? "lost" : "none");
-      else {
-        const status = response.headers.get(OUTCOME) == "redeem_unknown" ? 400 : response.status;
-        end(isHandlers(response) && status < 500 ? "final" : learned(status, wasLost));
-      }
+      end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();
     },
     left(page2) {

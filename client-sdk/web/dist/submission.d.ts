@@ -15,7 +15,7 @@ export type Result = {
     outcome: "replayed";
     response: Response;
 } | {
-    /** `duplicate`: received before. `unknown`: nobody knows. `refused`: nothing ran. */
+    /** `duplicate`: received before. `unknown`: it may have taken effect. `refused`: nothing ran. */
     outcome: "duplicate" | "unknown" | "refused";
     /** The last answer, if there was one. */
     response?: Response | undefined;
@@ -33,5 +33,5 @@ export interface Sender {
 }
 /** Sends until there is an outcome. Rejects only if the caller's signal says so. */
 export declare function submit({ fetch, token, limit }: Sender, request: Request, init: SubmissionInit): Promise<Result>;
-/** Whether the handler answered, now or before. */
-export declare function isHandlers(response: Response): boolean;
+/** What an answer says became of the request. */
+export declare function outcomeOf(response: Response): string;

@@ -4,9 +4,9 @@ import { attribute, digest } from "./content.js";
 import { choose, learned, type Ended } from "./intent.js";
 import { messages, say, show, tell, type State } from "./notice.js";
 import { keep, nameOf, point, recall, type Past } from "./past.js";
-import { isHandlers } from "./submission.js";
+import { outcomeOf } from "./submission.js";
 import { isGood, type Held } from "./token.js";
-import { FIELD, OUTCOME } from "./wire.js";
+import { FIELD } from "./wire.js";
 
 /** What a form needs of its surroundings. */
 export interface Surroundings {
@@ -50,6 +50,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   /** The try that is under way. */
   let sending: SubmitEvent | undefined;
   let isWaiting = false;
+  let isBarred = false;
   /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
   let isConfirmed = false;
   let isOnline = false;
@@ -68,8 +69,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   function warm(): void {
-    // If it fails, the submit will say so.
-    if (!isGood(spare) && !sending && !document.hidden) fetch().catch(() => {});
+    // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
+    if (!isGood(spare) && !sending && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
   }
 
   function renew(): void {
@@ -141,7 +142,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     try {
       await fetch();
     } catch (error) {
-      return fail(navigator.onLine ? messages.noToken : messages.offline, error);
+      const { cause } = error as Error;
+      return fail(cause ? `${messages.barred} ${cause}.` : navigator.onLine ? messages.noToken : messages.offline, error);
     }
     recover();
     again(event, wasConfirmed, true);
@@ -232,12 +234,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     submit,
     answered(response) {
       const wasLost = past?.ended == "lost";
-      if (!response) end(wasLost ? "lost" : "none");
-      else {
-        // The one failure after which a new token is asked for: nothing ran, and this one may be spent.
-        const status = response.headers.get(OUTCOME) == "redeem_unknown" ? 400 : response.status;
-        end(isHandlers(response) && status < 500 ? "final" : learned(status, wasLost));
-      }
+      end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();
     },
     left(page) {

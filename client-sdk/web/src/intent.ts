@@ -5,7 +5,7 @@ import type { Problem } from "./wire.js";
 /**
  * How the last try of a form ended, as far as the page can know.
  *
- * - `none`: without an answer. It may have run.
+ * - `none`: without an answer, or with a failure that names no outcome, as a proxy sends it. It may have run.
  * - `lost`: the same, and so did an earlier try with its token.
  * - `doubt`: an answer came that does not tell, or not of the try that was lost before.
  * - `seen`: the person was shown an answer, but nobody told the page which.
@@ -32,11 +32,34 @@ export function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choic
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0] as Choice;
 }
 
-/** How a try ended, by the status of its answer. `wasLost` if an earlier try with its token has none. */
-export function learned(status: number, wasLost: boolean): Ended {
+/**
+ * How a try ended that was answered with a 4xx or 5xx, by `status outcome`: the first line that matches. The patterns know an outcome by its
+ * first letters, which a test checks. As in the guard, a 500, 501 or 503 of the handler had no effect, and every other 5xx may have had one.
+ * A gateway that says `redeemed` does not know whether the failure is the handler's. Without an outcome, a 503 may come from a proxy.
+ */
+const ENDS: [RegExp, Ended][] = [
+  // unknown, internal; and a duplicate: any 409 but the handler's own. After too_soon the interval decides about the next one.
+  [/ (unk|int)|^409 (?!e|no|too)/, "doubt"],
+  // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
+  [/^5.* (not_a|st|ov|una)/, "again"],
+  // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.
+  [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
+  [/ $/, "none"],
+];
+
+/** How a try ended, by its answer. `wasLost` if an earlier try with its token has none. */
+export function learned(status: number, outcome: string, wasLost: boolean): Ended {
   if (status < 400) return "final";
-  if (status >= 500) return wasLost ? "lost" : "again";
-  return wasLost || status == 409 ? "doubt" : "final";
+  const ended = ENDS.find(([answer]) => answer.test(`${status} ${outcome}`))?.[1] ?? "doubt";
+  if (!wasLost) return ended;
+  // A response of the handler belongs to the only run that this token had.
+  return /ag|no/.test(ended) ? "lost" : isHandlers(outcome) ? ended : "doubt";
+}
+
+/** Whether a response with this outcome is the handler's, or its stored one. */
+export function isHandlers(outcome: string): boolean {
+  // executed, replayable, replayed, unknown, unprotected, not_applied, not_released: no code of a refusal begins like these, which a test checks.
+  return /^(e|repla|un[kp]|not_[ar])/.test(outcome);
 }
 
 /** What one try of a submission came to: the problem that it was answered with, or nothing if it may have run unheard. */

@@ -4,6 +4,7 @@
 export const messages = {
   offline: "You are offline. Nothing was sent.",
   noToken: "The server does not answer. Nothing was sent.",
+  barred: "Nothing was sent. This page may not fetch a token:",
   slow: "No answer yet. Sending the same again is safe.",
   twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",

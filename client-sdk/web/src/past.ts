@@ -48,7 +48,9 @@ export function learn(): void {
   const past = pointer && recall(pointer.name);
   const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   const status = entry?.responseStatus;
+  // Of a navigation's response headers a script sees no other. A gateway adds its entry after those of the application.
+  const told = entry?.serverTiming?.filter(({ name }) => name == POINTER).at(-1)?.description ?? "";
   if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
-    keep(pointer.name, { ...past, ended: learned(status, past.ended == "doubt") });
+    keep(pointer.name, { ...past, ended: learned(status, told, past.ended == "doubt") });
   }
 }

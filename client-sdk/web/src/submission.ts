@@ -1,6 +1,6 @@
 // One submission by `fetch`: a token by itself or a key of the caller's, the same over all tries.
 
-import { nextStep, type Tried } from "./intent.js";
+import { isHandlers, nextStep, type Tried } from "./intent.js";
 import { pause, waitAfter, within, type Held } from "./token.js";
 import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire.js";
 
@@ -18,7 +18,7 @@ export type Result =
   | { outcome: "executed"; response: Response }
   | { outcome: "replayed"; response: Response }
   | {
-      /** `duplicate`: received before. `unknown`: nobody knows. `refused`: nothing ran. */
+      /** `duplicate`: received before. `unknown`: it may have taken effect. `refused`: nothing ran. */
       outcome: "duplicate" | "unknown" | "refused";
       /** The last answer, if there was one. */
       response?: Response | undefined;
@@ -60,7 +60,8 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
       response = await fetch(new Request(request.clone(), { headers, signal }));
       problem = await problemOf(response);
       if (isSafe || (!problem && !isGateways(response))) {
-        return { outcome: response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+        const isUnknown = outcomeOf(response) == "unknown";
+        return { outcome: isUnknown ? "unknown" : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();
@@ -79,18 +80,17 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
 
 /** The problem with which a guard refused; nothing if it was the handler who answered, or something in between. */
 async function problemOf(response: Response): Promise<Problem | undefined> {
-  if (response.ok || isHandlers(response)) return;
+  if (response.ok || isHandlers(outcomeOf(response))) return;
   const said: Problem | undefined = await response.clone().json().catch(() => {});
   return said?.retry && said;
 }
 
-/** Whether the handler answered, now or before. */
-export function isHandlers(response: Response): boolean {
-  // executed, replayable, replayed, unknown, unprotected, not_applied, not_released: no code of a refusal begins like these, which a test checks.
-  return /^(e|repla|un[kp]|not_[ar])/.test(response.headers.get(OUTCOME)!);
+/** What an answer says became of the request. */
+export function outcomeOf(response: Response): string {
+  return response.headers.get(OUTCOME) ?? "";
 }
 
 /** Whether something in between answered, that does not know what became of the request. */
 function isGateways(response: Response): boolean {
-  return /^50[234]$/.test(`${response.status}`) && !isHandlers(response);
+  return /^50[234]$/.test(`${response.status}`) && !isHandlers(outcomeOf(response));
 }

@@ -30,7 +30,10 @@ export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
   return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
 }
 
-/** Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. */
+/**
+ * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS or the page's
+ * content policy does not allow the request, it fails at once, and its `cause` names the setting.
+ */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
   url: URL,
@@ -39,26 +42,46 @@ export async function fetchToken(
   ...outer: AbortSignal[]
 ): Promise<Held> {
   const deadline = Date.now() + limit;
-  const init: RequestInit = { method: "POST", signal: within(limit, ...outer) };
+  const signal = within(limit, ...outer);
+  const init: RequestInit = { method: "POST", signal };
   if (action) {
     init.headers = { "content-type": "application/json" };
     init.body = JSON.stringify({ action } satisfies TokenRequest);
   }
+  const here = globalThis.location?.origin;
+  /** The setting that keeps the page from fetching, and the origin that it lacks. */
+  let cause: string | undefined;
+  let isReached = false;
+  globalThis.document?.addEventListener(
+    "securitypolicyviolation",
+    ({ disposition, blockedURI }) => {
+      if (disposition == "enforce" && url.href.startsWith(blockedURI)) cause = `connect-src needs ${url.origin}`;
+    },
+    { signal },
+  );
   for (let tries = 1; ; tries++) {
     let response: Response | undefined;
     try {
       response = await fetch(url, init);
+      isReached = false;
       const { token, expires_in }: IssuedToken = await response.json();
       const life = expires_in * 1000;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
       // What is no token, and who does not answer, is asked again while there is time.
       outer[0]?.throwIfAborted();
+      // A script cannot tell a CORS failure from a network failure. If a request without CORS succeeds and the next one with it fails, it is CORS.
+      if (isReached) cause ??= `cors_origins needs ${here}`;
+      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }
     const status = response?.status ?? 503;
     const wait = waitAfter(response, tries);
-    const isHopeless = (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
-    if (isHopeless || Date.now() + wait > deadline) throw Error(`Onceward: no token from ${url}: ${status}`);
+    const isHopeless = cause || (status < 500 && status != 429) || globalThis.navigator?.onLine === false;
+    if (isHopeless || Date.now() + wait > deadline) {
+      const error = Error(`Onceward: no token from ${url}: ${cause ?? status}`, { cause });
+      if (cause) console.error(error);
+      throw error;
+    }
     await pause(wait);
   }
 }

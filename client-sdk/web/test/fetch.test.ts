@@ -133,7 +133,7 @@ describe("a submission", () => {
         status: 422,
         headers: { "content-type": "application/problem+json", "onceward-outcome": outcome },
       });
-    for (const outcome of ["executed", "replayable", "not_applied", "not_released", "unknown", "unprotected"]) {
+    for (const outcome of ["executed", "replayable", "not_applied", "not_released", "unprotected"]) {
       const result = await server([() => own(outcome)]).make().fetch("/orders", post);
       expect([result.outcome, result.response!.status]).toEqual(["executed", 422]);
     }
@@ -142,6 +142,12 @@ describe("a submission", () => {
     }
     const failed = await server([() => new Response("broken", { status: 500 })]).make().fetch("/orders", post);
     expect([failed.outcome, failed.response!.status]).toEqual(["executed", 500]);
+  });
+
+  test("is unknown where the answer says so, is not sent again, and has that answer", async () => {
+    const shop = server([() => new Response("away", { status: 502, headers: { "onceward-outcome": "unknown" } })]);
+    const result = await shop.make().fetch("/orders", post);
+    expect([result.outcome, result.response?.status, shop.sent.length]).toEqual(["unknown", 502, 1]);
   });
 
   test("has a type that says what there is to read, once the handler's answers are told from the rest", async () => {

@@ -1,5 +1,6 @@
 // The intent rule and rule 13, as tables: every line is one case.
 
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { choose, learned, nextStep, type Choice, type Ended, type Step, type Tried } from "../src/intent.js";
 import type { Code, Retry } from "../src/wire.js";
@@ -25,22 +26,89 @@ describe("which token the next try of a form takes", () => {
   });
 });
 
-describe("how a try ended, by the status of its answer", () => {
-  const table: [status: number, ended: Ended, endedAfterALostOne: Ended][] = [
-    [200, "final", "final"],
-    [303, "final", "final"],
-    [400, "final", "doubt"],
-    [409, "doubt", "doubt"],
-    [410, "final", "doubt"],
-    [422, "final", "doubt"],
-    [500, "again", "lost"],
-    [502, "again", "lost"],
-    [503, "again", "lost"],
-    [504, "again", "lost"],
+describe("how a try ended, by its answer", () => {
+  // Who answered, and what the token is worth afterwards.
+  const table: [way: string, status: number, outcome: string, ended: Ended, endedAfterALostOne: Ended][] = [
+    ["any", 200, "", "final", "final"],
+    ["any", 303, "", "final", "final"],
+    // The library's guard, whose outcome says whether the token was given back.
+    ["guard", 200, "executed", "final", "final"],
+    ["guard", 422, "not_applied", "final", "final"],
+    ["guard", 409, "not_applied", "final", "final"],
+    ["guard", 500, "not_applied", "again", "lost"],
+    ["guard", 501, "not_applied", "again", "lost"],
+    ["guard", 503, "not_applied", "again", "lost"],
+    ["guard", 500, "not_released", "final", "final"],
+    ["guard", 500, "unprotected", "final", "final"],
+    ["guard", 502, "unprotected", "doubt", "doubt"],
+    ["guard", 500, "executed", "final", "final"],
+    ["guard", 500, "replayed", "final", "final"],
+    ["guard", 422, "unknown", "doubt", "doubt"],
+    ["guard", 502, "unknown", "doubt", "doubt"],
+    ["guard", 504, "unknown", "doubt", "doubt"],
+    ["guard", 507, "unknown", "doubt", "doubt"],
+    ["guard", 500, "internal", "doubt", "doubt"],
+    ["guard", 503, "store_unavailable", "again", "lost"],
+    ["guard", 503, "overloaded", "again", "lost"],
+    ["guard", 503, "redeem_unknown", "final", "doubt"],
+    ["guard", 400, "token_missing", "final", "doubt"],
+    ["guard", 409, "token_used", "doubt", "doubt"],
+    ["guard", 409, "in_progress", "doubt", "doubt"],
+    ["guard", 409, "outcome_unknown", "doubt", "doubt"],
+    ["guard", 410, "token_expired", "final", "doubt"],
+    // nginx, Caddy, Envoy, HAProxy: the token is used, whatever the application says.
+    ["gateway", 200, "executed", "final", "final"],
+    ["gateway", 409, "executed", "final", "final"],
+    ["gateway", 422, "executed", "final", "final"],
+    ["gateway", 500, "executed", "final", "final"],
+    ["gateway", 501, "executed", "final", "final"],
+    ["gateway", 503, "executed", "final", "final"],
+    ["gateway", 505, "executed", "doubt", "doubt"],
+    ["gateway", 502, "unknown", "doubt", "doubt"],
+    ["gateway", 503, "unknown", "doubt", "doubt"],
+    ["gateway", 504, "unknown", "doubt", "doubt"],
+    ["gateway", 503, "redeem_unknown", "final", "doubt"],
+    ["gateway", 503, "store_unavailable", "again", "lost"],
+    ["gateway", 503, "unauthorized", "again", "lost"],
+    ["gateway", 409, "token_used", "doubt", "doubt"],
+    // Traefik: it cannot tell a 500 of the application's from one of its own.
+    ["Traefik", 422, "redeemed", "final", "doubt"],
+    ["Traefik", 500, "redeemed", "doubt", "doubt"],
+    ["Traefik", 503, "redeemed", "doubt", "doubt"],
+    ["Traefik", 502, "unknown", "doubt", "doubt"],
+    ["Traefik", 403, "store_unavailable", "final", "doubt"],
+    // A backend that redeems and says nothing of it, or something in between that knows nothing.
+    ["backend", 400, "", "final", "doubt"],
+    ["backend", 409, "", "doubt", "doubt"],
+    ["backend", 422, "", "final", "doubt"],
+    ["backend", 500, "", "final", "doubt"],
+    ["backend", 501, "", "final", "doubt"],
+    ["backend", 502, "", "none", "lost"],
+    ["backend", 503, "", "none", "lost"],
+    ["backend", 504, "", "none", "lost"],
+    ["backend", 507, "", "none", "lost"],
+    // A later version of the contract.
+    ["guard", 500, "something", "doubt", "doubt"],
   ];
-  test.each(table)("%i is %s, and %s after a try without an answer", (status, ended, afterALostOne) => {
-    expect(learned(status, false)).toBe(ended);
-    expect(learned(status, true)).toBe(afterALostOne);
+  test.each(table)("%s %i %s is %s, and %s after a try without an answer", (_, status, outcome, ended, afterALostOne) => {
+    expect(learned(status, outcome, false)).toBe(ended);
+    expect(learned(status, outcome, true)).toBe(afterALostOne);
+  });
+
+  test("every code of a 5xx has its line", () => {
+    const codes: string[] = JSON.parse(readFileSync(new URL("../../../openapi/openapi.json", import.meta.url), "utf8")).components.schemas.Code.enum;
+    const outcomes = ["executed", "not_applied", "not_released", "unknown", "replayed", "unprotected", "redeemed"];
+    const by = (ended: Ended) => [...outcomes, ...codes].filter((outcome) => learned(503, outcome, false) == ended);
+    expect(by("again")).toEqual(["not_applied", "store_unavailable", "overloaded", "unauthorized"]);
+    expect(by("final")).toEqual(["executed", "not_released", "replayed", "unprotected", "redeem_unknown"]);
+    expect(by("none")).toEqual([]);
+  });
+
+  test("no failure that may have taken effect is followed by another token without a question", () => {
+    for (const [, status, outcome, ended] of table) {
+      const isUnknown = outcome == "unknown" || outcome == "internal" || (status > 500 && !/501|503/.test(`${status}`));
+      if (isUnknown) for (const isExpired of [false, true]) expect(choose(ended, true, isExpired)).not.toBe("fresh");
+    }
   });
 });
 

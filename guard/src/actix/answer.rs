@@ -130,9 +130,15 @@ fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// Says what became of the request.
+/// Says what became of the request, in a header and where a page's script can read it after a navigation.
 pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
     headers.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(outcome.as_str()));
+    let timing = HeaderName::from_static(header::SERVER_TIMING);
+    // After a run that took effect the status tells enough, unless a guard further in has said something else.
+    let is_told = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !headers.contains_key(&timing);
+    if !is_told && let Ok(value) = HeaderValue::try_from(outcome.server_timing()) {
+        headers.append(timing, value);
+    }
 }
 
 /// Whether a caller would rather read a page than parse an object. Whoever takes anything gets the object.

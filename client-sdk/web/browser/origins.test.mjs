@@ -1,0 +1,88 @@
+// Tokens from another origin: a page that may not fetch them says so at once, and names the setting.
+
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { Backend, Service } from "./backend.mjs";
+import { message, state, story } from "./story.mjs";
+
+let backend;
+before(async () => (backend = await Backend.open()));
+after(() => backend.close());
+
+/** A story of a page of the backend, whose tokens come from a service with these settings. */
+function elsewhere(name, settings, policy, tell) {
+  story(name, async (visitor, item) => {
+    const service = await Service.start(...settings());
+    backend.serve(service, true);
+    backend.policy = policy(service);
+    // Longer than the test waits: what is said is said at once, and not when the time for a token is over.
+    backend.patience = 60;
+    visitor.said = [];
+    visitor.asked = 0;
+    visitor.context.on("console", (line) => line.type() == "error" && visitor.said.push(line.text()));
+    visitor.context.on("request", (request) => (visitor.asked += request.url().startsWith(service.url)));
+    try {
+      await visitor.page.goto(`${backend.url}/form`);
+      await tell(visitor, item, service);
+    } finally {
+      service.close();
+    }
+    assert.ok(visitor.wrong.length > 0);
+    visitor.wrong = [];
+  });
+}
+
+/** Sends the form, and gives what it says of it. */
+async function fail(page, item) {
+  await page.evaluate((item) => (document.querySelector("[name=item]").value = item), item);
+  await page.click("button");
+  await state(page, "error");
+  return message(page);
+}
+
+const none = () => "";
+const all = () => ["--cors-origins", backend.url];
+
+elsewhere("an origin that the service does not allow is named, with the setting, in the form and in the console", () => [], none, async ({ page, said }, item) => {
+  const text = await fail(page, item);
+  assert.equal(text, `Nothing was sent. This page may not fetch a token: cors_origins needs ${backend.url}.`);
+  assert.ok(said.some((line) => line.includes(`cors_origins needs ${backend.url}`)), said.join("\n"));
+  assert.deepEqual(backend.count(item), [0, 0]);
+});
+
+elsewhere("a content policy that does not name the service is said to, with what it needs", all, () => "connect-src 'self'", async ({ page, said }, item, service) => {
+  const text = await fail(page, item);
+  assert.equal(text, `Nothing was sent. This page may not fetch a token: connect-src needs ${service.url}.`);
+  assert.ok(said.some((line) => line.includes(`connect-src needs ${service.url}`)), said.join("\n"));
+  assert.deepEqual(backend.count(item), [0, 0]);
+});
+
+elsewhere("an origin that is allowed orders, under a content policy that names the service", all, ({ url }) => `default-src 'self'; connect-src ${url}; script-src 'self'`, async ({ page }, item) => {
+  await page.fill("[name=item]", item);
+  await page.dblclick("button");
+  await page.waitForSelector("#receipt");
+  assert.deepEqual(backend.count(item), [1, 1]);
+});
+
+elsewhere("a service that is down is said to be so, and not taken for one that does not allow the origin", () => [], none, async ({ page }, item, service) => {
+  backend.patience = 2;
+  await page.reload();
+  service.close();
+  const text = await fail(page, item);
+  assert.equal(text, "The server does not answer. Nothing was sent.");
+});
+
+elsewhere("a page that may not fetch tokens does not ask with every key", () => [], none, async (visitor, item) => {
+  const { page } = visitor;
+  await fail(page, item);
+  await page.focus("[name=item]");
+  await page.waitForFunction(() => !document.querySelector("form[aria-busy=true]"));
+  const settle = async () => {
+    for (let seen = -1; seen != visitor.asked; await page.waitForTimeout(1000)) seen = visitor.asked;
+  };
+  await settle();
+  const before = visitor.asked;
+  for (const key of item) await page.keyboard.press(key);
+  await settle();
+  assert.equal(visitor.asked, before);
+});
