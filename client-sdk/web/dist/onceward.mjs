@@ -1,3 +1,27 @@
+// src/wire.ts
+var TOKEN = "onceward-token";
+var IDEMPOTENCY_KEY = "idempotency-key";
+var IDEMPOTENT_REPLAYED = "idempotent-replayed";
+var OUTCOME = "onceward-outcome";
+var RETRY_AFTER = "retry-after";
+var FIELD = "_onceward";
+
+// src/content.ts
+function digest(data, target) {
+  const entries = [target];
+  for (const [name, value] of data) {
+    if (name == FIELD) continue;
+    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
+  }
+  return hash(JSON.stringify(entries));
+}
+function attribute(form, submitter, name) {
+  return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+}
+function hash(text) {
+  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
+}
+
 // src/notice.ts
 var messages = {
   offline: "You are offline. Nothing was sent.",
@@ -8,6 +32,7 @@ var messages = {
   confirm: "Send this as well"
 };
 function show(form, state) {
+  if (!state) return void delete form.dataset.oncewardState;
   form.dataset.oncewardState = state;
   form.ariaBusy = `${/ing$/.test(state)}`;
 }
@@ -32,30 +57,6 @@ function tell(form, name, detail) {
   return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
 }
 
-// src/wire.ts
-var TOKEN = "onceward-token";
-var IDEMPOTENCY_KEY = "idempotency-key";
-var IDEMPOTENT_REPLAYED = "idempotent-replayed";
-var OUTCOME = "onceward-outcome";
-var RETRY_AFTER = "retry-after";
-var FIELD = "_onceward";
-
-// src/content.ts
-function digest(form, submitter, url) {
-  const entries = [url];
-  for (const [name, value] of new FormData(form, submitter)) {
-    if (name == FIELD) continue;
-    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
-  }
-  return hash(JSON.stringify(entries));
-}
-function attribute(form, submitter, name) {
-  return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
-}
-function hash(text) {
-  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
-}
-
 // src/intent.ts
 var UNANSWERED = "ask keep ask";
 var CHOICES = {
@@ -66,6 +67,10 @@ var CHOICES = {
 };
 function choose(ended, isSame, isExpired) {
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0];
+}
+var DOUBLE_CLICK = 1e3;
+function isSameClick(gap, isByHand, isAnswered) {
+  return gap < DOUBLE_CLICK && (isByHand || isAnswered);
 }
 function learned(status, wasLost) {
   if (status < 400) return "final";
@@ -203,44 +208,61 @@ function isGateways(response) {
 }
 
 // src/form.ts
-var DOUBLE_CLICK = 1e3;
-function guard(form, { token, isNamed, patience }) {
+function guard(form, { token, isNamed, patience, source }) {
   const name = nameOf(form);
-  const field = form.querySelector(`input[name="${FIELD}"]`) ?? document.createElement("input");
-  const life = +field.dataset.expiresIn * 1e3;
+  const rendered = find();
+  const life = +rendered?.dataset.expiresIn * 1e3;
   let spare;
   let fetching;
   let past;
   let sending;
   let isWaiting = false;
+  let sentAt = NaN;
+  let isTouched = false;
+  let isAnswered = false;
+  let tells = false;
   let isConfirmed = false;
   let isOnline = false;
   function fetch() {
     return fetching ??= token(form.dataset.oncewardAction).then((held) => {
       spare = held;
-      if (!sending) field.value = held.token;
+      if (!sending) field().value = held.token;
       setTimeout(renew, held.life * 0.8);
-      if (!isWaiting && !sending) show(form, "ready");
+      if (!isWaiting && !sending) rest();
       tell(form, "ready");
     }).finally(() => fetching = void 0);
   }
   function warm() {
-    if (!isGood(spare) && !sending && !document.hidden) fetch().catch(() => {
+    if (isGood(spare) || sending || isWaiting) return;
+    rest();
+    if (!isLeftAlone() && !document.hidden) fetch().catch(() => {
     });
   }
   function renew() {
-    if (spare) warm();
+    if (spare && form.isConnected) warm();
   }
-  function submit2(event) {
-    const { submitter, defaultPrevented } = event;
-    if (defaultPrevented) return;
+  function target(submitter) {
     const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
     url.searchParams.delete(FIELD);
-    if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
+    return url;
+  }
+  function isLeft(submitter) {
+    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(submitter).origin);
+  }
+  function isLeftAlone() {
+    return [null, ...form].every((button) => isLeft(button));
+  }
+  function submit2(event, gesture) {
+    const { submitter, defaultPrevented } = event;
+    if (defaultPrevented) return;
+    if (isLeft(submitter)) return leaveOut();
     if (sending?.defaultPrevented) handOver();
-    const content = digest(form, submitter, url);
+    if (past?.ended == "again") past = recall(name) ?? past;
+    const url = target(submitter);
+    const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
-    if (isWaiting || sending && isSame) {
+    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
+    if (isWaiting || isSame && (sending || isClicked)) {
       stop(event);
       return void tell(form, "duplicate");
     }
@@ -252,13 +274,16 @@ function guard(form, { token, isNamed, patience }) {
   }
   function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
-    field.value = token2;
-    field.disabled = false;
+    const hidden = field();
+    hidden.value = token2;
+    hidden.disabled = false;
     if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
     const wasLost = token2 == past?.token && isOpen();
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
     sending = event;
+    sentAt = event.timeStamp;
+    isTouched = isAnswered = false;
     say(form, "");
     show(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
@@ -319,10 +344,13 @@ function guard(form, { token, isNamed, patience }) {
     event.preventDefault();
     event.stopImmediatePropagation();
   }
-  function recover(state = spare ? "ready" : "idle") {
+  function recover(state) {
     sending = void 0;
     isWaiting = false;
-    show(form, state);
+    rest(state);
+  }
+  function rest(state = isGood(spare) ? "ready" : "idle") {
+    show(form, isLeftAlone() ? void 0 : state);
   }
   function note(what) {
     keep(name, past = what);
@@ -334,8 +362,20 @@ function guard(form, { token, isNamed, patience }) {
     return /none|lost/.test(past?.ended);
   }
   function leaveOut() {
-    field.disabled = true;
-    setTimeout(() => field.disabled = false);
+    const hidden = find();
+    if (!hidden) return;
+    hidden.disabled = true;
+    setTimeout(() => hidden.disabled = false);
+  }
+  function find() {
+    return form.querySelector(`input[name="${FIELD}"]`);
+  }
+  function field() {
+    const hidden = find() ?? document.createElement("input");
+    hidden.type = "hidden";
+    hidden.name = FIELD;
+    if (form.firstChild != hidden) form.prepend(hidden);
+    return hidden;
   }
   function carryInQuery(submitter, url, token2) {
     url.searchParams.set(FIELD, token2);
@@ -344,20 +384,30 @@ function guard(form, { token, isNamed, patience }) {
   }
   function reset() {
     past = recall(name);
+    sentAt = NaN;
     recover();
     if (past || form.contains(document.activeElement)) warm();
   }
-  field.type = "hidden";
-  field.name = FIELD;
-  form.prepend(field);
-  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
+  if (life && rendered.value != recall(name)?.token) spare = { token: rendered.value, until: performance.timeOrigin + life, life };
   reset();
   return {
     reset,
     warm,
     renew,
+    touch() {
+      isTouched = true;
+      warm();
+    },
     submit: submit2,
+    taken() {
+      if (sentAt && !isAnswered && past.ended != "final") return past.token;
+    },
+    heard({ initiatorType, name: name2, responseStatus, startTime }) {
+      const isResponse = startTime >= sentAt && /^(fe|x)/.test(initiatorType) && name2 != source && /^[1-4]|u/.test(`${responseStatus}`);
+      if (isResponse && !tells && past.ended == "again") end("final");
+    },
     answered(response) {
+      isAnswered = tells = true;
       const wasLost = past?.ended == "lost";
       if (!response) end(wasLost ? "lost" : "none");
       else {
@@ -381,12 +431,14 @@ function page(around) {
   const forms = /* @__PURE__ */ new Map();
   let isForm = false;
   let last;
+  let gesture;
   function of(form) {
     let guarded2 = forms.get(form);
     if (!guarded2) forms.set(form, guarded2 = guard(form, around));
     return guarded2;
   }
   function watch() {
+    const find = () => document.querySelectorAll(SELECTOR).forEach((form) => of(form));
     const on = (name, act) => addEventListener(name, act, true);
     learn();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
@@ -397,19 +449,44 @@ function page(around) {
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
-    on("input", (event) => guarded(event)?.warm());
+    for (const name of ["input", "reset"]) on(name, (event) => guarded(event)?.touch());
+    for (const name of ["click", "keypress"]) {
+      on(name, (event) => {
+        gesture = event;
+        setTimeout(() => gesture = void 0);
+      });
+    }
     on("submit", (event) => {
       const form = guarded(event);
-      form?.submit(event);
+      form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
-    document.querySelectorAll(SELECTOR).forEach(of);
+    new MutationObserver(find).observe(document, { childList: true, subtree: true });
+    new PerformanceObserver((list) => list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry)))).observe({
+      type: "resource"
+    });
+    find();
   }
   function guarded({ target }) {
     const form = target instanceof HTMLFormElement ? target : target.form;
     return form?.matches(SELECTOR) ? of(form) : void 0;
   }
-  return { watch, of };
+  return { watch, of, taken: (form) => forms.get(form)?.taken() };
+}
+
+// src/sharing.ts
+function sharing() {
+  const calls = /* @__PURE__ */ new Map();
+  return (owner, content, begin, form) => {
+    const last = calls.get(owner);
+    if (last?.content == content) return last.result;
+    const call = { content, result: begin() };
+    calls.set(owner, call);
+    const changed = form && new Promise((go) => ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true })));
+    const end = () => calls.get(owner) == call && calls.delete(owner);
+    Promise.all([call.result, form && Promise.race([changed, pause(DOUBLE_CLICK)])]).then(end, end);
+    return call.result;
+  };
 }
 
 // src/index.ts
@@ -420,23 +497,28 @@ function createOnceward(options = {}) {
   const named = [here, tokens, ...origins].map((url) => new URL(url).origin);
   const token = (action, ...signal) => fetchToken(fetch, tokens, action, patience, ...signal);
   const isNamed = (origin) => named.includes(origin);
-  const forms = page({ token, isNamed, patience });
-  const underWay = /* @__PURE__ */ new Map();
+  const forms = page({ token, isNamed, patience, source: `${tokens}` });
+  const share = sharing();
   return {
     messages,
     watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
+    async token(form) {
+      const fresh = () => token(form?.dataset.oncewardAction);
+      return form && forms.taken(form) || (await (form ? share(form, digest(new FormData(form), 0), fresh, form) : fresh())).token;
+    },
     async fetch(url, init = {}) {
       const target = new URL(url, here);
       if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
       const stay = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
-      const request = new Request(target, { ...stay, ...init });
+      const { form, key } = init;
+      const body = init.body ?? (form && new FormData(form));
+      if (form) body.delete?.(FIELD);
+      const request = new Request(target, { ...stay, ...form && { method: "POST", body }, ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
-      if (!init.key) return send();
-      const name = [request.method, target, init.key, init.body].join(" ");
-      let result = underWay.get(name);
-      if (!result) underWay.set(name, result = send().finally(() => underWay.delete(name)));
-      const shared = await result;
+      if (!form && !key) return send();
+      const name = [request.method, target, key, body].join(" ");
+      const shared = await (key ? share(name, 0, send) : share(form, digest(body instanceof FormData ? body : new FormData(form), name), send, form));
       return { ...shared, response: shared.response?.clone() };
     }
   };
