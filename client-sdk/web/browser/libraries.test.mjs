@@ -43,7 +43,7 @@ class Customer {
     await page.evaluate(() => document.querySelector("#receipt")?.remove());
     await page.fill("[name=item]", this.id + item);
     await click(page, count, 100);
-    await page.waitForSelector("#receipt", { timeout: 5000 }).catch(() => assert.fail(`${this.id}, ${step}: no receipt is shown`));
+    await page.waitForSelector("#receipt", { timeout: 15_000 }).catch(() => assert.fail(`${this.id}, ${step}: no receipt is shown`));
     await quiet(page);
     await this.isTrue(`after: ${step}`);
     this.counts[step] = orders(this.id + item);

@@ -23,7 +23,7 @@ function below(text) {
 function page(handler, attributes, script) {
   const orders = `/web/orders?takes=${handler}`;
   return {
-    [`${handler}.html`]: `<!doctype html><title>made</title><link rel="icon" href="data:,">
+    [`${handler}.html`]: `<!doctype html><title>made</title>
       <script src="../sdk/onceward.js" defer></script><script src="${handler}.js" defer></script>
       <form action="${orders}" ${attributes}><input name="item" required><button>Order</button></form><div id="root"></div>`,
     [`${handler}.js`]: script.replaceAll('"/orders"', `"${orders}"`),
