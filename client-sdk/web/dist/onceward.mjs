@@ -219,14 +219,14 @@ function guard(form, { token, isNamed, patience, source }) {
   let isWaiting = false;
   let sentAt = NaN;
   let isTouched = false;
-  let isAnswered = false;
+  let isAnswered = true;
   let tells = false;
   let isConfirmed = false;
   let isOnline = false;
   function fetch() {
     return fetching ??= token(form.dataset.oncewardAction).then((held) => {
       spare = held;
-      if (!sending) field().value = held.token;
+      if (!sending) fill(held.token);
       setTimeout(renew, held.life * 0.8);
       if (!isWaiting && !sending) rest();
       tell(form, "ready");
@@ -255,7 +255,7 @@ function guard(form, { token, isNamed, patience, source }) {
   function submit2(event, gesture) {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (isLeft(submitter)) return leaveOut();
+    if (isLeft(submitter)) return leaveOut(find());
     if (sending?.defaultPrevented) handOver();
     if (past?.ended == "again") past = recall(name) ?? past;
     const url = target(submitter);
@@ -274,9 +274,7 @@ function guard(form, { token, isNamed, patience, source }) {
   }
   function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
-    const hidden = field();
-    hidden.value = token2;
-    hidden.disabled = false;
+    fill(token2);
     if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
     const wasLost = token2 == past?.token && isOpen();
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
@@ -361,21 +359,21 @@ function guard(form, { token, isNamed, patience, source }) {
   function isOpen() {
     return /none|lost/.test(past?.ended);
   }
-  function leaveOut() {
-    const hidden = find();
-    if (!hidden) return;
-    hidden.disabled = true;
-    setTimeout(() => hidden.disabled = false);
+  function leaveOut(field) {
+    if (!field) return;
+    field.disabled = true;
+    setTimeout(() => field.disabled = false);
   }
   function find() {
     return form.querySelector(`input[name="${FIELD}"]`);
   }
-  function field() {
-    const hidden = find() ?? document.createElement("input");
-    hidden.type = "hidden";
-    hidden.name = FIELD;
-    if (form.firstChild != hidden) form.prepend(hidden);
-    return hidden;
+  function fill(token2) {
+    const field = find() ?? document.createElement("input");
+    field.type = "hidden";
+    field.name = FIELD;
+    field.value = token2;
+    field.disabled = false;
+    form.prepend(field);
   }
   function carryInQuery(submitter, url, token2) {
     url.searchParams.set(FIELD, token2);
@@ -400,7 +398,7 @@ function guard(form, { token, isNamed, patience, source }) {
     },
     submit: submit2,
     taken() {
-      if (sentAt && !isAnswered && past.ended != "final") return past.token;
+      if (!isAnswered && past.ended != "final") return past.token;
     },
     heard({ initiatorType, name: name2, responseStatus, startTime }) {
       const isResponse = startTime >= sentAt && /^(fe|x)/.test(initiatorType) && name2 != source && /^[1-4]|u/.test(`${responseStatus}`);
@@ -449,29 +447,30 @@ function page(around) {
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
-    for (const name of ["input", "reset"]) on(name, (event) => guarded(event)?.touch());
-    for (const name of ["click", "keypress"]) {
-      on(name, (event) => {
+    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    ["click", "keypress"].forEach(
+      (name) => on(name, (event) => {
         gesture = event;
         setTimeout(() => gesture = void 0);
-      });
-    }
+      })
+    );
     on("submit", (event) => {
       const form = guarded(event);
       form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
     new MutationObserver(find).observe(document, { childList: true, subtree: true });
-    new PerformanceObserver((list) => list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry)))).observe({
-      type: "resource"
-    });
+    const requests = new PerformanceObserver(
+      (list) => list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry)))
+    );
+    requests.observe({ type: "resource" });
     find();
   }
   function guarded({ target }) {
     const form = target instanceof HTMLFormElement ? target : target.form;
     return form?.matches(SELECTOR) ? of(form) : void 0;
   }
-  return { watch, of, taken: (form) => forms.get(form)?.taken() };
+  return { watch, of, all: forms };
 }
 
 // src/sharing.ts
@@ -482,9 +481,12 @@ function sharing() {
     if (last?.content == content) return last.result;
     const call = { content, result: begin() };
     calls.set(owner, call);
-    const changed = form && new Promise((go) => ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true })));
+    const click = form && new Promise((go) => {
+      setTimeout(go, DOUBLE_CLICK);
+      ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
+    });
     const end = () => calls.get(owner) == call && calls.delete(owner);
-    Promise.all([call.result, form && Promise.race([changed, pause(DOUBLE_CLICK)])]).then(end, end);
+    Promise.all([call.result, click]).then(end, end);
     return call.result;
   };
 }
@@ -505,7 +507,7 @@ function createOnceward(options = {}) {
     answered: (form, response) => forms.of(form).answered(response),
     async token(form) {
       const fresh = () => token(form?.dataset.oncewardAction);
-      return form && forms.taken(form) || (await (form ? share(form, digest(new FormData(form), 0), fresh, form) : fresh())).token;
+      return form && forms.all.get(form)?.taken() || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
     async fetch(url, init = {}) {
       const target = new URL(url, here);
@@ -518,7 +520,8 @@ function createOnceward(options = {}) {
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!form && !key) return send();
       const name = [request.method, target, key, body].join(" ");
-      const shared = await (key ? share(name, 0, send) : share(form, digest(body instanceof FormData ? body : new FormData(form), name), send, form));
+      const content = digest(body instanceof FormData ? body : new FormData(form), name);
+      const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() };
     }
   };

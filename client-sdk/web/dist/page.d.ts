@@ -5,8 +5,8 @@ export interface Page {
     watch(): void;
     /** What is known of a form. */
     of(form: HTMLFormElement): GuardedForm;
-    /** The token of the try that the page took over from this form, if it is guarded. */
-    taken(form: HTMLFormElement): string | undefined;
+    /** Those that are guarded by now. */
+    all: Map<HTMLFormElement, GuardedForm>;
 }
 /** Makes one that guards nothing yet. */
 export declare function page(around: Surroundings): Page;

@@ -59,7 +59,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   let sentAt = NaN;
   /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
   let isTouched = false;
-  let isAnswered = false;
+  let isAnswered = true;
   /** Whether the page reports responses at all. */
   let tells = false;
   /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
@@ -71,7 +71,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
       .then((held) => {
         spare = held;
         // For whoever calls form.submit(), which tells nobody.
-        if (!sending) field().value = held.token;
+        if (!sending) fill(held.token);
         setTimeout(renew, held.life * 0.8);
         if (!isWaiting && !sending) rest();
         tell(form, "ready");
@@ -111,7 +111,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   function submit(event: SubmitEvent, gesture?: Event): void {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (isLeft(submitter)) return leaveOut();
+    if (isLeft(submitter)) return leaveOut(find());
     if (sending?.defaultPrevented) handOver();
     // The form that was here before this one may have learned more.
     if (past?.ended == "again") past = recall(name) ?? past;
@@ -133,9 +133,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   /** Lets it go: from here on it may run. */
   function send(event: SubmitEvent, { token, until }: Held | Past, content: number, url: URL): void {
     const { submitter } = event;
-    const hidden = field();
-    hidden.value = token;
-    hidden.disabled = false;
+    fill(token);
     if (form.dataset.onceward == "query") carryInQuery(submitter, url, token);
     const wasLost = token == past?.token && isOpen();
     note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
@@ -243,24 +241,25 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   }
 
   /** This time the token is left out. */
-  function leaveOut(): void {
-    const hidden = find();
-    if (!hidden) return;
-    hidden.disabled = true;
-    setTimeout(() => (hidden.disabled = false));
+  function leaveOut(field: HTMLInputElement | null): void {
+    if (!field) return;
+    field.disabled = true;
+    setTimeout(() => (field.disabled = false));
   }
 
+  /** The hidden field, if there is one: a library that replaces the fields of a form removes it. */
   function find(): HTMLInputElement | null {
     return form.querySelector(`input[name="${FIELD}"]`);
   }
 
-  /** The hidden field, which comes first in an upload. A library that replaces the fields of a form removes it. */
-  function field(): HTMLInputElement {
-    const hidden = find() ?? document.createElement("input");
-    hidden.type = "hidden";
-    hidden.name = FIELD;
-    if (form.firstChild != hidden) form.prepend(hidden);
-    return hidden;
+  /** Writes a token into the hidden field, which comes first in an upload. */
+  function fill(token: string): void {
+    const field = find() ?? document.createElement("input");
+    field.type = "hidden";
+    field.name = FIELD;
+    field.value = token;
+    field.disabled = false;
+    form.prepend(field);
   }
 
   function carryInQuery(submitter: HTMLElement | null, url: URL, token: string): void {
@@ -289,7 +288,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
     },
     submit,
     taken() {
-      if (sentAt && !isAnswered && past!.ended != "final") return past!.token;
+      if (!isAnswered && past!.ended != "final") return past!.token;
     },
     heard({ initiatorType, name, responseStatus, startTime }) {
       // Which of the page's requests carries the form is not known: any counts that began after the submit and did not fail.

@@ -66,7 +66,7 @@ export function createOnceward(options: Options = {}): Onceward {
     answered: (form, response) => forms.of(form).answered(response),
     async token(form) {
       const fresh = () => token(form?.dataset.oncewardAction);
-      return (form && forms.taken(form)) || (await (form ? share(form, digest(new FormData(form), 0), fresh, form) : fresh())).token;
+      return (form && forms.all.get(form)?.taken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
     async fetch(url, init = {}) {
       const target = new URL(url, here);
@@ -82,7 +82,8 @@ export function createOnceward(options: Options = {}): Onceward {
       if (!form && !key) return send();
       const name = [request.method, target, key, body].join(" ");
       // The body of a response can be read once: each caller gets a copy, and the response itself is left unread for the others.
-      const shared = await (key ? share(name, 0, send) : share(form!, digest(body instanceof FormData ? body : new FormData(form), name), send, form));
+      const content = digest(body instanceof FormData ? body : new FormData(form), name);
+      const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() } as Result;
     },
   };

@@ -11,8 +11,8 @@ export interface Page {
   watch(): void;
   /** What is known of a form. */
   of(form: HTMLFormElement): GuardedForm;
-  /** The token of the try that the page took over from this form, if it is guarded. */
-  taken(form: HTMLFormElement): string | undefined;
+  /** Those that are guarded by now. */
+  all: Map<HTMLFormElement, GuardedForm>;
 }
 
 /** Makes one that guards nothing yet. */
@@ -44,14 +44,14 @@ export function page(around: Surroundings): Page {
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
-    for (const name of ["input", "reset"]) on(name, (event) => guarded(event)?.touch());
-    for (const name of ["click", "keypress"]) {
+    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    ["click", "keypress"].forEach((name) =>
       on(name, (event) => {
         gesture = event;
         // The submit that it causes comes in the same task.
         setTimeout(() => (gesture = undefined));
-      });
-    }
+      }),
+    );
     on("submit", (event) => {
       const form = guarded(event);
       form?.submit(event, gesture);
@@ -59,9 +59,10 @@ export function page(around: Surroundings): Page {
     });
     // Libraries replace forms, also by copies that still show the state of the original.
     new MutationObserver(find).observe(document, { childList: true, subtree: true });
-    new PerformanceObserver((list) => list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry as PerformanceResourceTiming)))).observe({
-      type: "resource",
-    });
+    const requests = new PerformanceObserver((list) =>
+      list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry as PerformanceResourceTiming))),
+    );
+    requests.observe({ type: "resource" });
     find();
   }
 
@@ -72,5 +73,5 @@ export function page(around: Surroundings): Page {
     return form?.matches(SELECTOR) ? of(form) : undefined;
   }
 
-  return { watch, of, taken: (form) => forms.get(form)?.taken() };
+  return { watch, of, all: forms };
 }

@@ -1,7 +1,6 @@
 // Calls that are one submission.
 
 import { DOUBLE_CLICK } from "./intent.js";
-import { pause } from "./token.js";
 
 /** Begins a call, or returns the result of the one that it repeats: the last of this owner, with the same content. */
 export type Share = <T>(owner: unknown, content: number, begin: () => Promise<T>, form?: EventTarget) => Promise<T>;
@@ -17,9 +16,12 @@ export function sharing(): Share {
     if (last?.content == content) return last.result;
     const call = { content, result: begin() };
     calls.set(owner, call);
-    const changed = form && new Promise((go) => ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true })));
+    const click = form && new Promise((go) => {
+      setTimeout(go, DOUBLE_CLICK);
+      ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
+    });
     const end = () => calls.get(owner) == call && calls.delete(owner);
-    Promise.all([call.result, form && Promise.race([changed, pause(DOUBLE_CLICK)])]).then(end, end);
+    Promise.all([call.result, click]).then(end, end);
     return call.result;
   };
 }
