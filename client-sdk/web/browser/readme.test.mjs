@@ -46,6 +46,7 @@ async function react(snippet) {
 const SNIPPETS = {
   "a page that sends a guarded form by itself": ["method=post data-onceward", below("reports how it ended:"), plain],
   "fetch with a form": ["", below("## `fetch` in a submit handler"), plain],
+  "fetch with a guarded form": ["method=post data-onceward", below("## `fetch` in a submit handler"), plain],
   "fetch in React": ["", below("In React:"), react],
   "a token for code that sends by itself": ["", below("## Code that sends by itself"), plain],
 };

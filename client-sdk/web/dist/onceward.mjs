@@ -7,8 +7,8 @@ var RETRY_AFTER = "retry-after";
 var FIELD = "_onceward";
 
 // src/content.ts
-function digest(data, target) {
-  const entries = [target];
+function digest(data, target2) {
+  const entries = [target2];
   for (const [name, value] of data) {
     if (name == FIELD) continue;
     entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
@@ -17,6 +17,11 @@ function digest(data, target) {
 }
 function attribute(form, submitter, name) {
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+}
+function target(form, submitter) {
+  const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+  url.searchParams.delete(FIELD);
+  return url;
 }
 function hash(text) {
   return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
@@ -55,6 +60,30 @@ function say(form, text, label, confirm) {
 }
 function tell(form, name, detail) {
   return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
+}
+
+// src/field.ts
+function find(form) {
+  return form.querySelector(`input[name="${FIELD}"]`);
+}
+function fill(form, token) {
+  const field = find(form) ?? document.createElement("input");
+  field.type = "hidden";
+  field.name = FIELD;
+  field.value = token;
+  field.disabled = false;
+  form.prepend(field);
+}
+function leaveOut(form) {
+  const field = find(form);
+  if (!field) return;
+  field.disabled = true;
+  setTimeout(() => field.disabled = false);
+}
+function carryInQuery(form, submitter, url, token) {
+  url.searchParams.set(FIELD, token);
+  if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
+  else form.setAttribute("action", url.href);
 }
 
 // src/intent.ts
@@ -210,7 +239,7 @@ function isGateways(response) {
 // src/form.ts
 function guard(form, { token, isNamed, patience, source }) {
   const name = nameOf(form);
-  const rendered = find();
+  const rendered = find(form);
   const life = +rendered?.dataset.expiresIn * 1e3;
   let spare;
   let fetching;
@@ -226,7 +255,7 @@ function guard(form, { token, isNamed, patience, source }) {
   function fetch() {
     return fetching ??= token(form.dataset.oncewardAction).then((held) => {
       spare = held;
-      if (!sending) fill(held.token);
+      if (!sending) fill(form, held.token);
       setTimeout(renew, held.life * 0.8);
       if (!isWaiting && !sending) rest();
       tell(form, "ready");
@@ -241,13 +270,8 @@ function guard(form, { token, isNamed, patience, source }) {
   function renew() {
     if (spare && form.isConnected) warm();
   }
-  function target(submitter) {
-    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
-    url.searchParams.delete(FIELD);
-    return url;
-  }
   function isLeft(submitter) {
-    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(submitter).origin);
+    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
   }
   function isLeftAlone() {
     return [null, ...form].every((button) => isLeft(button));
@@ -255,10 +279,10 @@ function guard(form, { token, isNamed, patience, source }) {
   function submit2(event, gesture) {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (isLeft(submitter)) return leaveOut(find());
+    if (isLeft(submitter)) return leaveOut(form);
     if (sending?.defaultPrevented) handOver();
     if (past?.ended == "again") past = recall(name) ?? past;
-    const url = target(submitter);
+    const url = target(form, submitter);
     const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
     const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
@@ -274,8 +298,8 @@ function guard(form, { token, isNamed, patience, source }) {
   }
   function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
-    fill(token2);
-    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
+    fill(form, token2);
+    if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token2);
     const wasLost = token2 == past?.token && isOpen();
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
@@ -359,27 +383,6 @@ function guard(form, { token, isNamed, patience, source }) {
   function isOpen() {
     return /none|lost/.test(past?.ended);
   }
-  function leaveOut(field) {
-    if (!field) return;
-    field.disabled = true;
-    setTimeout(() => field.disabled = false);
-  }
-  function find() {
-    return form.querySelector(`input[name="${FIELD}"]`);
-  }
-  function fill(token2) {
-    const field = find() ?? document.createElement("input");
-    field.type = "hidden";
-    field.name = FIELD;
-    field.value = token2;
-    field.disabled = false;
-    form.prepend(field);
-  }
-  function carryInQuery(submitter, url, token2) {
-    url.searchParams.set(FIELD, token2);
-    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
-    else form.setAttribute("action", url.href);
-  }
   function reset() {
     past = recall(name);
     sentAt = NaN;
@@ -436,7 +439,7 @@ function page(around) {
     return guarded2;
   }
   function watch() {
-    const find = () => document.querySelectorAll(SELECTOR).forEach((form) => of(form));
+    const find2 = () => document.querySelectorAll(SELECTOR).forEach((form) => of(form));
     const on = (name, act) => addEventListener(name, act, true);
     learn();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
@@ -459,15 +462,15 @@ function page(around) {
       form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
-    new MutationObserver(find).observe(document, { childList: true, subtree: true });
+    new MutationObserver(find2).observe(document, { childList: true, subtree: true });
     const requests = new PerformanceObserver(
       (list) => list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry)))
     );
     requests.observe({ type: "resource" });
-    find();
+    find2();
   }
-  function guarded({ target }) {
-    const form = target instanceof HTMLFormElement ? target : target.form;
+  function guarded({ target: target2 }) {
+    const form = target2 instanceof HTMLFormElement ? target2 : target2.form;
     return form?.matches(SELECTOR) ? of(form) : void 0;
   }
   return { watch, of, all: forms };
@@ -510,16 +513,16 @@ function createOnceward(options = {}) {
       return form && forms.all.get(form)?.taken() || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
     async fetch(url, init = {}) {
-      const target = new URL(url, here);
-      if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
-      const stay = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
+      const target2 = new URL(url, here);
+      if (!isNamed(target2.origin)) throw Error(`Onceward: ${target2.origin} is not in origins`);
+      const stay = target2.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
       const { form, key } = init;
       const body = init.body ?? (form && new FormData(form));
       if (form) body.delete?.(FIELD);
-      const request = new Request(target, { ...stay, ...form && { method: "POST", body }, ...init });
+      const request = new Request(target2, { ...stay, ...form && { method: "POST", body }, ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!form && !key) return send();
-      const name = [request.method, target, key, body].join(" ");
+      const name = [request.method, target2, key, body].join(" ");
       const content = digest(body instanceof FormData ? body : new FormData(form), name);
       const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() };

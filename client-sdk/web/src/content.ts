@@ -17,6 +17,14 @@ export function attribute(form: HTMLFormElement, submitter: Element | null, name
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
 }
 
+/** Where a submit goes. */
+export function target(form: HTMLFormElement, submitter: Element | null): URL {
+  const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+  // It may be there from the last time.
+  url.searchParams.delete(FIELD);
+  return url;
+}
+
 /** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */
 function hash(text: string): number {
   return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0);

@@ -1,12 +1,13 @@
 // One guarded form: which token its next try takes, and how it gets back to work whatever becomes of that try.
 
-import { attribute, digest } from "./content.js";
+import { attribute, digest, target } from "./content.js";
+import { carryInQuery, fill, find, leaveOut } from "./field.js";
 import { choose, DOUBLE_CLICK, isSameClick, learned, type Ended } from "./intent.js";
 import { messages, say, show, tell, type State } from "./notice.js";
 import { keep, nameOf, point, recall, type Past } from "./past.js";
 import { isHandlers } from "./submission.js";
 import { isGood, type Held } from "./token.js";
-import { FIELD, OUTCOME } from "./wire.js";
+import { OUTCOME } from "./wire.js";
 
 /** What a form needs of its surroundings. */
 export interface Surroundings {
@@ -44,7 +45,7 @@ export interface GuardedForm {
 /** Guards a form. */
 export function guard(form: HTMLFormElement, { token, isNamed, patience, source }: Surroundings): GuardedForm {
   const name = nameOf(form);
-  const rendered = find();
+  const rendered = find(form);
   /** How long the token lives that the server has written into the page, if it has. */
   const life = +rendered?.dataset.expiresIn! * 1000;
   /** A token that no try has taken yet. */
@@ -71,7 +72,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
       .then((held) => {
         spare = held;
         // For whoever calls form.submit(), which tells nobody.
-        if (!sending) fill(held.token);
+        if (!sending) fill(form, held.token);
         setTimeout(renew, held.life * 0.8);
         if (!isWaiting && !sending) rest();
         tell(form, "ready");
@@ -90,17 +91,9 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
     if (spare && form.isConnected) warm();
   }
 
-  /** Where a submit goes. */
-  function target(submitter: Element | null): URL {
-    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
-    // It may be there from the last time.
-    url.searchParams.delete(FIELD);
-    return url;
-  }
-
   /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
   function isLeft(submitter: Element | null): boolean {
-    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(submitter).origin);
+    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
   }
 
   /** Whether no button of the form sends a token. */
@@ -111,11 +104,11 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   function submit(event: SubmitEvent, gesture?: Event): void {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (isLeft(submitter)) return leaveOut(find());
+    if (isLeft(submitter)) return leaveOut(form);
     if (sending?.defaultPrevented) handOver();
     // The form that was here before this one may have learned more.
     if (past?.ended == "again") past = recall(name) ?? past;
-    const url = target(submitter);
+    const url = target(form, submitter);
     const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
     const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
@@ -133,8 +126,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   /** Lets it go: from here on it may run. */
   function send(event: SubmitEvent, { token, until }: Held | Past, content: number, url: URL): void {
     const { submitter } = event;
-    fill(token);
-    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token);
+    fill(form, token);
+    if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token);
     const wasLost = token == past?.token && isOpen();
     note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
@@ -238,34 +231,6 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience, source 
   /** Whether the last try has no answer yet. */
   function isOpen(): boolean {
     return /none|lost/.test(past?.ended!);
-  }
-
-  /** This time the token is left out. */
-  function leaveOut(field: HTMLInputElement | null): void {
-    if (!field) return;
-    field.disabled = true;
-    setTimeout(() => (field.disabled = false));
-  }
-
-  /** The hidden field, if there is one: a library that replaces the fields of a form removes it. */
-  function find(): HTMLInputElement | null {
-    return form.querySelector(`input[name="${FIELD}"]`);
-  }
-
-  /** Writes a token into the hidden field, which comes first in an upload. */
-  function fill(token: string): void {
-    const field = find() ?? document.createElement("input");
-    field.type = "hidden";
-    field.name = FIELD;
-    field.value = token;
-    field.disabled = false;
-    form.prepend(field);
-  }
-
-  function carryInQuery(submitter: HTMLElement | null, url: URL, token: string): void {
-    url.searchParams.set(FIELD, token);
-    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
-    else form.setAttribute("action", url.href);
   }
 
   function reset(): void {
