@@ -125,6 +125,10 @@ async fn order(
             .body(receipt.to_string()),
         "elsewhere" => HttpResponse::SeeOther().insert_header((LOCATION, "pages/receipt")).finish(),
         "bare" => html(HttpResponse::Ok(), format!("<!doctype html><title>bare</title>{said}")),
+        "frame" => html(HttpResponse::Ok(), format!("<turbo-frame id=\"place\">{said}</turbo-frame>")),
+        "stream" => HttpResponse::Ok().content_type("text/vnd.turbo-stream.html").body(format!(
+            "<turbo-stream action=\"update\" target=\"place\"><template>{said}</template></turbo-stream>"
+        )),
         "gateway" => html(HttpResponse::build(StatusCode::BAD_GATEWAY), page_of("gateway", &said)),
         _ => html(HttpResponse::Ok(), page_of("receipt", &said)),
     }

@@ -6,8 +6,9 @@ import { kindOf, Wire } from "./wire.js";
 const SLOW_TO_READY = 3000;
 
 export class Side {
-  /** The last submission with a token, of which the SDK has to hear. */
+  /** The last submission with a token, of which the SDK has to hear, and that token. */
   #last = null;
+  #token = null;
 
   /** `says(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
   constructor(name, { conduct, policy, says, answered }) {
@@ -21,28 +22,31 @@ export class Side {
       this.#send();
     });
     this.form.addEventListener("reset", () => this.beginAnew());
-    // A click that the SDK holds back, because another one already waits for the token.
+    // A click that the SDK stops: another one still waits for the token, or was just sent. In the latter case the demo sends it nevertheless, with the
+    // same token, to show what the server does.
     this.form.addEventListener("onceward:duplicate", ({ detail }) => {
-      if (!detail?.confirm) this.say("One is enough: the first click still waits for its token.");
+      if (detail?.confirm) return;
+      if (this.form.dataset.oncewardState === "waiting") this.say("One is enough: the first click still waits for its token.");
+      else this.#send(this.#token);
     });
   }
 
-  /** The next click is another order, also with the same content. Until then a click belongs to the last one, also when that
-   * has been answered: who clicks three times and is answered after the first still means one. */
+  /** The next click is another order, also with the same content. Until then a click belongs to the last one, also after its response: with a token for
+   * the second that the SDK takes for a double click, without one until this is called. */
   beginAnew() {
     this.submissions.end();
     if (this.#last?.answer && this.#takesToken) window.onceward?.answered(this.form, this.#last.answer);
   }
 
-  /** Waits until the form has a token, if it takes one: the SDK fetches it when somebody begins to fill in the form. */
+  /** Waits until the form has a token, if it takes one: the SDK fetches it when the form is edited, and then takes the next submit for a new one. */
   async ready() {
-    if (!this.#takesToken || this.form.dataset.oncewardState === "ready") return;
+    if (!this.#takesToken) return;
     const isReady = new Promise((go) => {
       this.form.addEventListener("onceward:ready", go, { once: true });
       setTimeout(go, SLOW_TO_READY);
     });
     this.form.dispatchEvent(new Event("input", { bubbles: true }));
-    await isReady;
+    if (this.form.dataset.oncewardState !== "ready") await isReady;
   }
 
   /** Draws the fetching of a token, before whoever fetches it can send it. */
@@ -75,8 +79,8 @@ export class Side {
     return this.form.matches("[data-onceward]");
   }
 
-  async #send() {
-    const { submission, headers, order } = this.#what();
+  async #send(repeated) {
+    const { submission, headers, order } = this.#what(repeated);
     const path = this.form.getAttribute("action");
     const trip = this.wire.sent(submission, `POST ${path}`);
     const conduct = this.conduct();
@@ -102,10 +106,11 @@ export class Side {
   }
 
   /** What is sent: the same order under every policy, and what it is told by. */
-  #what() {
+  #what(repeated) {
     const order = orderOf(this.form);
-    const token = this.#takesToken && new FormData(this.form).get("_onceward");
+    const token = this.#takesToken && (repeated ?? new FormData(this.form).get("_onceward"));
     if (token) {
+      this.#token = token;
       order.set("_onceward", token);
       this.#last = this.submissions.withToken(token);
       return { submission: this.#last, headers: {}, order };

@@ -63,6 +63,8 @@ story("a button that sends with GET leaves the token out of the address", async 
 
 story("forms with GET or a dialog, and forms that are not marked, are left alone", async (visitor) => {
   const page = await visitor.open("/web/pages/others");
+  await page.fill("#get [name=item]", "searched");
+  assert.equal(await page.locator("[data-onceward-state], [name=_onceward]").count(), 0, "they take no token, and show no state");
   await page.click("#dialog button");
   assert.equal(await page.evaluate(() => document.querySelector("dialog").open), false);
   await page.click("#get button");
@@ -132,7 +134,7 @@ test("a form that leads to another origin takes no token there", async () => {
   const action = `http://127.0.0.1:${other.address().port}/`;
   await page.evaluate((action) => document.querySelector("form").setAttribute("action", action), action);
   await page.fill("[name=item]", "abroad");
-  await state(page, "ready");
+  assert.equal(await page.getAttribute("form", "data-onceward-state"), null, "it takes no token, and does not say that it has one");
   await page.click("button");
   await visitor.at("other");
   const wrong = await visitor.leave();

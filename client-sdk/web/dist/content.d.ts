@@ -1,4 +1,8 @@
-/** A digest of everything a form would send but its token, and of where to. */
-export declare function digest(form: HTMLFormElement, submitter: HTMLElement | null, url: URL): number;
+/** A digest of everything a form sends except its token, and of `target`: where and how it is sent. */
+export declare function digest(data: FormData, target: unknown): number;
 /** What a form, or the button that submits it, says of how it is sent. Not by property: a field may have the name of one. */
-export declare function attribute(form: HTMLFormElement, submitter: HTMLElement | null, name: "action" | "method" | "target"): string;
+export declare function attribute(form: HTMLFormElement, submitter: Element | null, name: "action" | "method" | "target"): string;
+/** Where a submit goes. */
+export declare function target(form: HTMLFormElement, submitter: Element | null): URL;
+/** Whether a form or its button names this address in any attribute, such as `action`, `formaction` or `hx-post`. */
+export declare function names(form: HTMLFormElement, submitter: Element | null, address: string): boolean;

@@ -15,8 +15,14 @@ export interface GuardedForm {
     warm(): void;
     /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
     renew(): void;
-    /** Decides on a submit event, before the page hears of it. */
-    submit(event: SubmitEvent): void;
+    /** The form was edited or reset. */
+    touch(): void;
+    /** Decides on a submit event before the page receives it. `gesture` is the click or key press that caused it, if one did. */
+    submit(event: SubmitEvent, gesture?: Event): void;
+    /** The token of a try that the page took over and has not reported a response for. */
+    taken(): string | undefined;
+    /** A request of the page has ended. */
+    heard(entry: PerformanceResourceTiming): void;
     /** The page says how the try ended that it sent by itself. */
     answered(response: Response | null): void;
     /** This page makes way for the one that is the answer, as far as can be seen from here. */

@@ -18,12 +18,21 @@ export interface Options {
 }
 /** What makes submissions take effect once. */
 export interface Onceward {
-    /** Like `fetch`, with a token of its own or your key, the same over all tries. */
+    /**
+     * Like `fetch`, with a token of its own or your key, the same over all tries. Each call is one submission: two calls are two orders, unless
+     * both name the same `key`, or the same `form` with the same content.
+     */
     fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
     /** Guards every `form[data-onceward]` of the page, also those that are added later. */
     watch(): void;
     /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
     answered(form: HTMLFormElement, response: Response | null): void;
+    /**
+     * Fetches a token for code that sends by itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, good
+     * for one submission. With a form, calls for the same content within a second return the same token, unless the form is edited or reset in
+     * between; in the submit handler of a guarded form it is the token that the form's data contains.
+     */
+    token(form?: HTMLFormElement): Promise<string>;
     /** What is told to people. Change it to tell it in other words. */
     messages: Messages;
 }

@@ -6,7 +6,7 @@ import type { Problem } from "./wire.js";
  * - `lost`: the same, and so did an earlier try with its token.
  * - `doubt`: an answer came that does not tell, or not of the try that was lost before.
  * - `seen`: the person was shown an answer, but nobody told the page which.
- * - `again`: an answer after which the same may be sent again; or the page sends by itself.
+ * - `again`: an answer after which the same may be sent again; or the page sends by itself and has not reported a response yet.
  * - `final`: an answer that ends the submission.
  */
 export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
@@ -14,6 +14,14 @@ export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
 export type Choice = "keep" | "fresh" | "ask";
 /** Which token the next try of a form takes. */
 export declare function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice;
+/** How long a double or triple click may take, in milliseconds. */
+export declare const DOUBLE_CLICK = 1000;
+/**
+ * Whether a submit of the same content belongs to the click that sent it `gap` milliseconds earlier, whatever was answered in between.
+ * A script that took over the first submit may have stopped it for a check and submit the form itself: before the page reports a response,
+ * only a person's submit counts as a second click.
+ */
+export declare function isSameClick(gap: number, isByHand: boolean, isAnswered: boolean): boolean;
 /** How a try ended, by its answer. `wasLost` if an earlier try with its token has none. */
 export declare function learned(status: number, outcome: string, wasLost: boolean): Ended;
 /** Whether a response with this outcome is the handler's, or its stored one. */

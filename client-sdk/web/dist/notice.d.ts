@@ -12,8 +12,8 @@ export declare const messages: {
 export type Messages = typeof messages;
 /** The state of a form, in its attribute `data-onceward-state`. */
 export type State = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
-/** Shows a state. Nothing is disabled: that would drop the name and value of the button that was pressed. */
-export declare function show(form: HTMLFormElement, state: State): void;
+/** Shows a state, or none on a form that is left alone. Nothing is disabled: that would drop the name and value of the pressed button. */
+export declare function show(form: HTMLFormElement, state?: State): void;
 /** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */
 export declare function say(form: HTMLFormElement, text: string, label?: string, confirm?: () => void): void;
 /** Tells the page. False if it wants to say it in its own way. */

@@ -1,3 +1,37 @@
+// src/wire.ts
+var TOKEN = "onceward-token";
+var IDEMPOTENCY_KEY = "idempotency-key";
+var IDEMPOTENT_REPLAYED = "idempotent-replayed";
+var OUTCOME = "onceward-outcome";
+var RETRY_AFTER = "retry-after";
+var FIELD = "_onceward";
+
+// src/content.ts
+function digest(data, target2) {
+  const entries = [target2];
+  for (const [name, value] of data) {
+    if (name == FIELD) continue;
+    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
+  }
+  return hash(JSON.stringify(entries));
+}
+function attribute(form, submitter, name) {
+  return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+}
+function target(form, submitter) {
+  const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+  url.searchParams.delete(FIELD);
+  return url;
+}
+function names(form, submitter, address) {
+  const bare = (url) => URL.canParse(url, document.baseURI) && new URL(url, document.baseURI).href.split(/[?#]/)[0];
+  const values = [form, submitter].flatMap((element) => [...element?.attributes ?? []].map(({ value }) => value));
+  return [target(form, submitter).href, ...values].some((value) => value && bare(value) == bare(address));
+}
+function hash(text) {
+  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
+}
+
 // src/notice.ts
 var messages = {
   offline: "You are offline. Nothing was sent.",
@@ -9,6 +43,7 @@ var messages = {
   confirm: "Send this as well"
 };
 function show(form, state) {
+  if (!state) return void delete form.dataset.oncewardState;
   form.dataset.oncewardState = state;
   form.ariaBusy = `${/ing$/.test(state)}`;
 }
@@ -33,28 +68,28 @@ function tell(form, name, detail) {
   return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
 }
 
-// src/wire.ts
-var TOKEN = "onceward-token";
-var IDEMPOTENCY_KEY = "idempotency-key";
-var IDEMPOTENT_REPLAYED = "idempotent-replayed";
-var OUTCOME = "onceward-outcome";
-var RETRY_AFTER = "retry-after";
-var FIELD = "_onceward";
-
-// src/content.ts
-function digest(form, submitter, url) {
-  const entries = [url];
-  for (const [name, value] of new FormData(form, submitter)) {
-    if (name == FIELD) continue;
-    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
-  }
-  return hash(JSON.stringify(entries));
+// src/field.ts
+function find(form) {
+  return form.querySelector(`input[name="${FIELD}"]`);
 }
-function attribute(form, submitter, name) {
-  return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+function fill(form, token) {
+  const field = find(form) ?? document.createElement("input");
+  field.type = "hidden";
+  field.name = FIELD;
+  field.value = token;
+  field.disabled = false;
+  form.prepend(field);
 }
-function hash(text) {
-  return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
+function leaveOut(form) {
+  const field = find(form);
+  if (!field) return;
+  field.disabled = true;
+  setTimeout(() => field.disabled = false);
+}
+function carryInQuery(form, submitter, url, token) {
+  url.searchParams.set(FIELD, token);
+  if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
+  else form.setAttribute("action", url.href);
 }
 
 // src/intent.ts
@@ -68,9 +103,13 @@ var CHOICES = {
 function choose(ended, isSame, isExpired) {
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0];
 }
+var DOUBLE_CLICK = 1e3;
+function isSameClick(gap, isByHand, isAnswered) {
+  return gap < DOUBLE_CLICK && (isByHand || isAnswered);
+}
 var ENDS = [
-  // unknown, internal; and a duplicate: any 409 but the handler's own.
-  [/ (unk|int)|^409 (?!e|no)/, "doubt"],
+  // unknown, internal; and a duplicate: any 409 but the handler's own. After too_soon the interval decides about the next one.
+  [/ (unk|int)|^409 (?!e|no|too)/, "doubt"],
   // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
   [/^5.* (not_a|st|ov|una)/, "again"],
   // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.
@@ -237,44 +276,57 @@ function isGateways(response) {
 }
 
 // src/form.ts
-var DOUBLE_CLICK = 1e3;
 function guard(form, { token, isNamed, patience }) {
   const name = nameOf(form);
-  const field = form.querySelector(`input[name="${FIELD}"]`) ?? document.createElement("input");
-  const life = +field.dataset.expiresIn * 1e3;
+  const rendered = find(form);
+  const life = +rendered?.dataset.expiresIn * 1e3;
   let spare;
   let fetching;
   let past;
   let sending;
   let isWaiting = false;
   let isBarred = false;
+  let sentAt = NaN;
+  let sentBy;
+  let isTouched = false;
+  let isAnswered = true;
+  let tells = false;
   let isConfirmed = false;
   let isOnline = false;
   function fetch() {
     return fetching ??= token(form.dataset.oncewardAction).then((held) => {
       spare = held;
-      if (!sending) field.value = held.token;
+      if (!sending) fill(form, held.token);
       setTimeout(renew, held.life * 0.8);
-      if (!isWaiting && !sending) show(form, "ready");
+      if (!isWaiting && !sending) rest();
       tell(form, "ready");
     }).finally(() => fetching = void 0);
   }
   function warm() {
-    if (!isGood(spare) && !sending && !isBarred && !document.hidden) fetch().catch(({ cause }) => isBarred = !!cause);
+    if (isGood(spare) || sending || isWaiting) return;
+    rest();
+    if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => isBarred = !!cause);
   }
   function renew() {
-    if (spare) warm();
+    if (spare && form.isConnected) warm();
   }
-  function submit2(event) {
+  function isLeft(submitter) {
+    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+  }
+  function isLeftAlone() {
+    return [null, ...form].every((button) => isLeft(button));
+  }
+  function submit2(event, gesture) {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
-    url.searchParams.delete(FIELD);
-    if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
+    if (isLeft(submitter)) return leaveOut(form);
     if (sending?.defaultPrevented) handOver();
-    const content = digest(form, submitter, url);
+    if (past?.ended == "again") past = recall(name) ?? past;
+    const url = target(form, submitter);
+    const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
-    if (isWaiting || sending && isSame) {
+    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
+    if (isWaiting || isSame && (sending || isClicked)) {
       stop(event);
       return void tell(form, "duplicate");
     }
@@ -286,13 +338,15 @@ function guard(form, { token, isNamed, patience }) {
   }
   function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
-    field.value = token2;
-    field.disabled = false;
-    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token2);
+    fill(form, token2);
+    if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token2);
     const wasLost = token2 == past?.token && isOpen();
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
     sending = event;
+    sentAt = event.timeStamp;
+    sentBy = submitter;
+    isTouched = isAnswered = false;
     say(form, "");
     show(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
@@ -354,10 +408,13 @@ function guard(form, { token, isNamed, patience }) {
     event.preventDefault();
     event.stopImmediatePropagation();
   }
-  function recover(state = spare ? "ready" : "idle") {
+  function recover(state) {
     sending = void 0;
     isWaiting = false;
-    show(form, state);
+    rest(state);
+  }
+  function rest(state = isGood(spare) ? "ready" : "idle") {
+    show(form, isLeftAlone() ? void 0 : state);
   }
   function note(what) {
     keep(name, past = what);
@@ -368,31 +425,32 @@ function guard(form, { token, isNamed, patience }) {
   function isOpen() {
     return /none|lost/.test(past?.ended);
   }
-  function leaveOut() {
-    field.disabled = true;
-    setTimeout(() => field.disabled = false);
-  }
-  function carryInQuery(submitter, url, token2) {
-    url.searchParams.set(FIELD, token2);
-    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
-    else form.setAttribute("action", url.href);
-  }
   function reset() {
     past = recall(name);
+    sentAt = NaN;
     recover();
     if (past || form.contains(document.activeElement)) warm();
   }
-  field.type = "hidden";
-  field.name = FIELD;
-  form.prepend(field);
-  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
+  if (life && rendered.value != recall(name)?.token) spare = { token: rendered.value, until: performance.timeOrigin + life, life };
   reset();
   return {
     reset,
     warm,
     renew,
+    touch() {
+      isTouched = true;
+      warm();
+    },
     submit: submit2,
+    taken() {
+      if (!isAnswered && past.ended != "final") return past.token;
+    },
+    heard({ initiatorType, name: name2, responseStatus, startTime }) {
+      const isResponse = startTime >= sentAt && /^(fe|x)/.test(initiatorType) && /^[1-4]|u/.test(`${responseStatus}`);
+      if (isResponse && !tells && past.ended == "again" && names(form, sentBy, name2)) end("final");
+    },
     answered(response) {
+      isAnswered = tells = true;
       const wasLost = past?.ended == "lost";
       end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();
@@ -412,12 +470,14 @@ function page(around) {
   const forms = /* @__PURE__ */ new Map();
   let isForm = false;
   let last;
+  let gesture;
   function of(form) {
     let guarded2 = forms.get(form);
     if (!guarded2) forms.set(form, guarded2 = guard(form, around));
     return guarded2;
   }
   function watch() {
+    const find2 = () => document.querySelectorAll(SELECTOR).forEach((form) => of(form));
     const on = (name, act) => addEventListener(name, act, true);
     learn();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
@@ -428,19 +488,48 @@ function page(around) {
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
-    on("input", (event) => guarded(event)?.warm());
+    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    ["click", "keypress"].forEach(
+      (name) => on(name, (event) => {
+        gesture = event;
+        setTimeout(() => gesture = void 0);
+      })
+    );
     on("submit", (event) => {
       const form = guarded(event);
-      form?.submit(event);
+      form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
-    document.querySelectorAll(SELECTOR).forEach(of);
+    new MutationObserver(find2).observe(document, { childList: true, subtree: true });
+    const requests = new PerformanceObserver(
+      (list) => list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry)))
+    );
+    requests.observe({ type: "resource" });
+    find2();
   }
-  function guarded({ target }) {
-    const form = target instanceof HTMLFormElement ? target : target.form;
+  function guarded({ target: target2 }) {
+    const form = target2 instanceof HTMLFormElement ? target2 : target2.form;
     return form?.matches(SELECTOR) ? of(form) : void 0;
   }
-  return { watch, of };
+  return { watch, of, all: forms };
+}
+
+// src/sharing.ts
+function sharing() {
+  const calls = /* @__PURE__ */ new Map();
+  return (owner, content, begin, form) => {
+    const last = calls.get(owner);
+    if (last?.content == content) return last.result;
+    const call = { content, result: begin() };
+    calls.set(owner, call);
+    const click = form && new Promise((go) => {
+      setTimeout(go, DOUBLE_CLICK);
+      ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
+    });
+    const end = () => calls.get(owner) == call && calls.delete(owner);
+    Promise.all([call.result, click]).then(end, end);
+    return call.result;
+  };
 }
 
 // src/index.ts
@@ -452,22 +541,28 @@ function createOnceward(options = {}) {
   const token = (action, ...signal) => fetchToken(fetch, tokens, action, patience, ...signal);
   const isNamed = (origin) => named.includes(origin);
   const forms = page({ token, isNamed, patience });
-  const underWay = /* @__PURE__ */ new Map();
+  const share = sharing();
   return {
     messages,
     watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
+    async token(form) {
+      const fresh = () => token(form?.dataset.oncewardAction);
+      return form && forms.all.get(form)?.taken() || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
+    },
     async fetch(url, init = {}) {
-      const target = new URL(url, here);
-      if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
-      const stay = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
-      const request = new Request(target, { ...stay, ...init });
+      const target2 = new URL(url, here);
+      if (!isNamed(target2.origin)) throw Error(`Onceward: ${target2.origin} is not in origins`);
+      const stay = target2.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
+      const { form, key } = init;
+      const body = init.body ?? (form && new FormData(form));
+      if (form) body.delete?.(FIELD);
+      const request = new Request(target2, { ...stay, ...form && { method: "POST", body }, ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
-      if (!init.key) return send();
-      const name = [request.method, target, init.key, init.body].join(" ");
-      let result = underWay.get(name);
-      if (!result) underWay.set(name, result = send().finally(() => underWay.delete(name)));
-      const shared = await result;
+      if (!form && !key) return send();
+      const name = [request.method, target2, key, body].join(" ");
+      const content = digest(body instanceof FormData ? body : new FormData(form), name);
+      const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() };
     }
   };

@@ -5,6 +5,8 @@ export interface Page {
     watch(): void;
     /** What is known of a form. */
     of(form: HTMLFormElement): GuardedForm;
+    /** Those that are guarded by now. */
+    all: Map<HTMLFormElement, GuardedForm>;
 }
 /** Makes one that guards nothing yet. */
 export declare function page(around: Surroundings): Page;

@@ -1,11 +1,11 @@
-// What a form would send: told by a digest, so that no content is kept anywhere.
+// Digests of what a form sends: two submits are compared without keeping any content.
 
 import { FIELD } from "./wire.js";
 
-/** A digest of everything a form would send but its token, and of where to. */
-export function digest(form: HTMLFormElement, submitter: HTMLElement | null, url: URL): number {
-  const entries: unknown[] = [url];
-  for (const [name, value] of new FormData(form, submitter)) {
+/** A digest of everything a form sends except its token, and of `target`: where and how it is sent. */
+export function digest(data: FormData, target: unknown): number {
+  const entries = [target];
+  for (const [name, value] of data) {
     if (name == FIELD) continue;
     entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
   }
@@ -13,8 +13,23 @@ export function digest(form: HTMLFormElement, submitter: HTMLElement | null, url
 }
 
 /** What a form, or the button that submits it, says of how it is sent. Not by property: a field may have the name of one. */
-export function attribute(form: HTMLFormElement, submitter: HTMLElement | null, name: "action" | "method" | "target"): string {
+export function attribute(form: HTMLFormElement, submitter: Element | null, name: "action" | "method" | "target"): string {
   return submitter?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+}
+
+/** Where a submit goes. */
+export function target(form: HTMLFormElement, submitter: Element | null): URL {
+  const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
+  // It may be there from the last time.
+  url.searchParams.delete(FIELD);
+  return url;
+}
+
+/** Whether a form or its button names this address in any attribute, such as `action`, `formaction` or `hx-post`. */
+export function names(form: HTMLFormElement, submitter: Element | null, address: string): boolean {
+  const bare = (url: string) => URL.canParse(url, document.baseURI) && new URL(url, document.baseURI).href.split(/[?#]/)[0];
+  const values = [form, submitter].flatMap((element) => [...(element?.attributes ?? [])].map(({ value }) => value));
+  return [target(form, submitter).href, ...values].some((value) => value && bare(value) == bare(address));
 }
 
 /** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */

@@ -1,12 +1,12 @@
 // One guarded form: which token its next try takes, and how it gets back to work whatever becomes of that try.
 
-import { attribute, digest } from "./content.js";
-import { choose, learned, type Ended } from "./intent.js";
+import { attribute, digest, names, target } from "./content.js";
+import { carryInQuery, fill, find, leaveOut } from "./field.js";
+import { choose, DOUBLE_CLICK, isSameClick, learned, type Ended } from "./intent.js";
 import { messages, say, show, tell, type State } from "./notice.js";
 import { keep, nameOf, point, recall, type Past } from "./past.js";
 import { outcomeOf } from "./submission.js";
 import { isGood, type Held } from "./token.js";
-import { FIELD } from "./wire.js";
 
 /** What a form needs of its surroundings. */
 export interface Surroundings {
@@ -25,23 +25,26 @@ export interface GuardedForm {
   warm(): void;
   /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
   renew(): void;
-  /** Decides on a submit event, before the page hears of it. */
-  submit(event: SubmitEvent): void;
+  /** The form was edited or reset. */
+  touch(): void;
+  /** Decides on a submit event before the page receives it. `gesture` is the click or key press that caused it, if one did. */
+  submit(event: SubmitEvent, gesture?: Event): void;
+  /** The token of a try that the page took over and has not reported a response for. */
+  taken(): string | undefined;
+  /** A request of the page has ended. */
+  heard(entry: PerformanceResourceTiming): void;
   /** The page says how the try ended that it sent by itself. */
   answered(response: Response | null): void;
   /** This page makes way for the one that is the answer, as far as can be seen from here. */
   left(page: string): void;
 }
 
-/** How long a double click may take, where the answer is shown elsewhere. */
-const DOUBLE_CLICK = 1000;
-
 /** Guards a form. */
 export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surroundings): GuardedForm {
   const name = nameOf(form);
-  const field = form.querySelector<HTMLInputElement>(`input[name="${FIELD}"]`) ?? document.createElement("input");
+  const rendered = find(form);
   /** How long the token lives that the server has written into the page, if it has. */
-  const life = +field.dataset.expiresIn! * 1000;
+  const life = +rendered?.dataset.expiresIn! * 1000;
   /** A token that no try has taken yet. */
   let spare: Held | undefined;
   /** The one fetch that all who need a token share. */
@@ -50,7 +53,16 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   /** The try that is under way. */
   let sending: SubmitEvent | undefined;
   let isWaiting = false;
+  /** Whether the page may not fetch tokens. */
   let isBarred = false;
+  /** When the last try was sent, on the clock of events, and by which button. */
+  let sentAt = NaN;
+  let sentBy: Element | null;
+  /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
+  let isTouched = false;
+  let isAnswered = true;
+  /** Whether the page reports responses at all. */
+  let tells = false;
   /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
   let isConfirmed = false;
   let isOnline = false;
@@ -60,34 +72,47 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
       .then((held) => {
         spare = held;
         // For whoever calls form.submit(), which tells nobody.
-        if (!sending) field.value = held.token;
+        if (!sending) fill(form, held.token);
         setTimeout(renew, held.life * 0.8);
-        if (!isWaiting && !sending) show(form, "ready");
+        if (!isWaiting && !sending) rest();
         tell(form, "ready");
       })
       .finally(() => (fetching = undefined)));
   }
 
   function warm(): void {
+    if (isGood(spare) || sending || isWaiting) return;
+    rest();
     // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
-    if (!isGood(spare) && !sending && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
+    if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
   }
 
   function renew(): void {
-    if (spare) warm();
+    if (spare && form.isConnected) warm();
   }
 
-  function submit(event: SubmitEvent): void {
+  /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
+  function isLeft(submitter: Element | null): boolean {
+    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+  }
+
+  /** Whether no button of the form sends a token. */
+  function isLeftAlone(): boolean {
+    return [null, ...form].every((button) => isLeft(button));
+  }
+
+  function submit(event: SubmitEvent, gesture?: Event): void {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    const url = new URL(attribute(form, submitter, "action") || location.href, document.baseURI);
-    // It may be there from the last time.
-    url.searchParams.delete(FIELD);
-    if (!/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(url.origin)) return leaveOut();
+    if (isLeft(submitter)) return leaveOut(form);
     if (sending?.defaultPrevented) handOver();
-    const content = digest(form, submitter, url);
+    // The form that was here before this one may have learned more.
+    if (past?.ended == "again") past = recall(name) ?? past;
+    const url = target(form, submitter);
+    const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
-    if (isWaiting || (sending && isSame)) {
+    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
+    if (isWaiting || (isSame && (sending || isClicked))) {
       stop(event);
       return void tell(form, "duplicate");
     }
@@ -101,13 +126,15 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   /** Lets it go: from here on it may run. */
   function send(event: SubmitEvent, { token, until }: Held | Past, content: number, url: URL): void {
     const { submitter } = event;
-    field.value = token;
-    field.disabled = false;
-    if (form.dataset.onceward == "query") carryInQuery(submitter, url, token);
+    fill(form, token);
+    if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token);
     const wasLost = token == past?.token && isOpen();
     note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
     sending = event;
+    sentAt = event.timeStamp;
+    sentBy = submitter;
+    isTouched = isAnswered = false;
     say(form, "");
     show(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
@@ -126,7 +153,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     });
   }
 
-  /** The page took the event over: nothing was sent, or the page sends by itself and may tell with `answered`. */
+  /** The page took the event over: it sends by itself, or not at all. The same content keeps its token until there is a response. */
   function handOver(): void {
     if (past?.ended == "none") end("again");
     recover();
@@ -184,10 +211,15 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   /** The form can be used again. */
-  function recover(state: State = spare ? "ready" : "idle"): void {
+  function recover(state?: State): void {
     sending = undefined;
     isWaiting = false;
-    show(form, state);
+    rest(state);
+  }
+
+  /** Shows the state of a form that is neither waiting nor sending. */
+  function rest(state: State = isGood(spare) ? "ready" : "idle"): void {
+    show(form, isLeftAlone() ? undefined : state);
   }
 
   function note(what: Past): void {
@@ -203,36 +235,35 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     return /none|lost/.test(past?.ended!);
   }
 
-  /** With GET it would show in the address, and another origin has no use for it: this time the token is left out. */
-  function leaveOut(): void {
-    field.disabled = true;
-    setTimeout(() => (field.disabled = false));
-  }
-
-  function carryInQuery(submitter: HTMLElement | null, url: URL, token: string): void {
-    url.searchParams.set(FIELD, token);
-    if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
-    else form.setAttribute("action", url.href);
-  }
-
   function reset(): void {
     past = recall(name);
+    sentAt = NaN;
     recover();
     if (past || form.contains(document.activeElement)) warm();
   }
 
-  field.type = "hidden";
-  field.name = FIELD;
-  form.prepend(field);
-  if (life && field.value != recall(name)?.token) spare = { token: field.value, until: performance.timeOrigin + life, life };
+  if (life && rendered!.value != recall(name)?.token) spare = { token: rendered!.value, until: performance.timeOrigin + life, life };
   reset();
 
   return {
     reset,
     warm,
     renew,
+    touch() {
+      isTouched = true;
+      warm();
+    },
     submit,
+    taken() {
+      if (!isAnswered && past!.ended != "final") return past!.token;
+    },
+    heard({ initiatorType, name, responseStatus, startTime }) {
+      // Only a request to an address that the form names can be the one that carries it: a poll of the page must not end a slow try.
+      const isResponse = startTime >= sentAt && /^(fe|x)/.test(initiatorType) && /^[1-4]|u/.test(`${responseStatus}`);
+      if (isResponse && !tells && past!.ended == "again" && names(form, sentBy, name)) end("final");
+    },
     answered(response) {
+      isAnswered = tells = true;
       const wasLost = past?.ended == "lost";
       end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();

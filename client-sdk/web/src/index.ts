@@ -1,9 +1,12 @@
 // A form or a fetch that takes effect once, however often it is sent. Importing this does nothing by itself.
 
+import { digest } from "./content.js";
 import { messages, type Messages } from "./notice.js";
 import { page } from "./page.js";
+import { sharing } from "./sharing.js";
 import { submit, type Result, type SubmissionInit } from "./submission.js";
 import { fetchToken } from "./token.js";
+import { FIELD } from "./wire.js";
 
 export type { Messages, State } from "./notice.js";
 export type { Result, SubmissionInit } from "./submission.js";
@@ -25,12 +28,21 @@ export interface Options {
 
 /** What makes submissions take effect once. */
 export interface Onceward {
-  /** Like `fetch`, with a token of its own or your key, the same over all tries. */
+  /**
+   * Like `fetch`, with a token of its own or your key, the same over all tries. Each call is one submission: two calls are two orders, unless
+   * both name the same `key`, or the same `form` with the same content.
+   */
   fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
   /** Guards every `form[data-onceward]` of the page, also those that are added later. */
   watch(): void;
   /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
   answered(form: HTMLFormElement, response: Response | null): void;
+  /**
+   * Fetches a token for code that sends by itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, good
+   * for one submission. With a form, calls for the same content within a second return the same token, unless the form is edited or reset in
+   * between; in the submit handler of a guarded form it is the token that the form's data contains.
+   */
+  token(form?: HTMLFormElement): Promise<string>;
   /** What is told to people. Change it to tell it in other words. */
   messages: Messages;
 }
@@ -46,25 +58,32 @@ export function createOnceward(options: Options = {}): Onceward {
     fetchToken(fetch, tokens, action, patience, ...signal);
   const isNamed = (origin: string) => named.includes(origin);
   const forms = page({ token, isNamed, patience });
-  const underWay = new Map<string, Promise<Result>>();
+  const share = sharing();
 
   return {
     messages,
     watch: forms.watch,
     answered: (form, response) => forms.of(form).answered(response),
+    async token(form) {
+      const fresh = () => token(form?.dataset.oncewardAction);
+      return (form && forms.all.get(form)?.taken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
+    },
     async fetch(url, init = {}) {
       const target = new URL(url, here);
       if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
       // A redirect to another origin would take the token along. Only from the page's own can the browser tell which do.
       const stay: RequestInit = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
-      const request = new Request(target, { ...stay, ...init });
+      const { form, key } = init;
+      const body = init.body ?? (form && new FormData(form));
+      // The token goes into a header, and a server rejects a request with two different tokens.
+      if (form) (body as FormData).delete?.(FIELD);
+      const request = new Request(target, { ...stay, ...(form && { method: "POST", body }), ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
-      if (!init.key) return send();
-      const name = [request.method, target, init.key, init.body].join(" ");
-      let result = underWay.get(name);
-      if (!result) underWay.set(name, (result = send().finally(() => underWay.delete(name))));
-      // The body of an answer can be read once: everybody gets a copy, and the answer itself is left unread for the others.
-      const shared = await result;
+      if (!form && !key) return send();
+      const name = [request.method, target, key, body].join(" ");
+      // The body of a response can be read once: each caller gets a copy, and the response itself is left unread for the others.
+      const content = digest(body instanceof FormData ? body : new FormData(form), name);
+      const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() } as Result;
     },
   };

@@ -9,7 +9,7 @@ import type { Problem } from "./wire.js";
  * - `lost`: the same, and so did an earlier try with its token.
  * - `doubt`: an answer came that does not tell, or not of the try that was lost before.
  * - `seen`: the person was shown an answer, but nobody told the page which.
- * - `again`: an answer after which the same may be sent again; or the page sends by itself.
+ * - `again`: an answer after which the same may be sent again; or the page sends by itself and has not reported a response yet.
  * - `final`: an answer that ends the submission.
  */
 export type Ended = "none" | "lost" | "doubt" | "seen" | "again" | "final";
@@ -30,6 +30,18 @@ const CHOICES: Partial<Record<Ended, string>> = {
 /** Which token the next try of a form takes. */
 export function choose(ended: Ended, isSame: boolean, isExpired: boolean): Choice {
   return (CHOICES[ended] ?? UNANSWERED).split(" ")[isSame ? +isExpired + 1 : 0] as Choice;
+}
+
+/** How long a double or triple click may take, in milliseconds. */
+export const DOUBLE_CLICK = 1000;
+
+/**
+ * Whether a submit of the same content belongs to the click that sent it `gap` milliseconds earlier, whatever was answered in between.
+ * A script that took over the first submit may have stopped it for a check and submit the form itself: before the page reports a response,
+ * only a person's submit counts as a second click.
+ */
+export function isSameClick(gap: number, isByHand: boolean, isAnswered: boolean): boolean {
+  return gap < DOUBLE_CLICK && (isByHand || isAnswered);
 }
 
 /**

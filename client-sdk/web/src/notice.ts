@@ -17,8 +17,9 @@ export type Messages = typeof messages;
 /** The state of a form, in its attribute `data-onceward-state`. */
 export type State = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
 
-/** Shows a state. Nothing is disabled: that would drop the name and value of the button that was pressed. */
-export function show(form: HTMLFormElement, state: State): void {
+/** Shows a state, or none on a form that is left alone. Nothing is disabled: that would drop the name and value of the pressed button. */
+export function show(form: HTMLFormElement, state?: State): void {
+  if (!state) return void delete form.dataset.oncewardState;
   form.dataset.oncewardState = state;
   // While it is waiting or sending.
   form.ariaBusy = `${/ing$/.test(state)}`;

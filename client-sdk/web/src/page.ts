@@ -11,6 +11,8 @@ export interface Page {
   watch(): void;
   /** What is known of a form. */
   of(form: HTMLFormElement): GuardedForm;
+  /** Those that are guarded by now. */
+  all: Map<HTMLFormElement, GuardedForm>;
 }
 
 /** Makes one that guards nothing yet. */
@@ -19,6 +21,8 @@ export function page(around: Surroundings): Page {
   /** Whether the navigation that began last is a form's, and which form was let go last. */
   let isForm = false;
   let last: GuardedForm | undefined;
+  /** The click or key press that is being handled. */
+  let gesture: Event | undefined;
 
   function of(form: HTMLFormElement): GuardedForm {
     let guarded = forms.get(form);
@@ -27,6 +31,7 @@ export function page(around: Surroundings): Page {
   }
 
   function watch(): void {
+    const find = () => document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => of(form));
     const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
     learn();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
@@ -39,13 +44,26 @@ export function page(around: Surroundings): Page {
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
     on("focusin", (event) => guarded(event)?.warm());
-    on("input", (event) => guarded(event)?.warm());
+    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    ["click", "keypress"].forEach((name) =>
+      on(name, (event) => {
+        gesture = event;
+        // The submit that it causes comes in the same task.
+        setTimeout(() => (gesture = undefined));
+      }),
+    );
     on("submit", (event) => {
       const form = guarded(event);
-      form?.submit(event);
+      form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
-    document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach(of);
+    // Libraries replace forms, also by copies that still show the state of the original.
+    new MutationObserver(find).observe(document, { childList: true, subtree: true });
+    const requests = new PerformanceObserver((list) =>
+      list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry as PerformanceResourceTiming))),
+    );
+    requests.observe({ type: "resource" });
+    find();
   }
 
   /** The guarded form that an event is about. */
@@ -55,5 +73,5 @@ export function page(around: Surroundings): Page {
     return form?.matches(SELECTOR) ? of(form) : undefined;
   }
 
-  return { watch, of };
+  return { watch, of, all: forms };
 }

@@ -4,12 +4,17 @@ import { isHandlers, nextStep, type Tried } from "./intent.js";
 import { pause, waitAfter, within, type Held } from "./token.js";
 import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire.js";
 
-/** What `fetch` takes, and two members of ours. */
+/** What `fetch` takes, and three members of ours. */
 export interface SubmissionInit extends RequestInit {
   /** An idempotency key of your own, sent instead of a token. Calls under one key at the same time are one submission. */
   key?: string;
   /** The action that the token is to be bound to, as in `POST /orders`. */
   action?: string;
+  /**
+   * The form that this sends. Calls for the same form and content are one submission while the first is in flight, and for a second from it
+   * unless the form is edited or reset. Without `body` its fields are sent, without `method` by POST.
+   */
+  form?: HTMLFormElement;
 }
 
 /** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */

@@ -54,6 +54,7 @@ describe("how a try ended, by its answer", () => {
     ["guard", 400, "token_missing", "final", "doubt"],
     ["guard", 409, "token_used", "doubt", "doubt"],
     ["guard", 409, "in_progress", "doubt", "doubt"],
+    ["guard", 409, "too_soon", "final", "doubt"],
     ["guard", 409, "outcome_unknown", "doubt", "doubt"],
     ["guard", 410, "token_expired", "final", "doubt"],
     // nginx, Caddy, Envoy, HAProxy: the token is used, whatever the application says.
