@@ -102,7 +102,7 @@ story("a server that is down before there is a token is said to be so, and then 
   await page.fill("[name=item]", item);
   await page.click("button");
   await state(page, "error");
-  assert.equal(await message(page), "The server does not answer. Nothing was sent.");
+  assert.equal(await message(page), "The server cannot take this now. Nothing was sent.");
   assert.equal(await page.inputValue("[name=item]"), item);
   await stage.proxy.up();
   await page.click("button");

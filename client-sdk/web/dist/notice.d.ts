@@ -2,7 +2,6 @@
 export declare const messages: {
     offline: string;
     noToken: string;
-    barred: string;
     slow: string;
     twice: string;
     unknown: string;

@@ -24,9 +24,9 @@ function target(form, submitter) {
   return url;
 }
 function names(form, submitter, address) {
-  const bare = (url) => URL.canParse(url, document.baseURI) && new URL(url, document.baseURI).href.split(/[?#]/)[0];
-  const values = [form, submitter].flatMap((element) => [...element?.attributes ?? []].map(({ value }) => value));
-  return [target(form, submitter).href, ...values].some((value) => value && bare(value) == bare(address));
+  const bare = (url) => url.split(/[?#]/)[0];
+  const attributes = [...form.attributes, ...submitter?.attributes ?? []];
+  return [target(form, submitter).href, ...attributes.map(({ value }) => value)].some((value) => /\//.test(value) && bare(address).endsWith(bare(value)));
 }
 function hash(text) {
   return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
@@ -35,8 +35,7 @@ function hash(text) {
 // src/notice.ts
 var messages = {
   offline: "You are offline. Nothing was sent.",
-  noToken: "The server does not answer. Nothing was sent.",
-  barred: "Nothing was sent. This page may not fetch a token:",
+  noToken: "The server cannot take this now. Nothing was sent.",
   slow: "No answer yet. Sending the same again is safe.",
   twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",
@@ -192,13 +191,6 @@ async function fetchToken(fetch, url, action, limit, ...outer) {
   const here = globalThis.location?.origin;
   let cause;
   let isReached = false;
-  globalThis.document?.addEventListener(
-    "securitypolicyviolation",
-    ({ disposition, blockedURI }) => {
-      if (disposition == "enforce" && url.href.startsWith(blockedURI)) cause = `connect-src needs ${url.origin}`;
-    },
-    { signal }
-  );
   for (let tries = 1; ; tries++) {
     let response;
     try {
@@ -377,7 +369,7 @@ function guard(form, { token, isNamed, patience }) {
       await fetch();
     } catch (error) {
       const { cause } = error;
-      return fail(cause ? `${messages.barred} ${cause}.` : navigator.onLine ? messages.noToken : messages.offline, error);
+      return fail(navigator.onLine ? messages.noToken + (cause ? ` ${cause}.` : "") : messages.offline, error);
     }
     recover();
     again(event, wasConfirmed, true);

@@ -14,7 +14,7 @@ export declare function waitAfter(response: Response | undefined, tries: number)
 /** A signal that gives up after so many milliseconds, or when another one does. */
 export declare function within(limit: number, ...others: AbortSignal[]): AbortSignal;
 /**
- * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS or the page's
- * content policy does not allow the request, it fails at once, and its `cause` names the setting.
+ * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS does not allow the
+ * request, it fails at once, and its `cause` names the setting.
  */
 export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, action: string | undefined, limit: number, ...outer: AbortSignal[]): Promise<Held>;

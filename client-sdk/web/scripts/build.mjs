@@ -11,7 +11,13 @@ const folder = process.argv[2] ?? `${root}dist`;
 const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
 
 const { outputFiles } = await build({ ...options, entryPoints: ["src/script.ts"], format: "iife", write: false });
-const { code } = await minify(outputFiles[0].text, { ecma: 2020, compress: { passes: 6, sequences: false, unsafe_arrows: true, unsafe_comps: true } });
+// Members that neither a page nor the browser ever sees. What is kept in sessionStorage is not among them: another build may read it.
+const internal = /^(isNamed|warm|renew|touch|taken|heard|left|content|result)$/;
+const { code } = await minify(outputFiles[0].text, {
+  ecma: 2020,
+  compress: { passes: 6, unsafe_arrows: true, unsafe_comps: true },
+  mangle: { properties: { regex: internal } },
+});
 mkdirSync(folder, { recursive: true });
 writeFileSync(`${folder}/onceward.js`, `${code}\n`);
 await build({ ...options, entryPoints: ["src/index.ts"], outfile: `${folder}/onceward.mjs`, format: "esm" });

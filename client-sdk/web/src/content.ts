@@ -27,9 +27,9 @@ export function target(form: HTMLFormElement, submitter: Element | null): URL {
 
 /** Whether a form or its button names this address in any attribute, such as `action`, `formaction` or `hx-post`. */
 export function names(form: HTMLFormElement, submitter: Element | null, address: string): boolean {
-  const bare = (url: string) => URL.canParse(url, document.baseURI) && new URL(url, document.baseURI).href.split(/[?#]/)[0];
-  const values = [form, submitter].flatMap((element) => [...(element?.attributes ?? [])].map(({ value }) => value));
-  return [target(form, submitter).href, ...values].some((value) => value && bare(value) == bare(address));
+  const bare = (url: string) => url.split(/[?#]/)[0]!;
+  const attributes = [...form.attributes, ...(submitter?.attributes ?? [])];
+  return [target(form, submitter).href, ...attributes.map(({ value }) => value)].some((value) => /\//.test(value) && bare(address).endsWith(bare(value)));
 }
 
 /** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */

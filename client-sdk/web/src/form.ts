@@ -170,7 +170,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
       await fetch();
     } catch (error) {
       const { cause } = error as Error;
-      return fail(cause ? `${messages.barred} ${cause}.` : navigator.onLine ? messages.noToken : messages.offline, error);
+      return fail(navigator.onLine ? messages.noToken + (cause ? ` ${cause}.` : "") : messages.offline, error);
     }
     recover();
     again(event, wasConfirmed, true);

@@ -3,8 +3,7 @@
 /** What is told to people. Change it to tell it in other words. */
 export const messages = {
   offline: "You are offline. Nothing was sent.",
-  noToken: "The server does not answer. Nothing was sent.",
-  barred: "Nothing was sent. This page may not fetch a token:",
+  noToken: "The server cannot take this now. Nothing was sent.",
   slow: "No answer yet. Sending the same again is safe.",
   twice: "You have sent this before.",
   unknown: "What you sent before may have arrived.",

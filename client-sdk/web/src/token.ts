@@ -31,8 +31,8 @@ export function within(limit: number, ...others: AbortSignal[]): AbortSignal {
 }
 
 /**
- * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS or the page's
- * content policy does not allow the request, it fails at once, and its `cause` names the setting.
+ * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS does not allow the
+ * request, it fails at once, and its `cause` names the setting.
  */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
@@ -52,13 +52,6 @@ export async function fetchToken(
   /** The setting that keeps the page from fetching, and the origin that it lacks. */
   let cause: string | undefined;
   let isReached = false;
-  globalThis.document?.addEventListener(
-    "securitypolicyviolation",
-    ({ disposition, blockedURI }) => {
-      if (disposition == "enforce" && url.href.startsWith(blockedURI)) cause = `connect-src needs ${url.origin}`;
-    },
-    { signal },
-  );
   for (let tries = 1; ; tries++) {
     let response: Response | undefined;
     try {
