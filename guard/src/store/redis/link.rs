@@ -10,7 +10,7 @@ use tokio::time::{timeout, timeout_at};
 use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::turn::Answer;
-use crate::store::{Reign, StoreError, async_trait};
+use crate::store::{Full, Reign, StoreError, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
@@ -111,6 +111,11 @@ impl Failure {
         }
     }
 
+    /// Whether Redis has reached `maxmemory` and evicts nothing.
+    fn is_full(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.code() == Some("OOM"))
+    }
+
     /// Whether the connection is not to be trusted any longer.
     pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
@@ -124,7 +129,11 @@ impl Failure {
 
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
-        if failure.is_certain() { Self::not_executed(failure) } else { Self::unknown(failure) }
+        match failure {
+            full if full.is_full() => Self::not_executed(Full(full.to_string())),
+            failure if failure.is_certain() => Self::not_executed(failure),
+            failure => Self::unknown(failure),
+        }
     }
 }
 
