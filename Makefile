@@ -96,8 +96,8 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 
 .PHONY: faults
 faults: setup ## Kill workers, crash, split, freeze and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
-	FAULTS=50 SQL_FAULTS=200 cargo test --release -p onceward-tests --locked -- --nocapture --test-threads 2 \
-	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses::
+	FAULTS=50 SQL_FAULTS=200 COMPLETED=1000 cargo test --release -p onceward-tests --locked -- --nocapture --test-threads 2 \
+	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses:: memory_limit::
 
 .PHONY: sdk-faults
 sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)
