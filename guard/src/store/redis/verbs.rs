@@ -231,9 +231,11 @@ impl Store for Redis {
         Ok(None)
     }
 
-    /// Writes a record that expires at once. Deleting one would work where Redis is full, and taking nothing else new.
+    /// Takes a token that does not exist, as redeeming does, and writes a record that expires at once: a Redis that is full refuses that.
     async fn ping(&self) -> Result<(), StoreError> {
-        self.insert(&Ticket::of(Kind::Token, b"nobody's"), b"-", Duration::from_millis(1)).await.map(drop)
+        let nobodys = Ticket::of(Kind::Token, b"nobody's");
+        self.take(&nobodys).await?;
+        self.insert(&nobodys, b"-", Duration::from_millis(1)).await.map(drop)
     }
 
     async fn reconnected(&self) {
