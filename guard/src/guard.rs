@@ -36,7 +36,7 @@ use crate::sharing::Sharing;
 #[cfg(feature = "actix")]
 use crate::store::Home;
 use crate::store::{Reign, Store, StoreError};
-use crate::ticket::{Kind, Ticket};
+use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint, Token};
 use crate::upkeep::Upkeep;
 use crate::waiting::Waiting;
@@ -254,10 +254,10 @@ impl Guard {
     /// Asks the store whether it answers, and takes what is written.
     ///
     /// # Errors
-    /// If it does not.
+    /// If it does not. A Redis that has reached `maxmemory` and evicts nothing refuses what is new:
+    /// [`StoreError::is_full`] tells that from one that cannot be reached.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        // What nobody has is taken: a replica could be looked into, and refuses this. A store that is full does not.
-        self.0.store.take(&Ticket::of(Kind::Token, b"nobody's")).await.map(drop)
+        self.0.store.ping().await
     }
 
     /// Lets nothing new begin, and waits until everything that runs under this guard has ended, however long that takes.

@@ -25,11 +25,14 @@ pub enum NotKept {
     Settled,
     /// The value that the run returned could not be written as JSON.
     Unwritable,
+    /// The store had no room for the response, or has dropped it since to make room for others: see
+    /// [`Memory::limit`](crate::store::Memory::limit).
+    NoRoom,
 }
 
 impl NotKept {
     /// Each but the first, by its number in a record.
-    const NUMBERED: [(u8, Self); 8] = [
+    const NUMBERED: [(u8, Self); 9] = [
         (0, Self::Unrecorded),
         (2, Self::TooLarge),
         (3, Self::Streamed),
@@ -38,6 +41,7 @@ impl NotKept {
         (6, Self::NotGiven),
         (7, Self::Settled),
         (8, Self::Unwritable),
+        (9, Self::NoRoom),
     ];
 
     /// How a record says so, in the place where 1 says that the response follows.
@@ -62,6 +66,7 @@ impl NotKept {
             Self::NotGiven => "It was completed without a response to store.",
             Self::Settled => "It was settled afterwards, without a response to store.",
             Self::Unwritable => "Its result could not be written as JSON, so it was not stored.",
+            Self::NoRoom => "The store had no room to keep its response.",
         }
     }
 }

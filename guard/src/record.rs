@@ -166,6 +166,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn record_without_its_response_says_that_there_was_no_room() {
+        for (bytes, record) in samples() {
+            let expected = match record {
+                Record::Done(done) if done.reply.is_ok() => Some(Done { reply: Err(NotKept::NoRoom), ..done }.encode()),
+                _ => None,
+            };
+            assert_eq!(Done::without_reply(&bytes), expected);
+        }
+        assert_eq!(Done::without_reply(&[VERSION, DONE]), None);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_stumble(

@@ -24,7 +24,7 @@ pub(crate) use self::metered::Metered;
 pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]
 pub use self::sql::{Migrated, Sql, SqlError};
-use crate::ticket::Ticket;
+use crate::ticket::{Kind, Ticket};
 
 /// A place that keeps records for a while.
 ///
@@ -120,7 +120,7 @@ pub trait Store: Send + Sync + 'static {
     /// Gives what is there. Never used to decide whether something runs.
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
 
-    /// `insert`, of what was there a moment ago: a store with a limit of its own never refuses it for want of room.
+    /// `insert`, of what was there a moment ago: a store with a limit of its own keeps some room for it that `insert` does not get.
     async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.insert(ticket, value, ttl).await
     }
@@ -163,6 +163,12 @@ pub trait Store: Send + Sync + 'static {
     /// asks who ends or renews what has begun.
     fn admission(&self, _ticket: &Ticket) -> Admission {
         Admission::Open
+    }
+
+    /// Asks whether the store takes what is new.
+    async fn ping(&self) -> Result<(), StoreError> {
+        // What nobody has is taken: a replica could be looked into, and refuses this.
+        self.take(&Ticket::of(Kind::Token, b"nobody's")).await.map(drop)
     }
 
     /// Comes back when the store has been reached anew, since what is in it may have changed meanwhile.
@@ -225,6 +231,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn admission(&self, ticket: &Ticket) -> Admission {
         (**self).admission(ticket)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        (**self).ping().await
     }
 
     async fn reconnected(&self) {
@@ -294,6 +304,11 @@ impl StoreError {
         Self::Unknown(Reason(reason.into()))
     }
 
+    /// Whether the store refused it for want of room.
+    pub fn is_full(&self) -> bool {
+        self.is_because_of::<Full>()
+    }
+
     /// The same failure, of something on the way to a change that was then not asked for.
     pub(crate) fn certainly_not_executed(self) -> Self {
         let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
@@ -306,6 +321,11 @@ impl StoreError {
         reason.is::<E>()
     }
 }
+
+/// The store has no room for what is new, in its own words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Full(pub(crate) String);
 
 /// Why a store failed, for the log of whoever runs it.
 #[derive(Debug)]

@@ -86,8 +86,20 @@ pub const MEMORY_RECORDS: Metric =
 /// Label `kind`.
 pub const MEMORY_BYTES: Metric = gauge("onceward_memory_bytes", "What the memory store holds, by kind of record.");
 /// Label `kind`.
-pub const MEMORY_LIMIT: Metric =
-    gauge("onceward_memory_limit_bytes", "How much the memory store may hold of each kind; beyond that it refuses.");
+pub const MEMORY_RESPONSES: Metric = gauge(
+    "onceward_memory_response_bytes",
+    "How much of onceward_memory_bytes is stored responses, the oldest of which are dropped when the share is full.",
+);
+/// Label `kind`.
+pub const MEMORY_DROPPED: Metric = counter(
+    "onceward_memory_responses_dropped_total",
+    "Responses that the memory store had no room for, or dropped to make room: their duplicates receive reply_not_kept.",
+);
+/// Label `kind`.
+pub const MEMORY_LIMIT: Metric = gauge(
+    "onceward_memory_limit_bytes",
+    "How much the memory store may hold of each kind; a share that is full of records rejects new ones.",
+);
 
 /// Label `status`.
 pub const REQUESTS: Metric =
@@ -131,6 +143,8 @@ pub const OF_THE_LIBRARY: [Metric; 16] = [
     SLOW_NODES,
     MEMORY_RECORDS,
     MEMORY_BYTES,
+    MEMORY_RESPONSES,
+    MEMORY_DROPPED,
     MEMORY_LIMIT,
 ];
 

@@ -278,6 +278,11 @@ async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
     let deadline = tokio::time::Instant::now() + config.wait_for;
     loop {
         let Err(error) = guard.ping().await else { return Ok(()) };
+        // It still redeems plain tokens and replays, so a restart is no reason to stop that.
+        if error.is_full() {
+            tracing::warn!(%error, "the store is full: starting, but not ready until it has room");
+            return Ok(());
+        }
         if tokio::time::Instant::now() >= deadline {
             return Err(unfit(config, error).await);
         }

@@ -1,7 +1,6 @@
 //! The desk at which every request is handled, and how it answers.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,7 +12,7 @@ use crate::access::Access;
 use crate::limits::Limits;
 use crate::meters::COUNTED;
 use crate::quota::{Fields, OverQuota, Quota};
-use crate::readiness::Readiness;
+use crate::readiness::{Readiness, Unready};
 
 /// What every handler works with: the guard, whom it lets in, and how many tokens each may have.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl Desk {
     }
 
     /// Whether the store answers, or why not.
-    pub(crate) async fn is_ready(&self) -> Result<(), Arc<str>> {
+    pub(crate) async fn is_ready(&self) -> Result<(), Unready> {
         self.readiness.of(&self.guard).await
     }
 

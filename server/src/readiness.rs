@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward::Guard;
+use onceward::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -15,8 +16,22 @@ const COUNTS: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Answer)>>);
 
-/// Why it is not ready, in words.
-type Answer = Result<(), Arc<str>>;
+type Answer = Result<(), Unready>;
+
+/// Why the service is not ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Unready {
+    /// What the store said, for the log.
+    pub(crate) error: Arc<str>,
+    /// Whether the store answers and refuses what is new for want of room.
+    pub(crate) is_full: bool,
+}
+
+impl From<StoreError> for Unready {
+    fn from(error: StoreError) -> Self {
+        Self { error: error.to_string().into(), is_full: error.is_full() }
+    }
+}
 
 impl Readiness {
     pub(crate) async fn of(&self, guard: &Guard) -> Answer {
@@ -24,7 +39,7 @@ impl Readiness {
         if let Some((_, answer)) = last.as_ref().filter(|(when, _)| when.elapsed() < COUNTS) {
             return answer.clone();
         }
-        let answer = guard.ping().await.map_err(|error| error.to_string().into());
+        let answer = guard.ping().await.map_err(Unready::from);
         *last = Some((Instant::now(), answer.clone()));
         answer
     }

@@ -57,9 +57,7 @@ impl Peer {
 
     /// How many bytes of memory it uses.
     pub fn memory(&self) -> u64 {
-        let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).expect("it runs");
-        let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
-        resident * rustix::param::page_size() as u64
+        resident(&self.child)
     }
 
     /// Asks it to end.
@@ -91,6 +89,13 @@ impl Peer {
         let status = self.child.try_wait().expect("its own child")?;
         Some(status.code().unwrap_or(-1))
     }
+}
+
+/// The resident size of a process, in bytes.
+pub(crate) fn resident(child: &Child) -> u64 {
+    let pages = std::fs::read_to_string(format!("/proc/{}/statm", child.id())).expect("it runs");
+    let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    resident * rustix::param::page_size() as u64
 }
 
 impl Drop for Peer {

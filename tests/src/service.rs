@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::peer::resident;
 use crate::redis_server::free_port;
 use crate::wait::until_blocking;
 
@@ -127,6 +128,11 @@ impl OncewardServer {
     /// Everything it has said so far, on both outputs.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().expect("no writer panics").clone()
+    }
+
+    /// How many bytes of memory it uses.
+    pub fn memory(&self) -> u64 {
+        resident(&self.child)
     }
 
     /// Asks it to end.

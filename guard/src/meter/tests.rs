@@ -308,5 +308,5 @@ async fn the_store_is_timed_by_verb_and_a_memory_store_says_how_full_it_is() {
     guard.report();
     assert_eq!(prometheus.counted("onceward_memory_records"), [" 2"]);
     assert_eq!(prometheus.counted("onceward_memory_limit_bytes").len(), 3);
-    assert_eq!(prometheus.counted("onceward_memory_bytes"), ["token 292"]);
+    assert_eq!(prometheus.counted("onceward_memory_bytes"), ["token 512"]);
 }

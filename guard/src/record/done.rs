@@ -57,6 +57,16 @@ impl Done {
         bytes
     }
 
+    /// The bytes of a record without its response, for a store that has no room for that; `None` if there is none in it.
+    pub(crate) fn without_reply(bytes: &[u8]) -> Option<Vec<u8>> {
+        let [VERSION, DONE, fields @ ..] = bytes else { return None };
+        let mut reader = Reader::new(fields);
+        let (_run, _fingerprint) = (reader.array::<16>()?, reader.optional(Reader::array::<16>)?);
+        let (_asker, _deadline) = (reader.optional(Reader::array::<16>)?, reader.number()?);
+        let before = bytes.len() - reader.rest().len();
+        (*bytes.get(before)? == REPLY).then(|| [&bytes[..before], &[NotKept::NoRoom.number()]].concat())
+    }
+
     pub(super) fn read(from: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             run: RunId::from_bytes(from.array()?),

@@ -1,30 +1,33 @@
 //! The store in this process's memory: nothing to install, and nothing survives a restart.
 
+#[cfg(feature = "actix")]
+mod home;
+mod record;
+mod room;
+mod shares;
+
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-#[cfg(feature = "actix")]
-use std::{
-    any::Any,
-    sync::Arc,
-    thread::{self, Thread, ThreadId},
-};
 
-use metrics::gauge;
+use metrics::{counter, gauge};
 use onceward_api::metric;
 
+#[cfg(feature = "actix")]
+pub(crate) use self::home::Home;
+use self::record::{Record, Weight};
+use self::shares::{Missing, Shares};
 use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
+use crate::record::Done;
 use crate::ticket::{Kind, Ticket};
 
 /// How many parts the map has. Each has a lock of its own, held for one verb or for sweeping that one part.
 const SHARDS: usize = 256;
-/// What a record costs beside its bytes: its place in the table at the usual load, and the allocation of the value.
-const OVERHEAD: usize = 144;
 /// How many old records each new one looks at, on average, to clear away what is over.
 const SWEEP_PER_INSERT: usize = 8;
 /// How often, at most, a full store is swept from end to end before it refuses.
@@ -38,32 +41,14 @@ const FULL_SWEEP_EVERY: u64 = 1_000;
 /// `token_route` panic where they find that, and the server does not start.
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
-    limit: usize,
-    used: [AtomicUsize; Kind::ALL.len()],
+    shares: Shares,
+    /// What is left of a value without its response: a value of that form can make room. The store knows no more of values.
+    stub: fn(&[u8]) -> Option<Vec<u8>>,
     clock: Clock,
     reign: Reign,
     last_full_sweep: AtomicU64,
     #[cfg(feature = "actix")]
-    home: Arc<Home>,
-}
-
-/// The thread that has made a memory store. Each store has one of its own.
-#[cfg(feature = "actix")]
-#[derive(Debug)]
-pub(crate) struct Home(ThreadId);
-
-#[cfg(feature = "actix")]
-impl Home {
-    /// The home of a store, if that is in memory.
-    pub(crate) fn of(store: &dyn Any) -> Option<Arc<Self>> {
-        let shared = || store.downcast_ref::<Arc<Memory>>().map(Arc::as_ref);
-        store.downcast_ref::<Memory>().or_else(shared).map(|memory| Arc::clone(&memory.home))
-    }
-
-    /// Whether this thread has made the store.
-    pub(crate) fn is_on(&self, thread: &Thread) -> bool {
-        self.0 == thread.id()
-    }
+    home: std::sync::Arc<Home>,
 }
 
 /// One part of the map.
@@ -72,11 +57,6 @@ struct Shard {
     records: HashMap<Ticket, Record>,
     /// How many records the new ones since the last sweep have paid for looking at.
     paid: usize,
-}
-
-struct Record {
-    value: Box<[u8]>,
-    deadline: u64,
 }
 
 impl Memory {
@@ -92,21 +72,28 @@ impl Memory {
     pub fn with_clock(clock: Clock) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            limit: Self::DEFAULT_LIMIT,
-            used: Default::default(),
+            shares: Shares::of(Self::DEFAULT_LIMIT),
+            stub: Done::without_reply,
             clock,
             reign: random(),
             last_full_sweep: AtomicU64::new(0),
             #[cfg(feature = "actix")]
-            home: Arc::new(Home(thread::current().id())),
+            home: Home::here(),
         }
     }
 
-    /// Sets the limit in bytes. Tokens may fill one half of it, keys three eighths and intervals one eighth. A kind
-    /// that is full refuses what is new; nothing that is there is ever dropped before its time.
+    /// Sets the limit in bytes. Tokens may fill one half of it, keys three eighths and intervals one eighth.
+    ///
+    /// Everything that is stored counts, a record with at least 256 bytes, so that a token or a claim always has the room for the record
+    /// of its run. Stored responses take what is left of a share: when it is full, the oldest responses are dropped first, and a
+    /// response that does not fit is not stored. A duplicate of such a run receives `reply_not_kept` with that reason, and does not
+    /// run. Records themselves are never dropped before they expire: a share that is full of them rejects new ones.
+    ///
+    /// The process needs more than that: for requests and responses in flight, and for what its allocator does not return at once.
+    /// Plan with twice the limit and 64 MiB.
     #[must_use]
     pub fn limit(mut self, bytes: usize) -> Self {
-        self.limit = bytes;
+        self.shares.limit = bytes;
         self
     }
 
@@ -123,72 +110,72 @@ impl Memory {
     /// Takes out what is there.
     fn pick(&self, ticket: &Ticket) -> Option<Bytes> {
         let mut shard = self.shard(ticket);
-        let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
-        self.evacuate(place).map(|record| record.value.into())
+        let place = self.live(&mut shard, ticket)?;
+        Some(self.evacuate(place).value.into())
     }
 
     fn shard(&self, ticket: &Ticket) -> MutexGuard<'_, Shard> {
         lock(&self.shards[usize::from(ticket.digest()[0]) % SHARDS])
     }
 
-    /// Clears away a record, and gives it if its time was not over.
-    fn evacuate(&self, place: OccupiedEntry<'_, Ticket, Record>) -> Option<Record> {
+    /// Clears away a record.
+    fn evacuate(&self, place: OccupiedEntry<'_, Ticket, Record>) -> Record {
         let (ticket, record) = place.remove_entry();
-        self.count(ticket.kind()).fetch_sub(cost(&record.value), Ordering::Relaxed);
-        (record.deadline > self.clock.steady()).then_some(record)
+        self.shares.release(ticket.kind(), record.weight());
+        record
     }
 
     /// Gives the place of what is live under a ticket, having cleared away what is not.
     fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<OccupiedEntry<'a, Ticket, Record>> {
         let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
-        if place.get().deadline > self.clock.steady() {
+        if place.get().is_live(self.clock.steady()) {
             return Some(place);
         }
         self.evacuate(place);
         None
     }
 
-    fn write(
-        &self,
-        ticket: &Ticket,
-        value: &[u8],
-        ttl: Duration,
-        refuse_if_full: bool,
-    ) -> Result<Option<Bytes>, StoreError> {
+    /// Writes where nothing live is, and otherwise gives what is there.
+    fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, most: usize) -> Result<Option<Bytes>, Missing> {
         let now = self.clock.steady();
         let mut shard = self.shard(ticket);
         self.sweep_a_slice(&mut shard, now);
         let place = shard.records.entry(*ticket);
-        let over = match &place {
-            Entry::Occupied(there) if there.get().deadline > now => {
+        // A record that is over makes room for the one that comes in its place.
+        let out = match &place {
+            Entry::Occupied(there) if there.get().is_live(now) => {
                 return Ok(Some(Bytes::copy_from_slice(&there.get().value)));
             }
-            // It makes room for what comes in its place.
-            Entry::Occupied(there) => cost(&there.get().value),
-            Entry::Vacant(_) => 0,
+            Entry::Occupied(there) => Some(there.get()),
+            Entry::Vacant(_) => None,
         };
-        let (used, cost) = (self.count(ticket.kind()), cost(value));
-        let before = used.fetch_add(cost, Ordering::Relaxed);
-        if before + cost - over > self.share(ticket.kind()) && refuse_if_full {
-            used.fetch_sub(cost, Ordering::Relaxed);
-            return Err(StoreError::not_executed(Full(ticket.kind())));
-        }
-        used.fetch_sub(over, Ordering::Relaxed);
-        place.insert_entry(Record { value: value.into(), deadline: deadline(now, ttl) });
+        let weight = self.weigh(value);
+        self.shares.exchange(ticket, out.map(Record::weight), weight, most)?;
+        place.insert_entry(Record::new(value, weight.turn, now, ttl));
         Ok(None)
     }
 
-    fn count(&self, kind: Kind) -> &AtomicUsize {
-        &self.used[kind as usize]
+    fn compare_and_write(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Compared, Missing> {
+        let mut shard = self.shard(ticket);
+        let Some(mut place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
+        let there = place.get_mut();
+        if *there.value != *held {
+            return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
+        }
+        let weight = self.weigh(value);
+        self.shares.exchange(ticket, Some(there.weight()), weight, self.shares.share(ticket.kind()))?;
+        *there = Record::new(value, weight.turn, self.clock.steady(), ttl);
+        Ok(Compared::Done)
     }
 
-    fn share(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Token => self.limit / 2,
-            Kind::Key => self.limit / 8 * 3,
-            Kind::Interval => self.limit / 8,
-            Kind::Secret => usize::MAX,
-        }
+    fn weigh(&self, value: &[u8]) -> Weight {
+        Weight::of(value, || (self.stub)(value).map(|_| self.shares.next_turn()))
     }
 
     /// Sweeps one part as soon as its new records have paid for it, so that what is over never piles up.
@@ -215,9 +202,9 @@ impl Memory {
     fn sweep(&self, shard: &mut Shard, now: u64) {
         shard.paid = 0;
         shard.records.retain(|ticket, record| {
-            let keep = record.deadline > now;
+            let keep = record.is_live(now);
             if !keep {
-                self.count(ticket.kind()).fetch_sub(cost(&record.value), Ordering::Relaxed);
+                self.shares.release(ticket.kind(), record.weight());
             }
             keep
         });
@@ -227,10 +214,8 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        match self.write(ticket, value, ttl, true) {
-            Err(_) if self.sweep_all() => self.write(ticket, value, ttl, true),
-            other => other,
-        }
+        let most = self.shares.share(ticket.kind());
+        self.fit(ticket.kind(), value, &|value| self.write(ticket, value, ttl, most))
     }
 
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
@@ -238,17 +223,7 @@ impl Store for Memory {
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        let mut shard = self.shard(ticket);
-        let Some(mut place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
-        let there = place.get_mut();
-        if *there.value != *held {
-            return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
-        }
-        let used = self.count(ticket.kind());
-        used.fetch_add(cost(value), Ordering::Relaxed);
-        used.fetch_sub(cost(&there.value), Ordering::Relaxed);
-        *there = Record { value: value.into(), deadline: deadline(self.clock.steady(), ttl) };
-        Ok(Compared::Done)
+        self.fit(ticket.kind(), value, &|value| self.compare_and_write(ticket, held, value, ttl))
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
@@ -267,7 +242,12 @@ impl Store for Memory {
     }
 
     async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.write(ticket, value, ttl, false)
+        let kind = ticket.kind();
+        let most = |value: &[u8]| match (self.stub)(value) {
+            Some(_) => self.shares.share(kind),
+            None => self.shares.share_to_put_back(kind),
+        };
+        self.fit(kind, value, &|value| self.write(ticket, value, ttl, most(value)))
     }
 
     fn reign(&self, _ticket: &Ticket) -> Option<Reign> {
@@ -281,9 +261,11 @@ impl Store for Memory {
     fn report(&self) {
         gauge!(metric::MEMORY_RECORDS.name).set(self.len() as f64);
         for kind in [Kind::Token, Kind::Key, Kind::Interval] {
-            let used = self.count(kind).load(Ordering::Relaxed);
-            gauge!(metric::MEMORY_BYTES.name, "kind" => kind.as_str()).set(used as f64);
-            gauge!(metric::MEMORY_LIMIT.name, "kind" => kind.as_str()).set(self.share(kind) as f64);
+            let name = kind.as_str();
+            gauge!(metric::MEMORY_BYTES.name, "kind" => name).set(self.shares.used(kind) as f64);
+            gauge!(metric::MEMORY_RESPONSES.name, "kind" => name).set(self.shares.responses(kind) as f64);
+            counter!(metric::MEMORY_DROPPED.name, "kind" => name).absolute(self.shares.dropped(kind));
+            gauge!(metric::MEMORY_LIMIT.name, "kind" => name).set(self.shares.share(kind) as f64);
         }
     }
 }
@@ -296,21 +278,8 @@ impl Default for Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("limit", &self.limit).field("used", &self.used).finish_non_exhaustive()
+        f.debug_struct("Memory").field("limit", &self.shares.limit).finish_non_exhaustive()
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the memory store has no room for another {}: raise its limit or shorten their life", .0.as_str())]
-struct Full(Kind);
-
-fn cost(value: &[u8]) -> usize {
-    OVERHEAD + value.len()
-}
-
-/// When a record that is written now is over.
-fn deadline(now: u64, ttl: Duration) -> u64 {
-    now.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
 /// A verb that panicked has changed nothing halfway, so its lock is as good as any.
@@ -319,105 +288,4 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::ManualClock;
-    #[cfg(feature = "laws")]
-    use crate::store::laws::Laws;
-
-    const MINUTE: Duration = Duration::from_secs(60);
-
-    fn numbered(kind: Kind, number: usize) -> Ticket {
-        Ticket::of(kind, &number.to_be_bytes())
-    }
-
-    /// Inserts until the store refuses, and says how many it took.
-    async fn fill(store: &Memory, kind: Kind) -> usize {
-        for number in 0.. {
-            if store.insert(&numbered(kind, number), b"xy", MINUTE).await.is_err() {
-                return number;
-            }
-        }
-        unreachable!("a store with a limit refuses in the end")
-    }
-
-    #[cfg(feature = "laws")]
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn the_laws_hold_by_the_clock_on_the_wall() {
-        Laws::of(Memory::new()).rounds(200).hold().await;
-    }
-
-    #[cfg(feature = "laws")]
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn the_laws_hold_by_a_clock_moved_by_hand() {
-        let clock = ManualClock::new();
-        Laws::with_clock(Memory::with_clock((&clock).into()), &clock).hold().await;
-    }
-
-    #[tokio::test]
-    async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
-        let store = Memory::new().limit(1024 * 1024);
-        let taken = fill(&store, Kind::Token).await;
-        assert!(taken > 1000, "{taken}");
-        let error = store.insert(&numbered(Kind::Token, taken), b"xy", MINUTE).await.unwrap_err();
-        assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
-        for number in 0..taken {
-            assert!(store.take(&numbered(Kind::Token, number)).await.unwrap().is_some(), "{number}");
-        }
-        assert_eq!(fill(&store, Kind::Token).await, taken, "what was taken has made room again");
-    }
-
-    #[tokio::test]
-    async fn a_kind_that_is_full_leaves_the_others_their_share() {
-        let store = Memory::new().limit(1024 * 1024);
-        let taken = [Kind::Token, Kind::Key, Kind::Interval];
-        let mut shares = Vec::new();
-        for kind in taken {
-            shares.push(fill(&store, kind).await);
-        }
-        assert!(shares[0] > shares[1] && shares[1] > shares[2] && shares[2] > 100, "{shares:?}");
-        assert!(store.insert(&Ticket::of_secret(), b"secret", MINUTE).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn putting_back_and_settling_are_never_refused() {
-        let store = Memory::new().limit(64 * 1024);
-        let ticket = numbered(Kind::Token, usize::MAX);
-        store.insert(&ticket, b"xy", MINUTE).await.unwrap();
-        store.take(&ticket).await.unwrap();
-        fill(&store, Kind::Token).await;
-        assert_eq!(store.put_back(&ticket, b"xy", MINUTE).await.unwrap(), None);
-        let large = vec![0; 64 * 1024];
-        assert_eq!(store.swap(&ticket, b"xy", &large, MINUTE).await.unwrap(), Compared::Done);
-        assert_eq!(store.remove(&ticket, &large).await.unwrap(), Compared::Done);
-    }
-
-    #[tokio::test]
-    async fn what_is_over_makes_room_at_once() {
-        let clock = ManualClock::new();
-        let store = Memory::with_clock((&clock).into()).limit(1024 * 1024);
-        let taken = fill(&store, Kind::Token).await;
-        clock.advance(MINUTE);
-        assert_eq!(fill(&store, Kind::Token).await, taken);
-    }
-
-    #[tokio::test]
-    async fn what_is_over_is_swept_away_in_passing() {
-        let clock = ManualClock::new();
-        let store = Memory::with_clock((&clock).into());
-        // A steady stream, each of which lives for as long as it takes to insert a thousand.
-        for number in 0..50_000 {
-            store.insert(&numbered(Kind::Token, number), b"xy", Duration::from_millis(1000)).await.unwrap();
-            clock.advance(Duration::from_millis(1));
-        }
-        assert!(store.len() < 4_000, "{} records are held, a thousand live", store.len());
-        let used = store.count(Kind::Token).load(Ordering::Relaxed);
-        assert_eq!(used, store.len() * (OVERHEAD + 2), "the account agrees with what is there");
-    }
-
-    #[tokio::test]
-    async fn every_instance_is_a_reign_of_its_own() {
-        let ticket = Ticket::of(Kind::Token, b"any");
-        assert_ne!(Memory::new().reign(&ticket), Memory::new().reign(&ticket));
-    }
-}
+mod tests;

@@ -21,6 +21,7 @@ pub(crate) struct Metered {
     look: Verb,
     put_back: Verb,
     reign: Verb,
+    ping: Verb,
 }
 
 /// What is known of one verb.
@@ -42,6 +43,7 @@ impl Metered {
             look: Verb::new("look"),
             put_back: Verb::new("put_back"),
             reign: Verb::new("reign"),
+            ping: Verb::new("ping"),
         }
     }
 }
@@ -120,6 +122,10 @@ impl Store for Metered {
 
     fn admission(&self, ticket: &Ticket) -> Admission {
         self.store.admission(ticket)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.ping.time(self.store.ping()).await
     }
 
     async fn reconnected(&self) {

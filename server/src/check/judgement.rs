@@ -153,11 +153,19 @@ fn memory(info: &Info, refused: Option<&str>) -> Finding {
         None if used >= limit || refused.is_some_and(|why| why.contains("OOM")) => Finding::problem(
             "memory",
             format!(
-                "It is full: {says}. No token is issued and no key is claimed (503); tokens that are out can be used."
+                "It is full: {says}. No token is issued, no key is claimed, and no token is redeemed with an attempt or where its \
+                 response is remembered (503). Plain tokens are redeemed, and are used up also if the handler rejects the request."
             ),
             fix,
         ),
-        _ if used >= limit / 10 * 9 => Finding::warning("memory", format!("It is nearly full: {says}."), fix),
+        None if used >= limit / 10 * 9 => Finding::warning(
+            "memory",
+            format!("It is nearly full: {says}. When it is full, it refuses what is new, and /readyz answers 503."),
+            fix,
+        ),
+        Some(_) if used >= limit / 10 * 9 => {
+            Finding::warning("memory", format!("It is nearly full: {says}. It evicts when it is."), fix)
+        }
         _ => Finding::fine("memory", format!("{says}.")),
     }
 }

@@ -15,8 +15,9 @@ pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result
         Ok(answer) if answer.status == 200 => (true, "ready".to_owned()),
         Ok(answer) => {
             let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
-            let code = problem["code"].as_str().unwrap_or("no reason given").to_owned();
-            (false, format!("not ready: {address} answered {} ({code})", answer.status))
+            let code = problem["code"].as_str().unwrap_or("no reason given");
+            let detail = problem["detail"].as_str().map(|detail| format!(". {detail}")).unwrap_or_default();
+            (false, format!("not ready: {address} answered {} ({code}){detail}", answer.status))
         }
         Err(error) => (false, format!("not ready: {address}: it {error}")),
     };

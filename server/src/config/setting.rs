@@ -94,7 +94,12 @@ pub const SETTINGS: [Setting; 28] = [
         Some("10s"),
         "How long the head of a request may take to arrive, and then its body",
     ),
-    plain("memory_limit", "SIZE", Some("256MiB"), "How much the memory store may hold"),
+    plain(
+        "memory_limit",
+        "SIZE",
+        Some("256MiB"),
+        "How much the memory store may hold: records, and stored responses, the oldest of which are dropped first. The process may need twice as much and 64 MiB",
+    ),
     plain(
         "allow_eviction",
         "BOOL",

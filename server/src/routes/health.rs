@@ -6,6 +6,11 @@ use onceward::Refusal;
 use onceward_api::{Code, Problem};
 
 use crate::desk::Desk;
+use crate::readiness::Unready;
+
+/// What a store that is full takes, and what it does not.
+const FULL: &str = "The store is full: no token is issued, no key is claimed, and no token is redeemed with an attempt or where its response \
+                    is remembered. Plain tokens are still redeemed. Give the store more memory.";
 
 /// Alive
 ///
@@ -22,12 +27,13 @@ pub(super) async fn lives() -> HttpResponse {
 
 /// Ready
 ///
-/// The store answers and takes what is written, and the service is not about to stop.
+/// The store answers and takes what is written, and the service is not about to stop. A Redis that is full (`maxmemory`, `noeviction`) takes nothing
+/// new, so the service is not ready; `/healthz` says 200 all the while, for a load balancer that is to go on sending what still works.
 #[utoipa::path(
     tag = "operation",
     responses(
         (status = 200, description = "It can do its work", body = String, content_type = "text/plain"),
-        (status = 503, description = "`store_unavailable`, or `overloaded` while it stops", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable` if the store is away or full, or `overloaded` while it stops", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[get("/readyz")]
@@ -44,9 +50,10 @@ pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> Htt
         Ok(()) => {
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
-        Err(error) => {
-            tracing::warn!(%error, "not ready");
-            desk.answer(&request, Err(Refusal::new(Code::StoreUnavailable).into()))
+        Err(Unready { error, is_full }) => {
+            tracing::warn!(%error, is_full, "not ready");
+            let refusal = Refusal::new(Code::StoreUnavailable);
+            desk.answer(&request, Err(if is_full { refusal.detail(FULL) } else { refusal }.into()))
         }
     }
 }

@@ -12,7 +12,7 @@ use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::turn::Answer;
-use crate::store::{Admission, Reign, StoreError, async_trait};
+use crate::store::{Admission, Full, Reign, StoreError, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
@@ -122,6 +122,11 @@ impl Failure {
         }
     }
 
+    /// Whether Redis has reached `maxmemory` and evicts nothing.
+    fn is_full(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.code() == Some("OOM"))
+    }
+
     /// Whether the connection is not to be trusted any longer.
     pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
@@ -135,7 +140,11 @@ impl Failure {
 
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
-        if failure.is_certain() { Self::not_executed(failure) } else { Self::unknown(failure) }
+        match failure {
+            full if full.is_full() => Self::not_executed(Full(full.to_string())),
+            failure if failure.is_certain() => Self::not_executed(failure),
+            failure => Self::unknown(failure),
+        }
     }
 }
 

@@ -237,6 +237,13 @@ impl Store for Redis {
         self.link.admit(&Key(&|| ticket.name(&self.prefix)), self.timeout)
     }
 
+    /// Takes a token that does not exist, as redeeming does, and writes a record that expires at once: a Redis that is full refuses that.
+    async fn ping(&self) -> Result<(), StoreError> {
+        let nobodys = Ticket::of(Kind::Token, b"nobody's");
+        self.take(&nobodys).await?;
+        self.insert(&nobodys, b"-", Duration::from_millis(1)).await.map(drop)
+    }
+
     async fn reconnected(&self) {
         self.link.reconnected().await;
     }

@@ -1,0 +1,62 @@
+//! How a memory store that is full makes room.
+
+use super::Memory;
+use super::shares::Missing;
+use crate::store::{Full, StoreError};
+use crate::ticket::{Kind, Ticket};
+
+impl Memory {
+    /// Writes a value. Where there is no room, the oldest responses give way, and, if that is not enough, the response in this value.
+    pub(super) fn fit<T>(
+        &self,
+        kind: Kind,
+        value: &[u8],
+        write: &dyn Fn(&[u8]) -> Result<T, Missing>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match write(value) {
+                Ok(done) => return Ok(done),
+                Err(missing) if self.make_room(kind, missing) => {}
+                Err(_) => break,
+            }
+        }
+        match (self.stub)(value) {
+            Some(stub) => {
+                self.shares.count_dropped(kind);
+                self.fit(kind, &stub, write)
+            }
+            None => Err(StoreError::not_executed(Full(format!(
+                "the memory store has no room for another {}: raise its limit or shorten their life",
+                kind.as_str()
+            )))),
+        }
+    }
+
+    /// Drops the oldest responses if they give enough; otherwise clears away what is over. Says whether that has made any room.
+    fn make_room(&self, kind: Kind, Missing(missing): Missing) -> bool {
+        if missing > self.shares.responses(kind) {
+            return self.sweep_all();
+        }
+        let (mut freed, mut is_any) = (0, false);
+        while freed < missing
+            && let Some((turn, ticket)) = self.shares.oldest(kind)
+        {
+            freed += self.drop_response(turn, &ticket);
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Drops the response of a record, if that is still there, and says how many bytes that has given.
+    fn drop_response(&self, turn: u64, ticket: &Ticket) -> usize {
+        let mut shard = self.shard(ticket);
+        let Some(mut place) = self.live(&mut shard, ticket) else { return 0 };
+        let there = place.get_mut();
+        let Some(stub) = (self.stub)(&there.value).filter(|_| there.turn == Some(turn)) else { return 0 };
+        let weight = there.weight();
+        self.shares.release_response(ticket.kind(), weight);
+        (there.value, there.turn) = (stub.into(), None);
+        self.shares.count_dropped(ticket.kind());
+        weight.response()
+    }
+}

@@ -1,0 +1,270 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::not_kept::NotKept;
+use crate::record::Record as Layout;
+use crate::reply::Reply;
+use crate::run_id::RunId;
+#[cfg(feature = "laws")]
+use crate::store::laws::Laws;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const KIB: usize = 1024;
+/// What every record is counted with at least.
+const LEAST: usize = 256;
+
+fn numbered(kind: Kind, number: usize) -> Ticket {
+    Ticket::of(kind, &number.to_be_bytes())
+}
+
+/// A run that has ended, with a response of this size.
+fn done(size: usize) -> Vec<u8> {
+    let reply = Ok(Reply::new(200, vec![b'x'; size]));
+    Done { run: RunId::new(), fingerprint: Some([1; 16]), asker: None, deadline: 5, reply }.encode()
+}
+
+/// Inserts until the store refuses, and says how many it took.
+async fn fill(store: &Memory, kind: Kind) -> usize {
+    for number in 0.. {
+        if store.insert(&numbered(kind, number), b"xy", MINUTE).await.is_err() {
+            return number;
+        }
+    }
+    unreachable!("a store with a limit refuses in the end")
+}
+
+/// Claims a key and completes it with a response of this size.
+async fn run(store: &Memory, number: usize, size: usize) {
+    let ticket = numbered(Kind::Key, number);
+    assert_eq!(store.insert(&ticket, b"claim", MINUTE).await.unwrap(), None, "{number}: a claim has room");
+    let completed = store.swap(&ticket, b"claim", &done(size), MINUTE).await.unwrap();
+    assert_eq!(completed, Compared::Done, "{number}: completing has room");
+}
+
+/// The response that is stored, or why there is none.
+async fn stored(store: &Memory, number: usize) -> Result<usize, NotKept> {
+    let found = store.look(&numbered(Kind::Key, number)).await.unwrap().expect("a record is never dropped");
+    match Layout::decode(&found) {
+        Ok(Layout::Done(done)) => done.reply.map(|reply| reply.body().len()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The account agrees with what is there.
+fn assert_counted(store: &Memory) {
+    for kind in Kind::ALL {
+        let (mut used, mut responses) = (0, 0);
+        for shard in &store.shards {
+            let shard = lock(shard);
+            let own = shard.records.iter().filter(|(ticket, _)| ticket.kind() == kind);
+            for (_, record) in own {
+                used += record.weight().cost();
+                responses += record.weight().response();
+            }
+        }
+        assert_eq!((store.shares.used(kind), store.shares.responses(kind)), (used, responses), "{kind:?}");
+    }
+}
+
+#[cfg(feature = "laws")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_laws_hold_by_the_clock_on_the_wall() {
+    Laws::of(Memory::new()).rounds(200).hold().await;
+}
+
+#[cfg(feature = "laws")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_laws_hold_by_a_clock_moved_by_hand() {
+    let clock = ManualClock::new();
+    Laws::with_clock(Memory::with_clock((&clock).into()), &clock).hold().await;
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
+    let store = Memory::new().limit(1024 * KIB);
+    let taken = fill(&store, Kind::Token).await;
+    assert!(taken > 1000, "{taken}");
+    let error = store.insert(&numbered(Kind::Token, taken), b"xy", MINUTE).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotExecuted(_)) && error.is_full(), "{error}");
+    for number in 0..taken {
+        assert!(store.take(&numbered(Kind::Token, number)).await.unwrap().is_some(), "{number}");
+    }
+    assert_eq!(fill(&store, Kind::Token).await, taken, "what was taken has made room again");
+}
+
+#[tokio::test]
+async fn a_kind_that_is_full_leaves_the_others_their_share() {
+    let store = Memory::new().limit(1024 * KIB);
+    let taken = [Kind::Token, Kind::Key, Kind::Interval];
+    let mut shares = Vec::new();
+    for kind in taken {
+        shares.push(fill(&store, kind).await);
+    }
+    assert!(shares[0] > shares[1] && shares[1] > shares[2] && shares[2] > 100, "{shares:?}");
+    assert!(store.insert(&Ticket::of_secret(), b"secret", MINUTE).await.is_ok());
+}
+
+#[tokio::test]
+async fn settling_and_putting_back_have_room_in_a_full_store() {
+    let store = Memory::new().limit(64 * KIB);
+    let token = numbered(Kind::Token, usize::MAX);
+    store.insert(&token, b"xy", MINUTE).await.unwrap();
+    store.take(&token).await.unwrap();
+    fill(&store, Kind::Token).await;
+    assert_eq!(store.put_back(&token, b"xy", MINUTE).await.unwrap(), None);
+    let claim = [0; 102];
+    assert_eq!(store.swap(&token, b"xy", &claim, MINUTE).await.unwrap(), Compared::Done, "a token becomes a claim");
+    assert_eq!(store.swap(&token, &claim, &done(64 * KIB), MINUTE).await.unwrap(), Compared::Done);
+    let stub = store.look(&token).await.unwrap().unwrap();
+    let Ok(Layout::Done(Done { reply: Err(NotKept::NoRoom), .. })) = Layout::decode(&stub) else { panic!("{stub:?}") };
+    assert_eq!(store.remove(&token, &stub).await.unwrap(), Compared::Done);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn putting_back_exceeds_a_share_by_a_quarter_at_most() {
+    let store = Memory::new().limit(64 * KIB);
+    let taken = fill(&store, Kind::Token).await;
+    for number in taken.. {
+        if let Err(error) = store.put_back(&numbered(Kind::Token, number), b"xy", MINUTE).await {
+            assert!(error.is_full(), "{error}");
+            break;
+        }
+    }
+    assert_eq!(store.len(), 64 * KIB / 2 / 4 * 5 / LEAST);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
+    let store = Memory::new().limit(1024 * KIB);
+    for number in 0..200 {
+        run(&store, number, 10 * KIB).await;
+        assert_eq!(stored(&store, number).await, Ok(10 * KIB), "{number}: the newest is there");
+        assert!(store.shares.used(Kind::Key) <= store.shares.share(Kind::Key));
+    }
+    let mut kept = Vec::new();
+    for number in 0..200 {
+        match stored(&store, number).await {
+            Ok(_) => kept.push(number),
+            Err(reason) => assert_eq!(reason, NotKept::NoRoom),
+        }
+    }
+    assert!((20..=38).contains(&kept.len()), "384 KiB keep {} of 10 KiB", kept.len());
+    let dropped = 200 - kept.len();
+    assert!(kept.into_iter().eq(dropped..200), "the oldest gave way first");
+    assert_eq!(store.shares.dropped(Kind::Key), dropped as u64);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn new_claims_take_the_room_of_all_responses() {
+    let store = Memory::new().limit(1024 * KIB);
+    for number in 0..100 {
+        run(&store, number, 20 * KIB).await;
+    }
+    let before = store.len();
+    let mut taken = 0;
+    while store.insert(&numbered(Kind::Key, 1_000 + taken), b"claim", MINUTE).await.is_ok() {
+        taken += 1;
+    }
+    assert_eq!(before + taken, 1024 * KIB / 8 * 3 / LEAST, "nothing but records is left");
+    assert_eq!(store.shares.responses(Kind::Key), 0);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn response_that_can_never_fit_drops_no_other_one() {
+    let store = Memory::new().limit(1024 * KIB);
+    run(&store, 1, 100 * KIB).await;
+    run(&store, 2, 1024 * KIB).await;
+    assert_eq!((stored(&store, 1).await, stored(&store, 2).await), (Ok(100 * KIB), Err(NotKept::NoRoom)));
+}
+
+#[tokio::test]
+async fn duplicates_in_a_full_store_drop_no_response() {
+    let store = Memory::new().limit(1024 * KIB);
+    for number in 0..100 {
+        run(&store, number, 20 * KIB).await;
+    }
+    let (responses, large) = (store.shares.responses(Kind::Key), done(20 * KIB));
+    for number in 0..100 {
+        let ticket = numbered(Kind::Key, number);
+        assert!(store.insert(&ticket, b"claim", MINUTE).await.unwrap().is_some());
+        assert!(matches!(store.swap(&ticket, b"claim", &large, MINUTE).await.unwrap(), Compared::Found(_)));
+    }
+    assert_eq!(store.shares.responses(Kind::Key), responses);
+}
+
+#[tokio::test]
+async fn large_value_of_another_form_is_refused_when_it_does_not_fit() {
+    let store = Memory::new().limit(64 * KIB);
+    let ticket = numbered(Kind::Key, 1);
+    store.insert(&ticket, b"held", MINUTE).await.unwrap();
+    let error = store.swap(&ticket, b"held", &vec![7; 64 * KIB], MINUTE).await.unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(&b"held"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn account_agrees_with_what_is_there_after_every_verb_at_once() {
+    let clock = ManualClock::new();
+    let store = Arc::new(Memory::with_clock((&clock).into()).limit(256 * KIB));
+    let workers = (0..4).map(|worker: u64| {
+        let (store, clock) = (Arc::clone(&store), clock.clone());
+        tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(worker);
+            for _ in 0..5_000 {
+                let ticket = numbered(random.choice([Kind::Token, Kind::Key]).unwrap(), random.usize(..60));
+                let (large, ttl) = (done(random.usize(..20 * KIB)), Duration::from_millis(random.u64(1..50)));
+                let held = store.look(&ticket).await.unwrap().unwrap_or_default();
+                let _ = match random.u8(..6) {
+                    0 => store.insert(&ticket, b"claim", ttl).await.map(drop),
+                    1 => store.take(&ticket).await.map(drop),
+                    2 => store.remove(&ticket, &held).await.map(drop),
+                    3 => store.put_back(&ticket, &large, ttl).await.map(drop),
+                    _ => store.swap(&ticket, &held, &large, ttl).await.map(drop),
+                };
+                if random.u8(..20) == 0 {
+                    clock.advance(Duration::from_millis(1));
+                }
+            }
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await.unwrap();
+    }
+    assert!(store.shares.dropped(Kind::Key) > 0, "it was full");
+    assert_counted(&store);
+    assert!(store.shares.used(Kind::Key) <= store.shares.share(Kind::Key));
+}
+
+#[tokio::test]
+async fn what_is_over_makes_room_at_once() {
+    let clock = ManualClock::new();
+    let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
+    let taken = fill(&store, Kind::Token).await;
+    clock.advance(MINUTE);
+    assert_eq!(fill(&store, Kind::Token).await, taken);
+}
+
+#[tokio::test]
+async fn what_is_over_is_swept_away_in_passing() {
+    let clock = ManualClock::new();
+    let store = Memory::with_clock((&clock).into());
+    // A steady stream, each of which lives for as long as it takes to insert a thousand.
+    for number in 0..50_000 {
+        store.insert(&numbered(Kind::Token, number), b"xy", Duration::from_millis(1000)).await.unwrap();
+        clock.advance(Duration::from_millis(1));
+    }
+    assert!(store.len() < 4_000, "{} records are held, a thousand live", store.len());
+    assert_eq!(store.shares.used(Kind::Token), store.len() * LEAST);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn every_instance_is_a_reign_of_its_own() {
+    let ticket = Ticket::of(Kind::Token, b"any");
+    assert_ne!(Memory::new().reign(&ticket), Memory::new().reign(&ticket));
+}
