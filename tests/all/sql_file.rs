@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use onceward::store::{Sql, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Policy, Subject, Verdict};
+use onceward_tests::service::{OncewardServer, run};
+use serde_json::json;
+
+use crate::service::post;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -74,4 +78,25 @@ async fn file_that_is_back_in_its_place_is_used_again() {
     assert!(may_run(&guard, "k").await.is_err());
     fs::rename(&away, &path).unwrap();
     assert!(!may_run(&guard, "k").await.unwrap(), "it knows what ran");
+}
+
+/// An operator makes the store again, and starts one of two processes again.
+#[tokio::test]
+async fn service_whose_file_was_replaced_runs_nothing_and_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = format!("sqlite:{}", path.display());
+    let start = || {
+        assert!(run(&["migrate", "--store", &store]).status.success());
+        OncewardServer::start(&["--store", &store, "--store-timeout", "10s"])
+    };
+    let asked = json!({"key": "k", "action": "POST /payments", "subject": "alice"});
+    let former = start();
+    delete(&path);
+    let present = start();
+    let told = [post(&former.url, "/claim", &asked).await, post(&present.url, "/claim", &asked).await];
+    assert_eq!([told[0].said(), told[1].said()], ["503 store_unavailable", "200 "]);
+    let ready =
+        async |service: &OncewardServer| reqwest::get(format!("{}/readyz", service.url)).await.unwrap().status();
+    assert_eq!((ready(&former).await.as_u16(), ready(&present).await.as_u16()), (503, 200));
 }
