@@ -13,9 +13,8 @@ use onceward_tests::shop::{ORDER, Served, order};
 use serde_json::Value;
 
 /// `{"seq":7}`, compressed.
-pub(crate) const GZIPPED: &[u8] = &[
-    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 86, 42, 78, 45, 84, 178, 50, 175, 5, 0, 235, 27, 211, 243, 9, 0, 0, 0,
-];
+pub(crate) const GZIPPED: &[u8] =
+    &[31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 86, 42, 78, 45, 84, 178, 50, 175, 5, 0, 235, 27, 211, 243, 9, 0, 0, 0];
 
 /// actix-web decompresses what `Json` reads.
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {

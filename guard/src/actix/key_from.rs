@@ -180,7 +180,9 @@ where
         (Some(_), Some(_)) => {
             Err(Refusal::new(Code::KeyMalformed).detail(format!("`{name}`, which is the key, was sent twice.")))
         }
-        (value, _) => value.filter(|value| !value.is_empty()).map(|value| text_of(value, &format!("`{name}`"))).transpose(),
+        (value, _) => {
+            value.filter(|value| !value.is_empty()).map(|value| text_of(value, &format!("`{name}`"))).transpose()
+        }
     }
 }
 
