@@ -1,7 +1,6 @@
 //! A SQLite file that is deleted, or replaced by a backup, while a process has it open. SQLite goes on in the file that it has opened, and
 //! a process that starts later opens another one: what the one has accepted, the other would accept again.
 
-use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ impl OpenedFile {
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// An open file cannot be deleted or replaced there.
@@ -75,6 +74,8 @@ impl Asked for InFile {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
