@@ -7,7 +7,7 @@ use std::time::Duration;
 use onceward::store::Sql;
 use onceward::{Guard, Intent, Key, KeyRules, Policy, Subject, Verdict};
 use sqlx::SqlitePool;
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 
 use super::{Told, told};
 
@@ -26,6 +26,7 @@ impl Doorkeeper {
             return Self::Onceward(Guard::new(Sql::open_within(&address, Duration::from_secs(10)).await.unwrap()));
         }
         let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+        let options = options.journal_mode(SqliteJournalMode::Wal);
         let pool = SqlitePool::connect_with(options).await.unwrap();
         sqlx::query("CREATE TABLE IF NOT EXISTS seen (name TEXT PRIMARY KEY)").execute(&pool).await.unwrap();
         Self::Table(pool)
