@@ -58,13 +58,13 @@ pub(super) fn replay(reply: &Reply) -> HttpResponse {
     }
     headers.insert(HeaderName::from_static(header::IDEMPOTENT_REPLAYED), HeaderValue::from_static("true"));
     mark(headers, Outcome::Replayed);
-    answer.extensions_mut().insert(Said(Outcome::Replayed));
+    answer.extensions_mut().insert(InnerOutcome(Outcome::Replayed));
     answer
 }
 
 /// What an answer says of the run, for guards further out: they say the same, and not what its status alone would tell them.
 #[derive(Clone, Copy)]
-pub(super) struct Said(pub(super) Outcome);
+pub(super) struct InnerOutcome(pub(super) Outcome);
 
 /// Answers a refusal: a problem for programs, a short page for people. From a handler it says that nothing has happened, so that
 /// nothing of it is kept; of `outcome_unknown` it says that nobody can tell, and of `internal` nothing.
@@ -124,7 +124,7 @@ fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Re
 pub(super) fn tell_guards(answer: &mut HttpResponse, effect: Effect, code: Code) {
     let mut said = answer.extensions_mut();
     said.insert(effect);
-    said.insert(Said(Outcome::Refused(code)));
+    said.insert(InnerOutcome(Outcome::Refused(code)));
 }
 
 /// Rounded up: whoever comes early comes for nothing.

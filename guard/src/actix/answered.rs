@@ -12,7 +12,7 @@ use actix_web::{Error, HttpResponse};
 use futures_util::stream;
 use onceward_api::Outcome;
 
-use super::answer::Said;
+use super::answer::InnerOutcome;
 use super::not_entered::NotEntered;
 use super::passage::Entry;
 use crate::not_kept::NotKept;
@@ -104,8 +104,8 @@ impl<B: MessageBody + 'static> Answered<B> {
     /// What the handler, or a guard further in, has said of the run itself: that it was refused, or replayed.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::Answer(answer, _) => answer.response().extensions().get::<Said>().map(|said| said.0),
-            Self::Failed(_, said, _) => said.extensions().get::<Said>().map(|said| said.0),
+            Self::Answer(answer, _) => answer.response().extensions().get::<InnerOutcome>().map(|said| said.0),
+            Self::Failed(_, said, _) => said.extensions().get::<InnerOutcome>().map(|said| said.0),
         }
     }
 
