@@ -6,9 +6,20 @@ use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 
+/// The longest name of an action in a line, in bytes. A caller of the service may name one of any length, and a pass has it too.
+const LONGEST: usize = 256;
+
 /// The name of an action for the lines to come, if there will be any.
 pub(crate) fn named(action: &str) -> String {
-    if tracing::enabled!(target: "onceward::event", tracing::Level::INFO) { action.to_owned() } else { String::new() }
+    if tracing::enabled!(target: "onceward::event", tracing::Level::INFO) { shortened(action) } else { String::new() }
+}
+
+fn shortened(action: &str) -> String {
+    if action.len() <= LONGEST {
+        return action.to_owned();
+    }
+    let end = (0..=LONGEST).rev().find(|end| action.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &action[..end])
 }
 
 /// What happened to a claim.
@@ -57,4 +68,18 @@ pub(crate) fn let_through(action: &str, error: &StoreError) {
 pub(crate) fn refused(action: &str, ticket: &Ticket, refusal: &Refusal, owner: RunId) {
     let code = refusal.code().as_str();
     tracing::info!(target: "onceward::event", event = "refused", action, ?ticket, run = %owner, code);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_action_is_cut_between_two_characters() {
+        for short in ["", "POST /orders", &"a".repeat(LONGEST)] {
+            assert_eq!(shortened(short), short);
+        }
+        assert_eq!(shortened(&"a".repeat(LONGEST + 1)), "a".repeat(LONGEST) + "…");
+        assert_eq!(shortened(&"€".repeat(LONGEST)), "€".repeat(LONGEST / 3) + "…");
+    }
 }

@@ -199,7 +199,7 @@ impl KeyRules {
         self
     }
 
-    /// How long the reply is kept: a day. Afterwards the same key runs again.
+    /// How long the reply is kept, and an unknown outcome that is [held](Self::hold): a day. Afterwards the same key runs again.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         self.retain = retain;
@@ -214,7 +214,8 @@ impl KeyRules {
     }
 
     /// Never runs again before it is known how the first run ended: a claim whose owner has died stays, and a duplicate is
-    /// told that the outcome is unknown, until somebody [settles](crate::Guard::settle) it.
+    /// told that the outcome is unknown, until somebody [settles](crate::Guard::settle) it. It stays for a day, or for as long as
+    /// [`retain`](Self::retain) says: settle it by then, since afterwards the key is free.
     ///
     /// A response with status 408, 500, 501 or 503 leaves the outcome unknown, too. One with 401, 403, 425 or 429 says that nothing took
     /// effect and frees the key: a handler that passes on such a status of another party after it took effect has to

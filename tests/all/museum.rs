@@ -1,10 +1,12 @@
 //! Bugs that really happened elsewhere. Each row is one story that Onceward gets right, and that an implementation with
 //! that bug gets wrong: a row that both pass would prove nothing.
 
+mod bodies;
 mod claims;
 mod clients;
 mod clocks;
 mod consumers;
+mod files;
 mod gateways;
 mod intervals;
 mod keys;

@@ -58,15 +58,16 @@ pub(super) fn replay(reply: &Reply) -> HttpResponse {
     }
     headers.insert(HeaderName::from_static(header::IDEMPOTENT_REPLAYED), HeaderValue::from_static("true"));
     mark(headers, Outcome::Replayed);
+    answer.extensions_mut().insert(InnerOutcome(Outcome::Replayed));
     answer
 }
 
-/// Why nothing was run, on an answer that says so.
+/// What an answer says of the run, for guards further out: they say the same, and not what its status alone would tell them.
 #[derive(Clone, Copy)]
-pub(super) struct Refused(pub(super) Code);
+pub(super) struct InnerOutcome(pub(super) Outcome);
 
 /// Answers a refusal: a problem for programs, a short page for people. From a handler it says that nothing has happened, so that
-/// nothing of it is kept.
+/// nothing of it is kept; of `outcome_unknown` it says that nobody can tell, and of `internal` nothing.
 pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpResponse {
     refuse_at(request, request.uri().path(), guard, refusal)
 }
@@ -111,18 +112,19 @@ fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Re
         answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
     };
     mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
-    // Of these two nobody knows whether it has happened.
-    if !matches!(refusal.code(), Code::Internal | Code::OutcomeUnknown) {
-        mark_not_run(&mut answer, refusal.code());
+    match refusal.code() {
+        Code::Internal => {}
+        Code::OutcomeUnknown => tell_guards(&mut answer, Effect::Unknown, Code::OutcomeUnknown),
+        code => tell_guards(&mut answer, Effect::DidNotHappen, code),
     }
     answer
 }
 
-/// Tells a guard further out that nothing ran, and why.
-pub(super) fn mark_not_run(answer: &mut HttpResponse, code: Code) {
+/// Tells guards further out what became of a run that was refused, and why.
+pub(super) fn tell_guards(answer: &mut HttpResponse, effect: Effect, code: Code) {
     let mut said = answer.extensions_mut();
-    said.insert(Effect::DidNotHappen);
-    said.insert(Refused(code));
+    said.insert(effect);
+    said.insert(InnerOutcome(Outcome::Refused(code)));
 }
 
 /// Rounded up: whoever comes early comes for nothing.

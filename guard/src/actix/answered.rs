@@ -10,9 +10,9 @@ use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, HeaderName};
 use actix_web::web::Bytes;
 use actix_web::{Error, HttpResponse};
 use futures_util::stream;
-use onceward_api::Code;
+use onceward_api::Outcome;
 
-use super::answer::Refused;
+use super::answer::InnerOutcome;
 use super::not_entered::NotEntered;
 use super::passage::Entry;
 use crate::not_kept::NotKept;
@@ -101,11 +101,11 @@ impl<B: MessageBody + 'static> Answered<B> {
         }
     }
 
-    /// Why the handler itself has refused, if it has.
-    pub(super) fn refused(&self) -> Option<Code> {
+    /// What the handler, or a guard further in, has said of the run itself: that it was refused, or replayed.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::Answer(answer, _) => answer.response().extensions().get::<Refused>().map(|refused| refused.0),
-            Self::Failed(_, said, _) => said.extensions().get::<Refused>().map(|refused| refused.0),
+            Self::Answer(answer, _) => answer.response().extensions().get::<InnerOutcome>().map(|said| said.0),
+            Self::Failed(_, said, _) => said.extensions().get::<InnerOutcome>().map(|said| said.0),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
-use actix_web::http::header::HeaderName;
+use actix_web::http::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use onceward_api::{Code, header};
 use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
@@ -60,13 +60,13 @@ impl KeyFrom {
         Self(Source::Path(name.into()))
     }
 
-    /// A parameter of the query.
+    /// A parameter of the query. One that is not UTF-8 once it is decoded is refused.
     pub fn query(name: impl Into<String>) -> Self {
         Self(Source::Query(name.into()))
     }
 
     /// A field of a JSON body, named by a JSON pointer, or of an urlencoded form, by `/` and its name. It has to be a text or a
-    /// whole number.
+    /// whole number. A body with a `Content-Encoding` is refused with 415, also where the key is [optional](super::Protect::optional).
     ///
     /// # Panics
     /// If this is not a JSON pointer.
@@ -116,7 +116,10 @@ impl KeyFrom {
         Ok(match &self.0 {
             Source::Path(name) => request.match_info().get(name).map(|part| from_path(part, name)).transpose()?,
             Source::Query(name) => one_of(form_urlencoded::parse(request.query_string().as_bytes()), name)?,
-            Source::Body(pointer) => from_body(whole, pointer)?,
+            Source::Body(pointer) => {
+                refuse_encoded(request)?;
+                from_body(whole, pointer)?
+            }
             Source::Header(_) | Source::Chosen(_) | Source::Parts(_) => {
                 self.find(request, whole)?.map(|key| key.as_str().to_owned())
             }
@@ -155,11 +158,16 @@ fn from_header(request: &HttpRequest, name: &HeaderName) -> Result<Option<Key>, 
 /// A part of the path as `web::Path` gives it to the handler. The router has decoded all of it but `%`, `/` and `+`.
 fn from_path(part: &str, name: &str) -> Result<String, Refusal> {
     let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
-    if decoded.contains(char::REPLACEMENT_CHARACTER) {
-        return Err(Refusal::new(Code::KeyMalformed)
-            .detail(format!("`{name}` in the path, which is the key, is not UTF-8 once it is decoded.")));
+    text_of(decoded, &format!("`{name}` in the path"))
+}
+
+/// What was decoded, unless it was no text: all that is no text would be the same one.
+fn text_of(decoded: String, what: &str) -> Result<String, Refusal> {
+    match decoded.contains(char::REPLACEMENT_CHARACTER) {
+        true => Err(Refusal::new(Code::KeyMalformed)
+            .detail(format!("{what}, which is the key, is not UTF-8 once it is decoded."))),
+        false => Ok(decoded),
     }
-    Ok(decoded)
 }
 
 /// The one value of this name. Two of them would be two keys.
@@ -172,7 +180,19 @@ where
         (Some(_), Some(_)) => {
             Err(Refusal::new(Code::KeyMalformed).detail(format!("`{name}`, which is the key, was sent twice.")))
         }
-        (value, _) => Ok(value.filter(|value| !value.is_empty())),
+        (value, _) => {
+            value.filter(|value| !value.is_empty()).map(|value| text_of(value, &format!("`{name}`"))).transpose()
+        }
+    }
+}
+
+/// A handler may read what is encoded, and nobody here does: without this, its key would be taken for none.
+fn refuse_encoded(request: &HttpRequest) -> Result<(), Refusal> {
+    let is_plain = |encoding: &HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
+    match request.headers().get_all(CONTENT_ENCODING).all(is_plain) {
+        true => Ok(()),
+        false => Err(Refusal::new(Code::UnsupportedMediaType)
+            .detail("The key is in the body, which has a Content-Encoding and is not read. Send it without one.")),
     }
 }
 

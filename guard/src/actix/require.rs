@@ -44,7 +44,8 @@ pub(super) fn is_safe(method: &Method) -> bool {
 /// the handler's, or that of a login check further out than the guard: its route is found as well, until a guard is seen on it, and
 /// not refused. Any other answer proves nothing, nor does one that was given before the route was reached, by what wraps the
 /// application or a scope. So have there, and not on the route itself, what answers in its place with a success: a page that says
-/// that the shop is closed. Run your own tests with it, and [`unprotected`](Self::unprotected) says what they have found. With a guard that
+/// that the shop is closed. Two resources of one pattern, told apart by a routing guard, are one route here, and a guard on either counts
+/// for both. Run your own tests with it, and [`unprotected`](Self::unprotected) says what they have found. With a guard that
 /// observes nothing is refused, and with one that is off nothing is found.
 ///
 /// ```

@@ -8,6 +8,7 @@ mod failure;
 mod file;
 mod file_clock;
 mod migration;
+mod opened_file;
 mod postgres;
 mod sqlite;
 
@@ -29,6 +30,7 @@ pub(crate) use self::failure::{
     wants_a_repetition,
 };
 pub use self::migration::Migrated;
+use self::opened_file::{InFile, OpenedFile};
 use super::{Bytes, Compared, Reign, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
@@ -48,6 +50,8 @@ use crate::ticket::Ticket;
 /// [`migrate`](Self::migrate), or by `onceward migrate`. What has expired is absent at once for every verb, by the clock of the
 /// server, or by the time of the file, and is removed a little later, a few rows at a time. A file goes by the boot clock of its machine, so
 /// that nothing happens to its records when the wall clock is set; only after a restart of the machine does the wall clock say how much time has passed.
+/// A file that is deleted or replaced while a process has it open is an error in that process until it is started again: other processes
+/// would use another file, and accept again what was accepted here.
 ///
 /// Nothing is ever sent twice: a statement whose answer was lost is reported as [`StoreError::Unknown`].
 #[derive(Clone)]
@@ -83,11 +87,13 @@ impl Sql {
             }
             Address::Sqlite(options) => {
                 let is_there = file::examine(options.get_filename())?;
+                let file = OpenedFile::at(options.get_filename());
                 let opened = Base::open(sqlite::pool(), sqlite::options(options, timeout)).await;
-                opened.map_err(|error| match error {
+                let base = opened.map_err(|error| match error {
                     SqlError::NoRights(_) if !is_there => SqlError::NotMigrated,
                     error => error,
-                })?
+                })?;
+                InFile::new(base, file)
             }
         };
         Ok(Self { base, prefix: "onceward".to_owned(), timeout })

@@ -12,7 +12,7 @@ use onceward_api::path::canonical;
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
-use super::super::answer::{Audience, mark, mark_not_run, refuse, replay};
+use super::super::answer::{Audience, mark, refuse, replay, tell_guards};
 use super::super::answered::Answered;
 use super::super::asked::{Asked, drain};
 use super::super::detached::Idle;
@@ -53,8 +53,8 @@ where
             let running = rules.guard.begin();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
-            let outcome = match (answer.refused(), rules.judge(&answer, None).effect) {
-                (Some(code), _) => Outcome::Refused(code),
+            let outcome = match (answer.outcome(), rules.judge(&answer, None).effect) {
+                (Some(outcome), _) => outcome,
                 (None, Effect::DidNotHappen) => Outcome::NotApplied,
                 (None, Effect::Happened | Effect::Unknown) => Outcome::Unprotected,
             };
@@ -65,7 +65,7 @@ where
             let mut answer = refuse(request.request(), &rules.guard, &refusal);
             // An error of the guard's own, before anything ran.
             if refusal.code() == Code::Internal {
-                mark_not_run(&mut answer, Code::Internal);
+                tell_guards(&mut answer, Effect::DidNotHappen, Code::Internal);
             }
             answer
         }
@@ -186,13 +186,10 @@ async fn settle<B: MessageBody + 'static>(
     if let Err(error) = &settled {
         tracing::warn!(%error, ?effect, "how a run ended could not be written down");
     }
-    let outcome = match answer.refused() {
-        Some(code) => Outcome::Refused(code),
-        None => match Settled::outcome(&settled, &rules.policy, effect) {
-            Outcome::Executed if !shows_a_run => Outcome::Replayable,
-            outcome => outcome,
-        },
-    };
+    let outcome = answer.outcome().unwrap_or_else(|| match Settled::outcome(&settled, &rules.policy, effect) {
+        Outcome::Executed if !shows_a_run => Outcome::Replayable,
+        outcome => outcome,
+    });
     let next = match settled {
         Ok(Settled::Final) if rules.next_token => {
             let issued = Box::pin(rules.guard.issue(rules.guard.token_ttl(), successor)).await;
@@ -281,6 +278,10 @@ pub(super) fn broke_off(rules: &Rules, audience: Audience) -> Error {
     let guard = rules.guard.clone();
     tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
     let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
-    error.add_response_mapper(move |_| audience.refuse(&guard, &Refusal::new(Code::Internal)));
+    error.add_response_mapper(move |_| {
+        let mut answer = audience.refuse(&guard, &Refusal::new(Code::Internal));
+        tell_guards(&mut answer, Effect::Unknown, Code::Internal);
+        answer
+    });
     error
 }

@@ -96,6 +96,12 @@ pub(crate) enum Failure {
     /// The tables are not there, or not as they should be.
     #[error(transparent)]
     Tables(SqlError),
+    /// The file at the address is not the one that was opened.
+    #[error("the SQLite file was deleted or replaced while this process had it open; start the process again")]
+    OtherFile {
+        /// Whether nothing was asked for that reason.
+        is_certain: bool,
+    },
     /// It was sent, and no answer came in time.
     #[error("the database did not answer in time")]
     TimedOut,
@@ -118,6 +124,7 @@ impl Failure {
     pub(crate) fn is_certain(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::Contended | Self::Tables(_) => true,
+            Self::OtherFile { is_certain } => *is_certain,
             Self::TimedOut => false,
             Self::Sql(sqlx::Error::Database(error)) => is_a_plain_no(&**error),
             Self::Sql(error) => matches!(

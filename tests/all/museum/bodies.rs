@@ -1,0 +1,69 @@
+//! A row about what a layer reads of a body.
+
+use actix_web::body::BoxBody;
+use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::http::header::HeaderValue;
+use actix_web::middleware::{Next, from_fn};
+use actix_web::web::BytesMut;
+use actix_web::{HttpMessage as _, HttpResponse, web};
+use futures_util::StreamExt as _;
+use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::store::Memory;
+use onceward::{Guard, KeyRules};
+use onceward_tests::client::{http, send};
+use onceward_tests::flawed::Layer;
+use onceward_tests::keyed::{KEY, serve};
+use onceward_tests::ledger::Ledger;
+use serde_json::Value;
+
+use super::{Told, told};
+use crate::key_places::GZIPPED;
+
+async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
+    ledger.record(&message["seq"].to_string());
+    HttpResponse::Created().finish()
+}
+
+/// Goes by a number in the body as it was sent, and lets through what has none.
+async fn by_seq(
+    layer: Layer,
+    mut request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
+    let (mut payload, mut body) = (request.take_payload(), BytesMut::new());
+    while let Some(chunk) = payload.next().await {
+        body.extend_from_slice(&chunk?);
+    }
+    let seq = serde_json::from_slice::<Value>(&body).ok().and_then(|message| message["seq"].as_u64());
+    request.set_payload(Payload::from(body.freeze()));
+    let Some(seq) = seq else { return next.call(request).await };
+    request.headers_mut().insert(KEY.try_into().unwrap(), HeaderValue::from(seq));
+    layer.pass(request, next).await
+}
+
+async fn the_story_of_compressed_key(is_onceward: bool) -> Told {
+    let (ledger, layer, guard) = (Ledger::new(), Layer::default(), Guard::new(Memory::new()));
+    let served = serve(&ledger, move |config| {
+        let resource = web::resource("/messages").route(web::post().to(receive));
+        if is_onceward {
+            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+            config.service(resource.wrap(protect.from(KeyFrom::body("/seq")).optional()));
+        } else {
+            let layer = layer.clone();
+            config.service(resource.wrap(from_fn(move |request, next| by_seq(layer.clone(), request, next))));
+        }
+    });
+    let post = || http().post(format!("{}/messages", served.url)).header("content-type", "application/json");
+    for _ in 0..2 {
+        assert_eq!(send(post().body(r#"{"seq":8}"#)).await.status, 201);
+        send(post().header("content-encoding", "gzip").body(GZIPPED)).await;
+    }
+    assert_eq!(ledger.count("8"), 1);
+    told(ledger.count("7") <= 1, || format!("{} effects of one message", ledger.count("7")))
+}
+
+#[tokio::test]
+async fn compressed_key() {
+    the_story_of_compressed_key(true).await.unwrap();
+    the_story_of_compressed_key(false).await.unwrap_err();
+}
