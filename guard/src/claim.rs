@@ -327,7 +327,7 @@ impl Claim {
 
     /// One try at what is left to do, and what is next.
     async fn settle_on(&self, state: &mut State) -> (Next, bool) {
-        let failed = self.advance(state).await.is_err();
+        let mut failed = self.advance(state).await.is_err();
         match state.stage {
             Stage::Over => return (Next::Nothing, !failed),
             Stage::TakingBack { lapses: true, .. } => {
@@ -335,7 +335,7 @@ impl Claim {
                 return (Next::Nothing, !failed);
             }
             // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
-            Stage::Completing(_) if failed => drop(self.renew(&mut state.own).await),
+            Stage::Completing(_) if failed => failed = self.renew(&mut state.own).await.is_err(),
             _ => {}
         }
         (Next::Again, !failed)

@@ -94,14 +94,15 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
         before = commands;
     }
     let told: Vec<_> = answers.join_all().await.iter().map(Answer::said).collect();
-    assert!(told.iter().all(|said| ["503 store_unavailable", "200 executed"].contains(&said.as_str())), "{told:?}");
-    let ran = told.iter().filter(|said| *said == "200 executed").count();
+    // The first of them may have begun before answers were late.
+    let (ran, rejected): (Vec<_>, Vec<_>) = told.into_iter().partition(|said| said.starts_with("200 "));
+    assert!(rejected.iter().all(|said| said == "503 store_unavailable"), "{rejected:?}");
     let grown = slow.peer.memory().saturating_sub(memory);
     println!("commands in each second while answers are late: {each_second:?}; {grown} bytes more");
 
     slow.proxy.slow_down(Duration::ZERO);
     let (mut after, recovered) = (Vec::new(), slow.commands());
-    let ended = 20 + ran;
+    let ended = 20 + ran.len();
     for _ in 0..20 {
         let before = slow.commands();
         sleep(Duration::from_secs(1)).await;
@@ -137,7 +138,7 @@ async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time(
     let slow = Slow::start().await;
     let runs = join_all(ROUTES.map(|path| send(under(&slow.peer.url, path, "begun", "effect").header(TAKES, 1_500))));
     let runs = tokio::spawn(runs);
-    until("both have begun", LONG, || async { slow.ledger.count("begun") == 22 }).await;
+    until("both have begun", LONG, || async { slow.ledger.count("begun") == 2 }).await;
     slow.proxy.slow_down(LATE);
     let mut answers = JoinSet::new();
     for second in 0..3 {
