@@ -259,7 +259,7 @@ mod tests {
         breaker.answered();
         assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Open));
         breaker.timed_out();
-        *breaker.state() = open();
+        *breaker.state() = State::Open { probe_at: 0, answers: 0 };
         breaker.timed_out();
         assert_eq!((breaker.admit(timeout), breaker.admit(timeout)), (Admission::Probe, Admission::Closed));
         (0..ANSWERS).for_each(|_| breaker.answered());
