@@ -126,13 +126,13 @@ enum Stage {
 enum Next {
     /// A renewal, after this time.
     Renew(Duration),
-    /// The same again: it failed, or somebody else's claim is in the way.
+    /// The same again: it failed, or the claim of another run is in the way.
     Again,
     Nothing,
 }
 
 /// A claim that lives no longer than this, and whose write may have been lost, is tried to be taken back once. If that is not answered either,
-/// it is left to its lease: nobody runs under it, and a duplicate is told *in progress* until then.
+/// it is left to its lease: no handler runs under it, and a duplicate gets *in progress* until then.
 const LAPSES: Duration = Duration::from_secs(15);
 
 /// How long to wait before what failed is tried again: soon at first, for what a renewal is owed in the rest of the lease.
@@ -327,7 +327,7 @@ impl Claim {
 
     /// One try at what is left to do, and what is next.
     async fn settle_on(&self, state: &mut State) -> (Next, bool) {
-        let failed = self.advance(state).await.is_err();
+        let mut failed = self.advance(state).await.is_err();
         match state.stage {
             Stage::Over => return (Next::Nothing, !failed),
             Stage::TakingBack { lapses: true, .. } => {
@@ -335,7 +335,7 @@ impl Claim {
                 return (Next::Nothing, !failed);
             }
             // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
-            Stage::Completing(_) if failed => drop(self.renew(&mut state.own).await),
+            Stage::Completing(_) if failed => failed = self.renew(&mut state.own).await.is_err(),
             _ => {}
         }
         (Next::Again, !failed)

@@ -159,8 +159,8 @@ pub trait Store: Send + Sync + 'static {
         self.swap(ticket, held, value, ttl).await.map(Some)
     }
 
-    /// Whether new work may begin on this ticket: while most commands time out, it is rejected at once and not after a timeout. Nobody
-    /// asks who ends or renews what has begun.
+    /// Whether new work may begin on this ticket: while most commands time out, it is rejected at once and not after a timeout.
+    /// Settlements and renewals do not ask.
     fn admission(&self, _ticket: &Ticket) -> Admission {
         Admission::Open
     }

@@ -131,7 +131,7 @@ async fn keep_up(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
     }
 }
 
-/// Waits until something in this queue is due, and says whether nobody is left to add any.
+/// Waits until something in this queue is due, and says whether the guard is gone.
 async fn idle(
     upkeep: &Upkeep,
     queue: &Queue,
@@ -140,7 +140,7 @@ async fn idle(
     is_gone: bool,
 ) -> bool {
     let wait = wait.map(|wait| if upkeep.0.clock.is_manual() { wait.min(BY_HAND) } else { wait });
-    // Once nobody is left to wake it, it looks by itself.
+    // Once the guard is gone, it looks by itself.
     let longest = if is_gone { Duration::from_millis(100) } else { Duration::MAX };
     tokio::select! {
         () = tokio::time::sleep(wait.unwrap_or(longest).min(longest)) => false,

@@ -6,18 +6,19 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward::store::{Admission, Redis, Store as _};
 use onceward::{Guard, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Ran, Reply, Subject, Ticket, Verdict};
-use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{PATIENT, buy, under};
+use onceward_tests::client::{Answer, http, send};
+use onceward_tests::keyed::{KEY, PATIENT};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::proxy::Proxy;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::TAKES;
+use onceward_tests::shop::{ORDER, TAKES};
 use onceward_tests::tally::times;
 use onceward_tests::wait::until;
+use reqwest::{Client, RequestBuilder};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::PEER;
 
@@ -28,6 +29,8 @@ const A_SECOND: usize = 233;
 /// The routes they come to in turn: one whose claims lapse by themselves, one whose claims are held.
 const ROUTES: [&str; 2] = ["/keyed/patient", "/keyed/held/patient"];
 const LONG: Duration = Duration::from_secs(20);
+/// How many keys have run before answers are late.
+const WARM: usize = 20;
 
 /// A peer behind a proxy that delays answers.
 struct Slow {
@@ -36,6 +39,7 @@ struct Slow {
     ledger: Ledger,
     peer: Peer,
     monitor: Monitor,
+    client: Client,
 }
 
 impl Slow {
@@ -45,22 +49,43 @@ impl Slow {
         let proxy = Proxy::before(redis.port()).await;
         let ledger = Ledger::new();
         let peer = Peer::start(PEER, "onceward", &proxy.url(), &ledger);
-        for number in 0..20 {
-            let warm = buy(&peer.url, ROUTES[number % 2], &format!("warm-{number}"), "warm").await;
-            assert_eq!(warm.said(), "200 executed");
-        }
         let monitor = redis.monitor();
-        Self { redis, proxy, ledger, peer, monitor }
+        let slow = Self { redis, proxy, ledger, peer, monitor, client: http() };
+        for number in 0..WARM {
+            slow.buy(ROUTES[number % 2], &format!("warm-{number}"), "warm").await;
+        }
+        slow
     }
 
-    /// Sends a second's worth of new keys, and says what each was told.
+    /// Sends a second's worth of new keys.
     async fn send_new(&self, second: usize, answers: &mut JoinSet<Answer>) {
         let mut ticks = interval(Duration::from_secs(1) / A_SECOND as u32);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         for number in 0..A_SECOND {
             ticks.tick().await;
             let (path, key) = named(second, number);
-            answers.spawn(send(under(&self.peer.url, path, &key, &key)));
+            answers.spawn(send(self.under(path, &key, &key)));
+        }
+    }
+
+    fn under(&self, path: &str, key: &str, order: &str) -> RequestBuilder {
+        self.client.post(format!("{}{path}", self.peer.url)).header(KEY, key).header(ORDER, order)
+    }
+
+    /// Submits until it is answered: two busy cores may take longer than a timeout too.
+    async fn buy(&self, path: &str, key: &str, order: &str) -> Answer {
+        let limit = Instant::now() + LONG;
+        loop {
+            let answer = send(self.under(path, key, order)).await;
+            // A run that could not be renewed for a lease has an unknown outcome until that is written.
+            let is_temporary =
+                ["503 store_unavailable", "409 in_progress", "409 outcome_unknown"].contains(&answer.said().as_str());
+            if !is_temporary {
+                assert_eq!(answer.status, 200, "{answer:?}");
+                return answer;
+            }
+            assert!(Instant::now() < limit, "{answer:?}");
+            sleep(Duration::from_millis(50)).await;
         }
     }
 
@@ -94,14 +119,15 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
         before = commands;
     }
     let told: Vec<_> = answers.join_all().await.iter().map(Answer::said).collect();
-    assert!(told.iter().all(|said| ["503 store_unavailable", "200 executed"].contains(&said.as_str())), "{told:?}");
-    let ran = told.iter().filter(|said| *said == "200 executed").count();
+    // The first of them may have begun before answers were late.
+    let (ran, rejected): (Vec<_>, Vec<_>) = told.into_iter().partition(|said| said.starts_with("200 "));
+    assert!(rejected.iter().all(|said| said == "503 store_unavailable"), "{rejected:?}");
     let grown = slow.peer.memory().saturating_sub(memory);
     println!("commands in each second while answers are late: {each_second:?}; {grown} bytes more");
 
     slow.proxy.slow_down(Duration::ZERO);
     let (mut after, recovered) = (Vec::new(), slow.commands());
-    let ended = 20 + ran;
+    let ended = WARM + ran.len();
     for _ in 0..20 {
         let before = slow.commands();
         sleep(Duration::from_secs(1)).await;
@@ -114,20 +140,17 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
     assert_eq!(slow.claims(ended), 0, "all are settled, or taken back, or over");
     let requests = seconds * A_SECOND;
     let (slowly, quickly) = (each_second.iter().sum::<usize>(), slow.commands() - recovered);
-    assert!(slowly <= requests, "{slowly} commands for {requests} requests that Redis did not answer in time");
-    assert!(quickly <= requests, "{quickly} commands to clear up after {requests} requests");
+    assert!(slowly <= requests / 2, "{slowly} commands for {requests} requests that Redis did not answer in time");
+    assert!(quickly <= requests / 2, "{quickly} commands to clear up after {requests} requests");
 
-    for second in 0..seconds.min(8) {
-        let again = (0..A_SECOND).map(|number| {
-            let ((path, key), url) = (named(second, number), &slow.peer.url);
-            async move { buy(url, path, &key, &key).await.said() }
-        });
-        for said in join_all(again).await {
-            assert!(["200 executed", "200 replayed"].contains(&said.as_str()), "{said}");
-        }
+    let all = (0..seconds.min(8)).flat_map(|second| (0..A_SECOND).map(move |number| named(second, number)));
+    let all: Vec<_> = all.collect();
+    for some in all.chunks(16) {
+        join_all(some.iter().map(|(path, key)| slow.buy(path, key, key))).await;
     }
-    for (second, number) in (0..seconds.min(8)).flat_map(|second| (0..A_SECOND).map(move |number| (second, number))) {
-        assert_eq!(slow.ledger.count(&named(second, number).1), 1, "{second}.{number}");
+    let runs = slow.ledger.runs();
+    for (_, key) in &all {
+        assert_eq!(runs.iter().filter(|run| *run == key).count(), 1, "{key}");
     }
 }
 
@@ -135,9 +158,9 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time() {
     let slow = Slow::start().await;
-    let runs = join_all(ROUTES.map(|path| send(under(&slow.peer.url, path, "begun", "effect").header(TAKES, 1_500))));
-    let runs = tokio::spawn(runs);
-    until("both have begun", LONG, || async { slow.ledger.count("begun") == 22 }).await;
+    let runs = ROUTES.map(|path| send(slow.under(path, "begun", "effect").header(TAKES, 1_500)));
+    let runs = tokio::spawn(join_all(runs));
+    until("both have begun", LONG, || async { slow.ledger.count("begun") == 2 }).await;
     slow.proxy.slow_down(LATE);
     let mut answers = JoinSet::new();
     for second in 0..3 {
@@ -148,28 +171,27 @@ async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time(
     answers.join_all().await;
     slow.proxy.slow_down(Duration::ZERO);
     for (path, run) in ROUTES.iter().zip(runs) {
-        until("it is on record", PATIENT, || async {
-            let again = buy(&slow.peer.url, path, "begun", "effect").await;
-            let is_on_record = (again.said().as_str(), &again.body) == ("200 replayed", &run.body);
-            let is_temporary = ["503 store_unavailable", "409 in_progress"].contains(&again.said().as_str());
-            assert!(is_on_record || is_temporary, "{again:?}");
-            is_on_record
-        })
-        .await;
+        let again = slow.buy(path, "begun", "effect").await;
+        assert_eq!((again.said().as_str(), &again.body), ("200 replayed", &run.body));
     }
     assert_eq!(slow.ledger.count("effect"), 2);
 }
 
-/// Asks for these tickets, one after the other and without waiting, until most have timed out.
+/// Asks for these tickets, one after the other and without waiting.
+async fn look_for(store: &Redis, tickets: &[Ticket]) {
+    let mut looks = JoinSet::new();
+    for ticket in tickets.iter().copied().cycle().take(40) {
+        let store = store.clone();
+        looks.spawn(async move { store.look(&ticket).await.is_ok() });
+        sleep(Duration::from_millis(10)).await;
+    }
+    looks.join_all().await;
+}
+
+/// The same until most have timed out.
 async fn time_out(store: &Redis, tickets: &[Ticket]) {
     until("it rejects new work", LONG, || async {
-        let mut looks = JoinSet::new();
-        for ticket in tickets.iter().copied().cycle().take(40) {
-            let store = store.clone();
-            looks.spawn(async move { store.look(&ticket).await.is_ok() });
-            sleep(Duration::from_millis(10)).await;
-        }
-        looks.join_all().await;
+        look_for(store, tickets).await;
         tickets.iter().all(|ticket| store.admission(ticket) != Admission::Open)
     })
     .await;
@@ -183,7 +205,7 @@ fn tickets() -> Vec<Ticket> {
 async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_when_it_answers_in_time() {
     let redis = RedisServer::start();
     let proxy = Proxy::before(redis.port()).await;
-    let store = Redis::open(&proxy.url()).unwrap();
+    let store = Redis::open(&proxy.url()).unwrap().timeout(LATE);
     let guard = Guard::new(store.clone());
     let key = |name: &str| Key::new(name).unwrap();
     let policy = Policy::key(KeyRules::new());
@@ -193,10 +215,12 @@ async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_w
     };
     let Ok(Verdict::Run(pass)) = check("before").await else { panic!("it is free") };
     let tickets = tickets();
-    join_all(tickets.iter().map(|ticket| store.look(ticket))).await;
+    for ticket in &tickets {
+        store.look(ticket).await.unwrap();
+    }
     assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open), "it answers in time");
 
-    proxy.slow_down(LATE);
+    proxy.slow_down(LATE * 2);
     time_out(&store, &tickets).await;
     let monitor = redis.monitor();
     // One at a time finds out how it is, by a look.
@@ -233,14 +257,20 @@ async fn breaker_of_one_node_rejects_no_work_of_the_others() {
     let (frozen, others): (Vec<Ticket>, Vec<Ticket>) = tickets.iter().partition(|ticket| is_of_first(ticket));
     assert!(frozen.len() > 5 && !others.is_empty());
     let replica = cluster.replica_of(0);
-    cluster.nodes[replica].server.freeze();
-    cluster.nodes[0].server.freeze();
-    time_out(&store, &frozen).await;
-    let are_open = others.iter().all(|ticket| store.admission(ticket) == Admission::Open);
-    cluster.nodes[0].server.thaw();
-    cluster.nodes[replica].server.thaw();
-    assert!(are_open, "the others answer in time");
-    cluster.settled().await;
+    // A node that is frozen takes no new connection, so that nothing times out any more once the first one is given up.
+    until("it rejects work on the one that is frozen, and on no other", LONG * 2, || async {
+        cluster.nodes[replica].server.freeze();
+        cluster.nodes[0].server.freeze();
+        look_for(&store, &frozen).await;
+        let is_open = |ticket: &Ticket| store.admission(ticket) == Admission::Open;
+        let (slow, well) = (frozen.iter().any(is_open), others.iter().all(is_open));
+        cluster.nodes[0].server.thaw();
+        cluster.nodes[replica].server.thaw();
+        assert!(well, "the others answer in time");
+        cluster.settled().await;
+        !slow
+    })
+    .await;
     until("it accepts work again", LONG, || async {
         join_all(tickets.iter().map(|ticket| store.look(ticket))).await;
         tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open)

@@ -73,7 +73,7 @@ impl Pace {
     }
 }
 
-/// Tries again what is due, until nobody is left to add any and all are done.
+/// Tries again what is due, until the guard is gone and all are done.
 pub(super) async fn keep_trying(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
     let mut is_gone = false;
     let mut pace = Pace::new();

@@ -295,7 +295,8 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     }
     assert_eq!(guard.upkeep().retrying(), 0);
     let writes = store.writes() - sent;
-    assert!(writes <= CLAIMS * 2, "{writes} writes for {CLAIMS} claims");
+    // Two each, since what is found is held by then, and one that may have been tried before the store was known to be slow.
+    assert!(writes <= CLAIMS * 2 + 2, "{writes} writes for {CLAIMS} claims");
 }
 
 /// One job at a time, or once in a while, on a clock that is moved by hand.

@@ -1,7 +1,7 @@
 //! A circuit breaker before one server: while most commands time out, new work is rejected at once.
 //!
-//! It counts timeouts only. A server that is out of reach, or says no, is told of at once anyway. Nothing that has begun is ever stopped:
-//! whoever settles or renews does not ask. One probe at a time finds out that the server answers in time again.
+//! It counts timeouts only: a server that is out of reach, or refuses a command, fails at once anyway. Settlements and renewals do not ask
+//! it, so nothing that has begun is stopped. One probe at a time finds out that the server answers in time again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -84,7 +84,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<State>,
-    /// Whether it is not closed, so that a server without timeouts costs nobody a lock.
+    /// Whether it is not closed, so that a server without timeouts costs no lock.
     is_busy: AtomicBool,
     is_open: AtomicBool,
     clock: Clock,
@@ -109,7 +109,7 @@ impl Breaker {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether new work may begin, by whoever waits for so long.
+    /// Whether new work may begin, for a caller with this timeout.
     pub(super) fn admit(&self, timeout: Duration) -> Admission {
         if !self.is_open() {
             return Admission::Open;
@@ -259,7 +259,7 @@ mod tests {
         breaker.answered();
         assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Open));
         breaker.timed_out();
-        *breaker.state() = open();
+        *breaker.state() = State::Open { probe_at: 0, answers: 0 };
         breaker.timed_out();
         assert_eq!((breaker.admit(timeout), breaker.admit(timeout)), (Admission::Probe, Admission::Closed));
         (0..ANSWERS).for_each(|_| breaker.answered());

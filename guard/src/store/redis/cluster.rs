@@ -200,7 +200,7 @@ impl Link for Cluster {
     }
 
     fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission {
-        // As a rule none of them is slow, and nobody needs to know whose key it is.
+        // As a rule none of them is slow, and whose key it is need not be found out.
         if self.slow() == 0 {
             return Admission::Open;
         }

@@ -23,7 +23,7 @@ pub(super) struct HandedCluster {
     /// The life of whoever has each slot: which of them are the same, nobody tells us.
     known: RwLock<HashMap<usize, Known>>,
     refuses_scripts: OnceLock<bool>,
-    /// One for so many slots in a row: which node has them nobody tells us, and it has its neighbours too.
+    /// One for so many slots in a row: the connection does not say which node has them, and a node has ranges of slots.
     breakers: Vec<Breaker>,
 }
 

@@ -56,7 +56,7 @@ pub(super) trait Link: Send + Sync + 'static {
     /// Asks for that.
     async fn learn_scripts(&self, key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure>;
 
-    /// Whether new work may begin on this key, by whoever waits for so long.
+    /// Whether new work may begin on this key, for a caller with this timeout.
     fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission;
 
     /// Before how many servers the breaker is open.

@@ -52,7 +52,7 @@ pub(super) struct Way {
     pub(super) broken: watch::Sender<u64>,
     /// Ends with whoever needs the connection.
     pub(super) wanted: watch::Sender<()>,
-    /// Is told how commands end.
+    /// Counts how commands end.
     pub(super) breaker: Arc<Breaker>,
 }
 
