@@ -110,9 +110,10 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
                 assert!(!answer.contains(word), "{kind:?}: {answer}");
             }
             // Traefik cannot tell its own 500 from the application's.
-            let is_unknown = answer.contains("\r\nonceward-outcome: unknown\r\n");
-            assert_eq!(is_unknown, kind != Kind::Traefik, "{kind:?}: {answer}");
-            assert_eq!(answer.matches("onceward-outcome").count(), usize::from(is_unknown), "{kind:?}: {answer}");
+            let outcome = if kind == Kind::Traefik { "redeemed" } else { "unknown" };
+            assert!(answer.contains(&format!("\r\nonceward-outcome: {outcome}\r\n")), "{kind:?}: {answer}");
+            assert!(answer.contains(&format!("\r\nserver-timing: onceward;desc={outcome}\r\n")), "{kind:?}: {answer}");
+            assert_eq!(answer.matches("onceward-outcome").count(), 1, "{kind:?}: {answer}");
         }
         assert_eq!(stage.effects(), 0, "{kind:?}");
         let health = send(http().get(format!("{}/open", stage.gateway.url))).await;
