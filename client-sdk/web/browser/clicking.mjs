@@ -15,8 +15,12 @@ export async function serve(visitor, texts, policy = POLICY) {
   });
 }
 
-/** Notes in the page when it was clicked, and how many of its orders are in flight. */
+/** How long anything may take on a machine that is busy with other tests. */
+export const PATIENCE = 60_000;
+
+/** Notes in the page when it was clicked, and how many of its requests are in flight. */
 export async function observe(visitor) {
+  visitor.context.setDefaultTimeout(PATIENCE);
   await visitor.context.addInitScript(() => {
     window.clicks = [];
     window.inFlight = 0;
@@ -54,5 +58,5 @@ export async function quiet(page) {
     const isBusy = await page.evaluate(() => window.inFlight > 0 || !!document.querySelector("form[aria-busy=true]"));
     if (isBusy) since = Date.now();
     return Date.now() - since > 250;
-  });
+  }, PATIENCE);
 }

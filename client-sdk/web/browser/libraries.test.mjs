@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { click, observe, quiet, serve } from "./clicking.mjs";
+import { click, observe, PATIENCE, quiet, serve } from "./clicking.mjs";
 import { LIBRARIES } from "./libraries.mjs";
 import { begun, orders, stage, until } from "./story.mjs";
 import { Visitor } from "./stage.mjs";
@@ -43,7 +43,7 @@ class Customer {
     await page.evaluate(() => document.querySelector("#receipt")?.remove());
     await page.fill("[name=item]", this.id + item);
     await click(page, count, 100);
-    await page.waitForSelector("#receipt", { timeout: 15_000 }).catch(() => assert.fail(`${this.id}, ${step}: no receipt is shown`));
+    await page.waitForSelector("#receipt", { timeout: PATIENCE / 2 }).catch(() => assert.fail(`${this.id}, ${step}: no receipt is shown`));
     await quiet(page);
     await this.isTrue(`after: ${step}`);
     this.counts[step] = orders(this.id + item);
@@ -94,7 +94,7 @@ class Customer {
 }
 
 // They mostly wait.
-describe("forms that a library sends", { concurrency: 3 }, () => {
+describe("forms that a library sends", { concurrency: 2 }, () => {
   for (const [name, { takesToken }] of Object.entries(LIBRARIES)) {
     test(`${name}: a form with data-onceward is never worse off than without it`, async () => {
       const cases = [["open", ""], ["open", "data-onceward"]];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { click, observe, quiet, serve } from "./clicking.mjs";
+import { click, observe, PATIENCE, quiet, serve } from "./clicking.mjs";
 import { bundle } from "./libraries.mjs";
 import { orders, stage, until } from "./story.mjs";
 import { Visitor } from "./stage.mjs";
@@ -73,7 +73,7 @@ for (const [name, [attributes, snippet, made]] of Object.entries(SNIPPETS)) {
               const item = `${id}-${handler}-${tries}.`;
               await visitor.page.fill("[name=item]", item);
               isQuick = await click(visitor.page, count, gap);
-              await until("the order", () => orders(item) > 0);
+              await until("the order", () => orders(item) > 0, PATIENCE);
               await quiet(visitor.page);
               if (isQuick) assert.equal(orders(item), 1, `${count} clicks, ${gap} ms apart, on a handler of ${handler} ms`);
             }
@@ -89,7 +89,7 @@ for (const [name, [attributes, snippet, made]] of Object.entries(SNIPPETS)) {
     const { page } = visitor;
     const order = async (item, expected) => {
       await click(page, 1);
-      await until(`${expected} of ${item}`, () => orders(item) == expected);
+      await until(`${expected} of ${item}`, () => orders(item) == expected, PATIENCE);
       await quiet(page);
     };
     await page.fill("[name=item]", `${id}-later.`);

@@ -24,6 +24,34 @@ story("a form that is added later is guarded", async (visitor, item) => {
   assert.equal(orders(item), 1);
 });
 
+story("fields that a script replaces are sent with a token all the same", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/form");
+  await page.fill("[name=item]", item);
+  await state(page, "ready");
+  await page.evaluate(() => (document.querySelector("form").innerHTML = '<input name="item"><button>Order</button>'));
+  await page.fill("[name=item]", item);
+  await page.dblclick("button");
+  await receipt(page);
+  assert.equal(orders(item), 1);
+});
+
+story("a copy of a form does not show the state of the original", async (visitor, item) => {
+  const page = await visitor.open("/web/pages/form");
+  await page.fill("[name=item]", item);
+  await state(page, "ready");
+  await page.evaluate(() => {
+    document.activeElement.blur();
+    const form = document.querySelector("form");
+    form.replaceWith(form.cloneNode(true));
+  });
+  assert.equal(await page.getAttribute("form", "data-onceward-state"), "idle", "it has no token yet");
+  await page.fill("[name=item]", item);
+  await state(page, "ready");
+  await page.dblclick("button");
+  await receipt(page);
+  assert.equal(orders(item), 1);
+});
+
 story("requestSubmit takes the same way as a person", async (visitor, item) => {
   const page = await visitor.open("/web/pages/buttons");
   await page.fill("[name=item]", item);
