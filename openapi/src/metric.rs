@@ -127,7 +127,7 @@ pub const RATE_LIMITED: Metric = counter(
 pub const BUILD: Metric = gauge("onceward_build_info", "Always 1; the version is in its label.");
 
 /// What the library tells.
-pub const OF_THE_LIBRARY: [Metric; 16] = [
+pub const OF_THE_LIBRARY: [Metric; 18] = [
     ISSUED,
     VERDICTS,
     WAITS,
