@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward::store::{Admission, Redis, Store as _};
 use onceward::{Guard, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Ran, Reply, Subject, Ticket, Verdict};
-use onceward_tests::client::{Answer, http, send};
+use onceward_tests::client::{Answer, send};
 use onceward_tests::keyed::{KEY, PATIENT};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
@@ -50,7 +50,9 @@ impl Slow {
         let ledger = Ledger::new();
         let peer = Peer::start(PEER, "onceward", &proxy.url(), &ledger);
         let monitor = redis.monitor();
-        let slow = Self { redis, proxy, ledger, peer, monitor, client: http() };
+        // Each on a connection of its own: one that the server closes at this moment is no answer.
+        let client = Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
+        let slow = Self { redis, proxy, ledger, peer, monitor, client };
         for number in 0..WARM {
             slow.buy(ROUTES[number % 2], &format!("warm-{number}"), "warm").await;
         }
