@@ -66,15 +66,25 @@ story("a page that sends by itself has one token for one click, and says how it 
   const page = await visitor.open("/web/pages/by_itself");
   // In any order: the response to a second request may be handled before that to the first.
   const words = async () => (await page.textContent("output")).trim().split(" ").toSorted().join(" ");
-  const said = (expected) => until(expected, async () => (await words()) == expected);
+  let replays = "";
+  const said = (expected) => until(expected + replays, async () => (await words()) == expected + replays);
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders?takes=6000"));
+  await page.evaluate(() => {
+    const form = document.querySelector("form");
+    form.setAttribute("action", "../orders?takes=6000");
+    window.submits = 0;
+    form.addEventListener("submit", () => window.submits++);
+  });
   const clicked = Date.now();
   await page.click("button", { clickCount: 3 });
   // In flight for longer than a double click takes: the page gets the click, and the server replays.
   await later(clicked);
   await page.click("button");
+  // Two submits reach the page, or more if the machine is too busy to click three times within a second.
+  const submits = await page.evaluate(() => window.submits);
+  assert.ok(submits >= 2 && submits <= 4);
+  replays = " replayed".repeat(submits - 2);
   await said("executed replayed");
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
   await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders"));
