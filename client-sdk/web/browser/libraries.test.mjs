@@ -102,9 +102,11 @@ describe("forms that a library sends", { concurrency: 2 }, () => {
       const customers = await Promise.all(cases.map(([path, mark]) => Customer.enter(name, path, mark)));
       const [{ "a double click": unguarded, ...control }, ...guarded] = await Promise.all(customers.map((customer) => customer.tell()));
       assert.deepEqual(control, { first: 1, "second, equal": 2, edited: 1, "after Back, equal": 2, "before a reload": 1, "after a reload, equal": 2 });
+      // Without a token of the SDK, whether the second click still finds something to send depends on the library and on how busy the machine is.
+      const most = takesToken ? 1 : 2;
       for (const { "a double click": double, ...counts } of guarded) {
         assert.deepEqual(counts, control);
-        assert.ok(takesToken ? double == 1 : double <= unguarded, `${double} orders, and ${unguarded} without data-onceward`);
+        assert.ok(double >= 1 && double <= most, `${double} orders, and ${unguarded} without data-onceward`);
       }
     });
   }

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { begun, message, orders, receipt, stage, state, story, until } from "./story.mjs";
 
-/** Waits until a click is no longer part of the one at this time. */
-const later = (clicked = Date.now()) => new Promise((go) => setTimeout(go, clicked + 1100 - Date.now()));
+/** Waits until a click is no longer part of the last one. */
+const later = () => new Promise((go) => setTimeout(go, 1100));
 
 story("a validation error is corrected and sent again", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
@@ -66,14 +66,24 @@ story("a page that sends by itself has one token for one click, and says how it 
   const page = await visitor.open("/web/pages/by_itself");
   // In any order: the response to a second request may be handled before that to the first.
   const words = async () => (await page.textContent("output")).trim().split(" ").toSorted().join(" ");
-  const said = (expected) => until(expected, async () => (await words()) == expected);
+  let replays = "";
+  const said = (expected) => until(expected + replays, async () => (await words()) == expected + replays);
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  const clicked = Date.now();
+  await page.evaluate(() => {
+    const form = document.querySelector("form");
+    form.setAttribute("action", "../orders?takes=6000");
+    window.submits = 0;
+    form.addEventListener("submit", () => window.submits++);
+  });
   await page.click("button", { clickCount: 3 });
   // In flight for longer than a double click takes: the page gets the click, and the server replays.
-  await later(clicked);
+  await later();
   await page.click("button");
+  // Two submits reach the page, or more if the machine is too busy to click three times within a second.
+  const submits = await page.evaluate(() => window.submits);
+  assert.ok(submits >= 2 && submits <= 4);
+  replays = " replayed".repeat(submits - 2);
   await said("executed replayed");
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
   await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders"));
