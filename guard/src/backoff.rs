@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Twice as long each time, and never as long as others wait that began at the same moment.
+/// Doubles with every failure. Jitter keeps callers apart that failed together.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     first: Duration,

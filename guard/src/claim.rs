@@ -241,7 +241,8 @@ impl Claim {
 
     fn take_back(self: &Arc<Self>, state: &mut State) {
         self.is_settling.store(true, Ordering::SeqCst);
-        let lapses = !state.may_outlive && self.terms.rules.lease <= LAPSES;
+        let outlives = state.may_outlive || matches!(self.terms.origin, Origin::Token(..));
+        let lapses = !outlives && self.terms.rules.lease <= LAPSES;
         state.stage = Stage::TakingBack { answered_at: None, lapses };
         self.try_again(state);
     }
@@ -284,7 +285,6 @@ impl Claim {
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
     async fn make_of_token(&self, reign: Reign, state: &mut State) -> Result<Made, StoreError> {
-        state.may_outlive = true;
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
             match state.own.take_over(reign, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
                 None => return Ok(Made::Stale),
@@ -319,6 +319,11 @@ impl Claim {
                 state.backoff.reset();
                 self.step_after(&mut state, after);
             }
+            // A renewal waits for no other retry: the handler runs, and its lease must not expire while the store executes what it answers late.
+            Next::Again if is_patient && matches!(state.stage, Stage::Running) => {
+                let after = state.backoff.next();
+                self.step_after(&mut state, after);
+            }
             Next::Again if is_patient => self.try_again(&mut state),
             Next::Renew(_) | Next::Again | Next::Nothing => state.running = None,
         }
@@ -327,7 +332,10 @@ impl Claim {
 
     /// One try at what is left to do, and what is next.
     async fn settle_on(&self, state: &mut State) -> (Next, bool) {
-        let mut failed = self.advance(state).await.is_err();
+        // A store that is full has answered: others need not wait because of it.
+        let advanced = self.advance(state).await;
+        let is_refused = advanced.is_err();
+        let mut failed = advanced.is_err_and(|error| !error.is_full());
         match state.stage {
             Stage::Over => return (Next::Nothing, !failed),
             Stage::TakingBack { lapses: true, .. } => {
@@ -335,7 +343,7 @@ impl Claim {
                 return (Next::Nothing, !failed);
             }
             // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
-            Stage::Completing(_) if failed => failed = self.renew(&mut state.own).await.is_err(),
+            Stage::Completing(_) if is_refused => failed = self.renew(&mut state.own).await.is_err(),
             _ => {}
         }
         (Next::Again, !failed)
@@ -373,7 +381,7 @@ impl Claim {
             Ok(_) => {}
             Err(error) => {
                 self.terms.meter.not_renewed();
-                tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "a claim could not be renewed");
+                tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "could not renew the claim; retrying until the lease expires");
             }
         }
         (kept.unwrap_or(Next::Again), is_answered)

@@ -162,10 +162,10 @@ pub trait Store: Send + Sync + 'static {
     /// Whether new work may begin on this ticket: while most commands time out, it is rejected at once and not after a timeout.
     /// Settlements and renewals do not ask.
     fn admission(&self, _ticket: &Ticket) -> Admission {
-        Admission::Open
+        Admission::Accept
     }
 
-    /// Asks whether the store takes what is new.
+    /// Asks whether the store answers, and takes commands that write. A store that can be full overrides this and tries to insert.
     async fn ping(&self) -> Result<(), StoreError> {
         // What nobody has is taken: a replica could be looked into, and refuses this.
         self.take(&Ticket::of(Kind::Token, b"nobody's")).await.map(drop)
@@ -262,12 +262,12 @@ pub struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// It may.
-    Open,
+    Accept,
     /// It may if the store answers a [`look`](Store::look) first: it did not answer in time of late, and one caller at a time finds out
     /// whether it does again.
     Probe,
-    /// The store does not answer in time.
-    Closed,
+    /// It may not: the store does not answer in time.
+    Reject,
 }
 
 /// What a verb that compares first has done.

@@ -21,8 +21,8 @@ use crate::clock::Clock;
 
 /// How often a clock that is moved by hand is looked at.
 const BY_HAND: Duration = Duration::from_millis(5);
-/// How many claims may wait to be tried again before new ones are rejected. Each is about a kilobyte, beside the response that is to be
-/// written: four megabytes, and no more than a store that is back is asked for in a second or two.
+/// How many claims may wait to be tried again before new ones are rejected. They are retried within a lease once the store answers, and take
+/// a few megabytes beside the responses that are to be written.
 const MOST: usize = 4_096;
 
 /// Claims that need a step at some time. Cheap to clone; all clones are one.

@@ -194,7 +194,7 @@ async fn look_for(store: &Redis, tickets: &[Ticket]) {
 async fn time_out(store: &Redis, tickets: &[Ticket]) {
     until("it rejects new work", LONG, || async {
         look_for(store, tickets).await;
-        tickets.iter().all(|ticket| store.admission(ticket) != Admission::Open)
+        tickets.iter().all(|ticket| store.admission(ticket) != Admission::Accept)
     })
     .await;
 }
@@ -220,7 +220,7 @@ async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_w
     for ticket in &tickets {
         store.look(ticket).await.unwrap();
     }
-    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open), "it answers in time");
+    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept), "it answers in time");
 
     proxy.slow_down(LATE * 2);
     time_out(&store, &tickets).await;
@@ -243,7 +243,7 @@ async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_w
     until("new work is accepted", LONG, || async { matches!(check("after").await, Ok(Verdict::Run(_))) }).await;
     let replayed = || async { matches!(check("before").await, Ok(Verdict::Replay(_))) };
     until("the first is on record", LONG, replayed).await;
-    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open));
+    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept));
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn breaker_of_one_node_rejects_no_work_of_the_others() {
         cluster.nodes[replica].server.freeze();
         cluster.nodes[0].server.freeze();
         look_for(&store, &frozen).await;
-        let is_open = |ticket: &Ticket| store.admission(ticket) == Admission::Open;
+        let is_open = |ticket: &Ticket| store.admission(ticket) == Admission::Accept;
         let (slow, well) = (frozen.iter().any(is_open), others.iter().all(is_open));
         cluster.nodes[0].server.thaw();
         cluster.nodes[replica].server.thaw();
@@ -275,7 +275,7 @@ async fn breaker_of_one_node_rejects_no_work_of_the_others() {
     .await;
     until("it accepts work again", LONG, || async {
         join_all(tickets.iter().map(|ticket| store.look(ticket))).await;
-        tickets.iter().all(|ticket| store.admission(ticket) == Admission::Open)
+        tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept)
     })
     .await;
 }

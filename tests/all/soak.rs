@@ -21,6 +21,8 @@ use crate::PEER;
 
 /// How many clients submit at the same time.
 const CLIENTS: usize = 12;
+/// A store that was asked and did not answer takes longer than this: its timeout is 250 ms.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// How often each of them begins a submission, at most.
 const PACE: Duration = Duration::from_millis(150);
 /// How long the store has to answer a request, and the handler to run, before the client gives up.
@@ -28,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// From this length on, the growth of the process is judged.
 const LONG: Duration = Duration::from_secs(540);
 const MINUTE: usize = 60;
+/// How often an order whose end is not known is sent again.
+const LATER: usize = 2;
 
 /// How long it goes on: `SOAK` seconds, or a few.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
@@ -82,21 +86,22 @@ enum Heard {
     Duplicate,
     /// Another request runs at the moment.
     InProgress,
-    /// Nothing ran because of this request.
-    Rejected,
+    /// Nothing ran because of this request. Where it was rejected at once, the store was not asked.
+    Rejected { is_asked: bool },
     /// It may have run.
     Unknown,
 }
 
 impl Heard {
-    fn of(outcome: &str) -> Self {
+    fn of(outcome: &str, took: Duration) -> Self {
         match outcome {
             // `unprotected`: it ran, and the store has not confirmed the record of it.
             "executed" | "unprotected" => Self::Response { is_replayed: false },
             "replayed" => Self::Response { is_replayed: true },
             "token_used" | "too_soon" => Self::Duplicate,
             "in_progress" => Self::InProgress,
-            "store_unavailable" | "token_stale" | "token_expired" => Self::Rejected,
+            "store_unavailable" => Self::Rejected { is_asked: took > AT_ONCE },
+            "token_stale" | "token_expired" => Self::Rejected { is_asked: true },
             "redeem_unknown" | "outcome_unknown" | "unknown" | "reply_not_kept" => Self::Unknown,
             other => panic!("nothing in this test leads to {other:?}"),
         }
@@ -106,8 +111,14 @@ impl Heard {
     fn commands(&self, policy: Policy) -> usize {
         match self {
             Self::Response { is_replayed: false } | Self::Unknown => policy.commands(),
-            Self::Response { is_replayed: true } | Self::Duplicate | Self::InProgress | Self::Rejected => 1,
+            Self::Response { is_replayed: true } | Self::Duplicate | Self::InProgress => 1,
+            Self::Rejected { is_asked } => usize::from(*is_asked),
         }
+    }
+
+    /// Whether a client that heard this sends the same again.
+    fn is_open(&self) -> bool {
+        matches!(self, Self::InProgress | Self::Rejected { .. } | Self::Unknown)
     }
 }
 
@@ -124,13 +135,15 @@ impl Submission {
         let heard = |some: fn(&Heard) -> bool| self.heard.iter().any(some);
         let has_response = heard(|heard| matches!(heard, Heard::Response { .. }));
         // A claim whose answer was lost is rejected and taken back. Until then it stands for the interval, as guarantees.md says.
-        let may_stand = self.policy == Policy::Interval && heard(|heard| *heard == Heard::Rejected);
+        let may_stand = self.policy == Policy::Interval && heard(|heard| matches!(heard, Heard::Rejected { .. }));
         let is_unknown = heard(|heard| matches!(heard, Heard::Unknown | Heard::InProgress));
         match runs {
             0 if has_response => Some("a response without a run"),
             0 if heard(|heard| *heard == Heard::Duplicate) && !is_unknown && !may_stand => Some("false duplicate"),
             1 if !has_response && !is_unknown => Some("ran, and its client was told otherwise"),
             0 | 1 => None,
+            // A process that is killed after the effect leaves no record of it. Without `hold` its key is free after the lease.
+            2 if self.policy == Policy::Key && is_unknown => None,
             _ => Some("double"),
         }
     }
@@ -199,7 +212,8 @@ struct Disturbance {
     kills: usize,
 }
 
-/// A client that submits until the deadline, each order one to three times.
+/// A client that submits until the deadline, each order one to three times at once, and again later if it does not know how it ended.
+#[derive(Clone)]
 struct Caller {
     http: Client,
     urls: Arc<Mutex<[String; 2]>>,
@@ -209,17 +223,17 @@ struct Caller {
 
 impl Caller {
     async fn submit_until(self, deadline: Instant) -> Vec<Submission> {
-        let mut submissions = Vec::new();
+        let mut submissions = JoinSet::new();
         let mut pace = interval(PACE);
         while Instant::now() < deadline {
             pace.tick().await;
-            submissions.extend(self.submit().await);
+            submissions.spawn(self.clone().submit());
         }
-        submissions
+        submissions.join_all().await.into_iter().flatten().collect()
     }
 
     /// Nothing if there was no token.
-    async fn submit(&self) -> Option<Submission> {
+    async fn submit(self) -> Option<Submission> {
         let number = self.number.fetch_add(1, Ordering::SeqCst);
         let (policy, order) = (Policy::ALL[number % Policy::ALL.len()], format!("order-{number}"));
         let token = if policy.has_token() { self.token().await? } else { String::new() };
@@ -233,7 +247,15 @@ impl Caller {
                 hear(&http, request).await
             });
         }
-        let heard = requests.join_all().await;
+        let mut heard = requests.join_all().await;
+        for _ in 0..LATER {
+            if !heard.iter().all(Heard::is_open) {
+                break;
+            }
+            // Before and after the lease of a claim that is left behind.
+            sleep(Duration::from_millis(fastrand::u64(500..6_000))).await;
+            heard.push(hear(&self.http, policy.request(&self.url(), &order, &token).header(TAKES, takes)).await);
+        }
         let needed = heard.iter().map(|heard| heard.commands(policy)).sum();
         self.needed.fetch_add(needed, Ordering::SeqCst);
         Some(Submission { policy, order, heard })
@@ -254,9 +276,10 @@ impl Caller {
 
 async fn hear(http: &Client, request: RequestBuilder) -> Heard {
     let request = request.timeout(PATIENCE).build().unwrap();
+    let sent = Instant::now();
     match http.execute(request).await {
-        Ok(response) => Heard::of(response.headers()["onceward-outcome"].to_str().unwrap()),
-        Err(error) if error.is_connect() => Heard::Rejected,
+        Ok(response) => Heard::of(response.headers()["onceward-outcome"].to_str().unwrap(), sent.elapsed()),
+        Err(error) if error.is_connect() => Heard::Rejected { is_asked: false },
         Err(_) => Heard::Unknown,
     }
 }
@@ -284,7 +307,7 @@ async fn mixed_traffic_over_a_broken_network_runs_once_and_is_answered_truthfull
 
 #[test]
 fn judge_finds_doubles_false_duplicates_and_false_rejections() {
-    let response = Heard::Response { is_replayed: false };
+    let (response, rejected) = (Heard::Response { is_replayed: false }, Heard::Rejected { is_asked: true });
     let fault = |policy, heard: &[&Heard], runs| {
         let heard = heard.iter().map(|heard| (*heard).clone()).collect();
         Submission { policy, order: "order".to_owned(), heard }.fault(runs)
@@ -292,11 +315,13 @@ fn judge_finds_doubles_false_duplicates_and_false_rejections() {
     for (policy, heard, runs, expected) in [
         (Policy::Token, [&response, &response], 2, Some("double")),
         (Policy::Key, [&response, &Heard::InProgress], 0, Some("a response without a run")),
-        (Policy::Token, [&Heard::Rejected, &Heard::Duplicate], 0, Some("false duplicate")),
+        (Policy::Key, [&response, &response], 2, Some("double")),
+        (Policy::AtMostOnce, [&Heard::Unknown, &response], 2, Some("double")),
+        (Policy::Token, [&rejected, &Heard::Duplicate], 0, Some("false duplicate")),
         (Policy::Interval, [&Heard::Duplicate, &Heard::Duplicate], 0, Some("false duplicate")),
-        (Policy::AtMostOnce, [&Heard::Rejected, &Heard::Rejected], 1, Some("ran, and its client was told otherwise")),
-        (Policy::Interval, [&Heard::Rejected, &Heard::Duplicate], 1, Some("ran, and its client was told otherwise")),
-        (Policy::Interval, [&Heard::Rejected, &Heard::Duplicate], 0, None),
+        (Policy::AtMostOnce, [&rejected, &rejected], 1, Some("ran, and its client was told otherwise")),
+        (Policy::Interval, [&rejected, &Heard::Duplicate], 1, Some("ran, and its client was told otherwise")),
+        (Policy::Interval, [&rejected, &Heard::Duplicate], 0, None),
         (Policy::Token, [&Heard::Unknown, &Heard::Duplicate], 0, None),
         (Policy::Token, [&response, &Heard::Duplicate], 1, None),
     ] {

@@ -77,7 +77,7 @@ impl Own {
         })
     }
 
-    /// The same for what was there before, which is never refused for want of room; gives what is there, unless that is our own.
+    /// The same for what was there before, for which a store with a limit keeps some room; gives what is there, unless that is our own.
     pub(super) async fn insert_again(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
         match self.store.put_back(&self.ticket, &record, life).await? {
             Some(found) => self.other(&found),

@@ -200,13 +200,13 @@ impl Guard {
     /// look that changes nothing; the others are rejected at once.
     pub(super) async fn admit(&self, ticket: &Ticket) -> Result<(), StoreError> {
         match self.0.store.admission(ticket) {
-            Admission::Open => Ok(()),
+            Admission::Accept => Ok(()),
             // Apart, since every request pays for the room of what few need.
             Admission::Probe => match Box::pin(self.0.store.look(ticket)).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.certainly_not_executed()),
             },
-            Admission::Closed => Err(StoreError::not_executed("most commands time out, so new work is rejected")),
+            Admission::Reject => Err(StoreError::not_executed("most commands time out, so new work is rejected")),
         }
     }
 

@@ -64,14 +64,11 @@ impl Queue {
         (due, wait)
     }
 
-    /// Any of those that are due, which stays where it is.
-    pub(super) fn any_due(&self, now: u64) -> Option<Arc<Claim>> {
+    /// Some of those that are due, chosen at random, which stay where they are.
+    pub(super) fn some_due(&self, now: u64, most: usize) -> Vec<Arc<Claim>> {
         let waiting = self.waiting();
-        let due = || waiting.claims.range(..=(now, u64::MAX));
-        match due().count() {
-            0 => None,
-            count => due().nth(fastrand::usize(..count)).map(|(_, claim)| Arc::clone(claim)),
-        }
+        let due = waiting.claims.range(..=(now, u64::MAX)).map(|(_, claim)| Arc::clone(claim));
+        fastrand::choose_multiple(due, most)
     }
 
     /// Comes back when something is due before the loop would have looked.

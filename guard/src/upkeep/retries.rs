@@ -1,8 +1,8 @@
 //! What could not be written is tried again: in batches, and not before the store answers.
 //!
-//! As long as the store does not answer, one claim at a time is looked up to find out, with exponential backoff and jitter, and the others
-//! wait: a slow store gets no more to do by what it did not get done. Once it answers, they are tried in batches, spread over a part of
-//! their lease.
+//! As long as the store does not answer, a few claims at a time are looked up to find out, with exponential backoff and jitter, and the
+//! others wait: retries add no load to a store that is slow. The claims whose look-up is answered are tried first, since another node of a
+//! cluster may have theirs. Once all are answered, the rest is tried in batches, spread over a part of the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_m
 const BREATH: Duration = Duration::from_millis(100);
 /// All that wait are tried once in this part of a lease.
 const SWEEP: u32 = 8;
-/// How long a batch is waited for: a step that takes longer goes on beside the next one.
-const ENOUGH: Duration = Duration::from_secs(1);
+/// How long a batch is waited for: a step that takes longer goes on beside the next one. Every store of ours has a shorter deadline.
+const ENOUGH: Duration = Duration::from_secs(10);
+/// How many claims are looked up at once to find out whether the store answers.
+const PROBES: usize = 4;
 
 /// How many are tried at once, and how long to pause after them.
 struct Pace {
@@ -81,11 +83,16 @@ pub(super) async fn keep_trying(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
     loop {
         while steps.try_join_next().is_some() {}
         let now = upkeep.0.clock.steady();
-        if let Some(claim) = upkeep.0.retries.any_due(now).filter(|_| !pace.is_trusted)
-            && !is_answered(&claim).await
-        {
-            sleep(pace.unanswered()).await;
-            continue;
+        if !pace.is_trusted {
+            let probes = upkeep.0.retries.some_due(now, PROBES);
+            let answered = answered(&probes).await;
+            if !probes.is_empty() && answered.len() < probes.len() {
+                for claim in answered {
+                    claim.step().await;
+                }
+                sleep(pace.unanswered()).await;
+                continue;
+            }
         }
         let (batch, wait) = upkeep.0.retries.due(now, pace.size.saturating_sub(steps.len()));
         if !batch.is_empty() {
@@ -103,9 +110,13 @@ pub(super) async fn keep_trying(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
     }
 }
 
-/// Whether the store answers what is asked of this claim.
-async fn is_answered(claim: &Claim) -> bool {
-    timeout(ENOUGH, claim.is_answered()).await.unwrap_or(false)
+/// Those of whose record the store answers a look-up.
+async fn answered(claims: &[Arc<Claim>]) -> Vec<Arc<Claim>> {
+    let mut looks = JoinSet::new();
+    for claim in claims.iter().cloned() {
+        looks.spawn(async move { timeout(ENOUGH, claim.is_answered()).await.unwrap_or(false).then_some(claim) });
+    }
+    looks.join_all().await.into_iter().flatten().collect()
 }
 
 /// Takes a step of each, and waits for them for a while.

@@ -23,11 +23,13 @@ struct Slow {
     looks: AtomicUsize,
     writes: AtomicUsize,
     is_closed: AtomicBool,
+    /// Whether it refuses every swap.
+    is_full: AtomicBool,
 }
 
 impl Slow {
     fn new(memory: Memory) -> Arc<Self> {
-        let (is_slow, is_closed) = Default::default();
+        let (is_slow, is_closed, is_full) = Default::default();
         Arc::new(Self {
             memory,
             is_slow,
@@ -35,6 +37,7 @@ impl Slow {
             looks: AtomicUsize::new(0),
             writes: AtomicUsize::new(0),
             is_closed,
+            is_full,
         })
     }
 
@@ -71,6 +74,9 @@ impl Store for Slow {
         self.write(self.memory.take(ticket).await)
     }
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(StoreError::not_executed("no room"));
+        }
         self.write(self.memory.swap(ticket, held, value, ttl).await)
     }
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
@@ -88,8 +94,8 @@ impl Store for Slow {
     }
     fn admission(&self, _: &Ticket) -> Admission {
         match (self.is_closed.load(Ordering::SeqCst), self.is_slow.load(Ordering::SeqCst)) {
-            (false, _) => Admission::Open,
-            (true, true) => Admission::Closed,
+            (false, _) => Admission::Accept,
+            (true, true) => Admission::Reject,
             (true, false) => Admission::Probe,
         }
     }
@@ -186,6 +192,39 @@ async fn unknown_claim_of_a_remembered_token_gives_the_token_back() {
     bench.store.be_slow(false);
     bench.pass(LEASE).await;
     assert!(matches!(bench.guard.check(&policy, &intent).await, Ok(Verdict::Run(_))));
+}
+
+#[tokio::test]
+async fn remembered_token_that_the_store_refused_to_claim_is_not_retried() {
+    let bench = Bench::new();
+    let token = bench.guard.issue(LEASE * 100, Binding::none()).await.unwrap();
+    let policy = Policy::Token(TokenRules::new().remember(LEASE * 100));
+    let intent = Intent::new("pay", Subject::anonymous()).credential(token.as_str());
+    bench.store.is_full.store(true, Ordering::SeqCst);
+    assert!(matches!(bench.guard.check(&policy, &intent).await, Err(StoreError::NotExecuted(_))));
+    assert_eq!(bench.retrying(), 0);
+    bench.store.is_full.store(false, Ordering::SeqCst);
+    assert!(matches!(bench.guard.check(&policy, &intent).await, Ok(Verdict::Run(_))));
+}
+
+/// The store executes what it answers too late: as long as renewals are sent, the claim of a run does not lapse.
+#[tokio::test]
+async fn run_is_renewed_while_the_store_does_not_answer() {
+    let bench = Bench::new();
+    let policy = Policy::key(KeyRules::new().lease(LEASE));
+    let Ok(Verdict::Run(pass)) = bench.ask(&policy, "k").await else { panic!("it is free") };
+    bench.store.be_slow(true);
+    let before = bench.store.writes();
+    for _ in 0..40 {
+        bench.pass(LEASE / 10).await;
+        assert_eq!(bench.retrying(), 0, "a renewal waits for no other retry");
+    }
+    let renewals = bench.store.writes() - before;
+    assert!((12..40).contains(&renewals), "{renewals} renewals in four leases");
+    bench.store.be_slow(false);
+    let again = bench.ask(&policy, "k").await;
+    assert!(matches!(again, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::InProgress));
+    pass.complete(None).await.unwrap();
 }
 
 /// A claim that the store does not have may still be on its way: it is looked for until a lease after the store first answered, a few
@@ -285,7 +324,7 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     let (writes, looks) = (store.writes() - sent, store.looks.load(Ordering::SeqCst));
     let elapsed = begun.elapsed().as_millis() as usize;
     assert!(writes <= 1, "{writes} writes to a store that does not answer");
-    assert!(looks < 10 + elapsed / 100, "{looks} looks in {elapsed} ms");
+    assert!(looks < 4 * (10 + elapsed / 100), "{looks} looks in {elapsed} ms");
     assert!(guard.upkeep().retrying() >= CLAIMS - 1, "nothing is dropped");
 
     store.be_slow(false);

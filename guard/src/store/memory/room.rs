@@ -1,5 +1,7 @@
 //! How a memory store that is full makes room.
 
+use std::collections::hash_map::Entry;
+
 use super::Memory;
 use super::shares::Missing;
 use crate::store::{Full, StoreError};
@@ -50,7 +52,10 @@ impl Memory {
     /// Drops the response of a record, if that is still there, and says how many bytes that has given.
     fn drop_response(&self, turn: u64, ticket: &Ticket) -> usize {
         let mut shard = self.shard(ticket);
-        let Some(mut place) = self.live(&mut shard, ticket) else { return 0 };
+        let Entry::Occupied(mut place) = shard.records.entry(*ticket) else { return 0 };
+        if !place.get().is_live(self.clock.steady()) {
+            return self.evacuate(place).weight().cost();
+        }
         let there = place.get_mut();
         let Some(stub) = (self.stub)(&there.value).filter(|_| there.turn == Some(turn)) else { return 0 };
         let weight = there.weight();

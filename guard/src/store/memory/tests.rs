@@ -159,6 +159,20 @@ async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
 }
 
 #[tokio::test]
+async fn expired_response_gives_way_before_a_live_one() {
+    let clock = ManualClock::new();
+    let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
+    // The share of keys is 384 KiB.
+    let expired = numbered(Kind::Key, 0);
+    store.insert(&expired, &done(150 * KIB), MINUTE / 2).await.unwrap();
+    run(&store, 1, 150 * KIB).await;
+    clock.advance(MINUTE / 2);
+    run(&store, 2, 150 * KIB).await;
+    assert_eq!((stored(&store, 1).await, stored(&store, 2).await), (Ok(150 * KIB), Ok(150 * KIB)));
+    assert_counted(&store);
+}
+
+#[tokio::test]
 async fn new_claims_take_the_room_of_all_responses() {
     let store = Memory::new().limit(1024 * KIB);
     for number in 0..100 {

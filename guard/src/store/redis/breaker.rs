@@ -1,7 +1,7 @@
 //! A circuit breaker before one server: while most commands time out, new work is rejected at once.
 //!
-//! It counts timeouts only: a server that is out of reach, or refuses a command, fails at once anyway. Settlements and renewals do not ask
-//! it, so nothing that has begun is stopped. One probe at a time finds out that the server answers in time again.
+//! It counts timeouts only, not a server that is out of reach or refuses a command. Settlements and renewals do not ask it, so nothing that
+//! has begun is stopped. One probe at a time finds out that the server answers in time again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,8 +70,8 @@ impl State {
             Self::Open { probe_at, answers } if now >= probe_at => {
                 (Self::Open { probe_at: now + timeout.max(1), answers }, Admission::Probe)
             }
-            Self::Open { .. } => (self, Admission::Closed),
-            Self::Closed | Self::Counting { .. } => (self, Admission::Open),
+            Self::Open { .. } => (self, Admission::Reject),
+            Self::Closed | Self::Counting { .. } => (self, Admission::Accept),
         }
     }
 
@@ -112,7 +112,7 @@ impl Breaker {
     /// Whether new work may begin, for a caller with this timeout.
     pub(super) fn admit(&self, timeout: Duration) -> Admission {
         if !self.is_open() {
-            return Admission::Open;
+            return Admission::Accept;
         }
         let mut state = self.state();
         let (next, admission) = state.admit(self.clock.steady(), timeout.as_millis() as u64);
@@ -232,11 +232,11 @@ mod tests {
         let (state, first) = open().admit(1_000, 250);
         assert_eq!(first, Admission::Probe);
         for now in 1_000..1_250 {
-            assert_eq!(state.admit(now, 250).1, Admission::Closed, "{now}");
+            assert_eq!(state.admit(now, 250).1, Admission::Reject, "{now}");
         }
         assert_eq!(state.admit(1_250, 250).1, Admission::Probe, "the first has timed out");
-        assert_eq!(State::Closed.admit(1_000, 250).1, Admission::Open);
-        assert_eq!(after(State::Closed, 1_000, "x").admit(1_001, 250).1, Admission::Open);
+        assert_eq!(State::Closed.admit(1_000, 250).1, Admission::Accept);
+        assert_eq!(after(State::Closed, 1_000, "x").admit(1_001, 250).1, Admission::Accept);
     }
 
     #[test]
@@ -257,12 +257,12 @@ mod tests {
         let breaker = Breaker::new("a test");
         let timeout = Duration::from_secs(60);
         breaker.answered();
-        assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Open));
+        assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Accept));
         breaker.timed_out();
         *breaker.state() = State::Open { probe_at: 0, answers: 0 };
         breaker.timed_out();
-        assert_eq!((breaker.admit(timeout), breaker.admit(timeout)), (Admission::Probe, Admission::Closed));
+        assert_eq!((breaker.admit(timeout), breaker.admit(timeout)), (Admission::Probe, Admission::Reject));
         (0..ANSWERS).for_each(|_| breaker.answered());
-        assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Open));
+        assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Accept));
     }
 }

@@ -202,9 +202,9 @@ impl Link for Cluster {
     fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission {
         // As a rule none of them is slow, and whose key it is need not be found out.
         if self.slow() == 0 {
-            return Admission::Open;
+            return Admission::Accept;
         }
-        self.known_owner(key).map_or(Admission::Open, |own| own.admit(key, timeout))
+        self.known_owner(key).map_or(Admission::Accept, |own| own.admit(key, timeout))
     }
 
     fn slow(&self) -> usize {

@@ -53,7 +53,7 @@ impl Link for Slow {
     }
 
     fn admit(&self, _: &Key<'_>, _: Duration) -> Admission {
-        Admission::Open
+        Admission::Accept
     }
 
     fn slow(&self) -> usize {
