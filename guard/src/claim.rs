@@ -451,11 +451,11 @@ impl Claim {
         Duration::from_millis(self.terms.clock.steady().saturating_sub(self.begun))
     }
 
-    /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed.
+    /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed; a lock lasts as long as its handler.
     fn rhythm(&self) -> Duration {
-        match self.terms.origin {
-            Origin::Interval(_) => self.terms.rules.lease / 3 * 2,
-            Origin::Key | Origin::Token(..) => self.terms.rules.lease / 3,
+        match &self.terms.origin {
+            Origin::Interval(rules) if !rules.is_lock => self.terms.rules.lease / 3 * 2,
+            Origin::Interval(_) | Origin::Key | Origin::Token(..) => self.terms.rules.lease / 3,
         }
     }
 
