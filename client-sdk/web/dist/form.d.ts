@@ -19,7 +19,9 @@ export interface GuardedForm {
     touch(): void;
     /** Decides on a submit event before the page receives it. `gesture` is the click or key press that caused it, if one did. */
     submit(event: SubmitEvent, gesture?: Event): void;
-    /** The token of a try that the page took over and has not reported a response for. */
+    /** Whether the last try has no response yet, as far as the page can know: it may still need its token. */
+    isOwed(): boolean;
+    /** The token of that try, if the form has the same content still. */
     taken(): string | undefined;
     /** A request of the page has ended. */
     heard(entry: PerformanceResourceTiming): void;

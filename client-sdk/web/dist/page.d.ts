@@ -3,8 +3,6 @@ import { type GuardedForm, type Surroundings } from "./form.js";
 export interface Page {
     /** Guards them, now and later. */
     watch(): void;
-    /** What is known of a form. */
-    of(form: HTMLFormElement): GuardedForm;
     /** Those that are guarded by now. */
     all: Map<HTMLFormElement, GuardedForm>;
 }

@@ -63,12 +63,14 @@ export function createOnceward(options: Options = {}): Onceward {
   return {
     messages,
     watch: forms.watch,
-    answered: (form, response) => forms.of(form).answered(response),
+    answered: (form, response) => forms.all.get(form)?.answered(response),
     async token(form) {
       const fresh = () => token(form?.dataset.oncewardAction);
       return (form && forms.all.get(form)?.taken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
-    async fetch(url, init = {}) {
+    async fetch(url, given = {}) {
+      // A member that is undefined is one that is not there.
+      const init: SubmissionInit = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
       const target = new URL(url, here);
       if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
       // A redirect to another origin would take the token along. Only from the page's own can the browser tell which do.
