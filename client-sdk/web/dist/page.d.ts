@@ -1,4 +1,4 @@
-import { type GuardedForm, type Surroundings } from "./form.js";
+import type { GuardedForm, Surroundings } from "./guarded.js";
 /** The guarded forms of a page. */
 export interface Page {
     /** Guards them, now and later. */

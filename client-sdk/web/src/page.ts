@@ -1,6 +1,7 @@
 // All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
 
-import { guard, type GuardedForm, type Surroundings } from "./form.js";
+import { guard } from "./form.js";
+import type { GuardedForm, Surroundings } from "./guarded.js";
 import { learn } from "./past.js";
 
 const SELECTOR = "form[data-onceward]";
