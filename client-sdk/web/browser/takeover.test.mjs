@@ -41,6 +41,23 @@ story("the refusal of a second click does not end the order in flight", async (v
   assert.deepEqual([begun(item), orders(item)], [1, 1]);
 });
 
+story("a rate limit that meets the second click does not end the order in flight", async (visitor, item) => {
+  let sent = 0;
+  await visitor.context.route("**/web/orders?*", (route) => (++sent == 2 ? route.fulfill({ status: 429 }) : route.continue()));
+  const page = await open(visitor, 'method="post" action="/web/orders?takes=6000" data-onceward', sender(POST));
+  await page.fill("[name=item]", item);
+  await page.click("button");
+  await until("the handler runs", () => begun(item) == 1);
+  await later();
+  await page.click("button");
+  await until("the second request", () => sent == 2);
+  await later();
+  await page.click("button");
+  await state(page, "unknown");
+  await until("the order", () => orders(item) == 1);
+  assert.deepEqual([begun(item), sent], [1, 2]);
+});
+
 for (const [status, outcome, keeps] of [[500, "executed", false], [500, "not_applied", true], [503, "store_unavailable", true], [503, "executed", false]]) {
   story(`after a ${status} that says ${outcome} the same content ${keeps ? "keeps its token" : "takes a new one"}`, async (visitor, item) => {
     const tokens = [];

@@ -298,6 +298,8 @@ function guard(form, { token, isNamed, patience }) {
   let named;
   let isTouched = false;
   let isAnswered = true;
+  let isUnheard = false;
+  let wasUnheard = false;
   let tells = false;
   let isConfirmed = false;
   let isOnline = false;
@@ -354,7 +356,10 @@ function guard(form, { token, isNamed, patience }) {
     fill(form, token2);
     named = [bare(url.href), ...addresses(form, submitter)];
     if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token2);
-    const wasLost = token2 == past?.token && isOpen();
+    const isRepeated = token2 == past?.token;
+    const wasLost = isRepeated && isOpen();
+    wasUnheard = isRepeated && isUnheard;
+    isUnheard = true;
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
     sending = sent = event;
@@ -478,7 +483,9 @@ function guard(form, { token, isNamed, patience }) {
       const { initiatorType, name: name2, startTime, responseStatus = 200 } = entry;
       const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
       const isAwaited = isResponse && !tells && /o[ns]|ag/.test(past.ended);
-      if (isAwaited && named.includes(bare(name2))) end(learned(responseStatus, told(entry), past.ended == "lost"));
+      if (!isAwaited || !named.includes(bare(name2))) return;
+      isUnheard = false;
+      end(learned(responseStatus, told(entry), wasUnheard || past.ended == "lost"));
     },
     answered(response) {
       tells = true;

@@ -31,6 +31,9 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
   let isTouched = false;
   let isAnswered = true;
+  /** Whether no response to the last try was seen, and none to an earlier one with its token: that may still run. */
+  let isUnheard = false;
+  let wasUnheard = false;
   /** Whether the page reports responses at all. */
   let tells = false;
   /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
@@ -104,7 +107,10 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     fill(form, token);
     named = [bare(url.href), ...addresses(form, submitter)];
     if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token);
-    const wasLost = token == past?.token && isOpen();
+    const isRepeated = token == past?.token;
+    const wasLost = isRepeated && isOpen();
+    wasUnheard = isRepeated && isUnheard;
+    isUnheard = true;
     note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
     sending = sent = event;
@@ -261,7 +267,9 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
       const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
       // none, lost, again
       const isAwaited = isResponse && !tells && /o[ns]|ag/.test(past!.ended);
-      if (isAwaited && named.includes(bare(name))) end(learned(responseStatus, told(entry), past!.ended == "lost"));
+      if (!isAwaited || !named.includes(bare(name))) return;
+      isUnheard = false;
+      end(learned(responseStatus, told(entry), wasUnheard || past!.ended == "lost"));
     },
     answered(response) {
       tells = true;
