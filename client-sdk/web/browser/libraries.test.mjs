@@ -79,6 +79,7 @@ class Customer {
     if (!this.leaves) await this.visitor.open("/web/pages/receipt");
     await this.visitor.back();
     await this.page.waitForSelector("form");
+    await this.page.waitForFunction(() => window.onceward);
     await this.order("after Back, equal", "two.");
     await this.again();
     await this.order("before a reload", "three.");
@@ -119,7 +120,7 @@ test("a request to another address does not end an order in flight: the same aga
   await observe(visitor);
   await serve(visitor, {
     "page.html": `<!doctype html><title>made</title><script src="../sdk/onceward.js" defer></script><script src="page.js" defer></script>
-      <form method="post" action="/web/orders?takes=3000" data-onceward><input name="item" required><button>Order</button></form>`,
+      <form method="post" action="/web/orders?takes=8000" data-status="/web/made/poll.html" data-onceward><input name="item" required><button>Order</button></form>`,
     "page.js": `const form = document.querySelector("form");
       window.polls = 0;
       setInterval(() => fetch("poll.html").then(() => window.polls++), 100);
@@ -136,7 +137,7 @@ test("a request to another address does not end an order in flight: the same aga
   const polls = await page.evaluate(() => window.polls);
   await page.waitForFunction((polls) => window.polls > polls + 2 && performance.now() - window.clicks[0] > 1100, polls);
   assert.equal(orders(item), 0, "the handler still runs");
-  const again = page.waitForResponse((response) => response.request().method() == "POST" && response.url().includes("takes=3000"));
+  const again = page.waitForResponse((response) => response.request().method() == "POST" && response.url().includes("takes=8000"));
   await click(page, 1);
   await again;
   await until("the order", () => orders(item) > 0);

@@ -45,8 +45,8 @@ const all = () => ["--cors-origins", backend.url];
 
 elsewhere("an origin that the service does not allow is named, with the setting, in the form and in the console", () => [], none, async ({ page, said }, item) => {
   const text = await fail(page, item);
-  assert.equal(text, `The server cannot take this now. Nothing was sent. cors_origins needs ${backend.url}.`);
-  assert.ok(said.some((line) => line.includes(`cors_origins needs ${backend.url}`)), said.join("\n"));
+  assert.equal(text, `The server cannot take this now. Nothing was sent. ${backend.url} is not in cors_origins.`);
+  assert.ok(said.some((line) => line.includes(`${backend.url} is not in cors_origins`)), said.join("\n"));
   assert.deepEqual(backend.count(item), [0, 0]);
 });
 

@@ -42,9 +42,9 @@ story("a page that stops a submit gets its form back", async (visitor, item) => 
   assert.equal(orders(item), 1);
 });
 
-story("a page that checks a submit and then submits the form by script sends it once", async (visitor, item) => {
+for (const way of ["requestSubmit", "click"]) story(`a page that checks a submit and then submits the form by script (${way}) sends it once`, async (visitor, item) => {
   const page = await visitor.open("/web/pages/stopped");
-  await page.evaluate(() => {
+  await page.evaluate((way) => {
     let isChecked = false;
     const form = document.querySelector("form");
     form.addEventListener("submit", async (event) => {
@@ -53,9 +53,10 @@ story("a page that checks a submit and then submits the form by script sends it 
       // A check on the server that sends what was written.
       await fetch("../open", { method: "POST", body: new URLSearchParams({ checked: form.querySelector("[name=item]").value }) });
       isChecked = true;
-      form.requestSubmit(event.submitter);
+      if (way == "click") event.submitter.click();
+      else form.requestSubmit(event.submitter);
     });
-  });
+  }, way);
   await page.fill("[name=item]", item);
   await page.dblclick("button");
   await receipt(page);

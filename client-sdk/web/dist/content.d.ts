@@ -4,5 +4,7 @@ export declare function digest(data: FormData, target: unknown): number;
 export declare function attribute(form: HTMLFormElement, submitter: Element | null, name: "action" | "method" | "target"): string;
 /** Where a submit goes. */
 export declare function target(form: HTMLFormElement, submitter: Element | null): URL;
-/** Whether a form or its button names this address in any attribute, such as `action`, `formaction` or `hx-post`. */
-export declare function names(form: HTMLFormElement, submitter: Element | null, address: string): boolean;
+/** An address without its query, or nothing if it is none. */
+export declare function bare(address: string): string | undefined;
+/** The addresses that a form and its button name in attributes, such as `action`, `formaction` or `hx-post`, without their queries. */
+export declare function addresses(form: HTMLFormElement, submitter: Element | null): unknown[];

@@ -23,10 +23,23 @@ function target(form, submitter) {
   url.searchParams.delete(FIELD);
   return url;
 }
-function names(form, submitter, address) {
-  const bare = (url) => url.split(/[?#]/)[0];
-  const attributes = [...form.attributes, ...submitter?.attributes ?? []];
-  return [target(form, submitter).href, ...attributes.map(({ value }) => value)].some((value) => /\//.test(value) && bare(address).endsWith(bare(value)));
+function bare(address) {
+  try {
+    const { origin, pathname } = new URL(address, document.baseURI);
+    return origin + pathname;
+  } catch {
+  }
+}
+function addresses(form, submitter) {
+  return [form, submitter].flatMap(
+    (element) => (
+      // Not by `attributes`: a field may have that name. What begins with # is an anchor for a script.
+      element?.getAttributeNames().map((name) => {
+        const value = element.getAttribute(name);
+        return /(action|post|put|patch|delete)$/.test(name) && /^[^#]/.test(value) && bare(value);
+      })
+    )
+  );
 }
 function hash(text) {
   return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
@@ -42,9 +55,10 @@ var messages = {
   confirm: "Send this as well"
 };
 function show(form, state) {
-  if (!state) return void delete form.dataset.oncewardState;
-  form.dataset.oncewardState = state;
-  form.ariaBusy = `${/ing$/.test(state)}`;
+  if (!state && !form.dataset.oncewardState) return;
+  form.ariaBusy = state ? `${/ing$/.test(state)}` : null;
+  if (state) form.dataset.oncewardState = state;
+  else delete form.dataset.oncewardState;
 }
 function say(form, text, label, confirm) {
   let place = form.querySelector("[data-onceward-message]");
@@ -108,7 +122,7 @@ function isSameClick(gap, isByHand, isAnswered) {
 }
 var ENDS = [
   // unknown, internal; and a duplicate: any 409 but the handler's own. After too_soon the interval decides about the next one.
-  [/ (unk|int)|^409 (?!e|no|too)/, "doubt"],
+  [/ (unk|int)|^409 (?!e|no|too|repla|unp)/, "doubt"],
   // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
   [/^5.* (not_a|st|ov|una)/, "again"],
   // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.
@@ -156,14 +170,16 @@ function keep(name, value) {
 function point(name, page2) {
   keep(POINTER, { name, page: page2 });
 }
+function told({ serverTiming }) {
+  return serverTiming?.filter(({ name }) => name == POINTER).at(-1)?.description ?? "";
+}
 function learn() {
   const pointer = recall(POINTER);
   const past = pointer && recall(pointer.name);
   const [entry] = performance.getEntriesByType("navigation");
   const status = entry?.responseStatus;
-  const told = entry?.serverTiming?.filter(({ name }) => name == POINTER).at(-1)?.description ?? "";
   if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
-    keep(pointer.name, { ...past, ended: learned(status, told, past.ended == "doubt") });
+    keep(pointer.name, { ...past, ended: learned(status, told(entry), past.ended == "doubt") });
   }
 }
 
@@ -201,7 +217,7 @@ async function fetchToken(fetch, url, action, limit, ...outer) {
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
       outer[0]?.throwIfAborted();
-      if (isReached) cause ??= `cors_origins needs ${here}`;
+      if (isReached) cause ??= `${here} is not in cors_origins`;
       else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }
     const status = response?.status ?? 503;
@@ -278,32 +294,38 @@ function guard(form, { token, isNamed, patience }) {
   let sending;
   let isWaiting = false;
   let isBarred = false;
-  let sentAt = NaN;
-  let sentBy;
+  let sent;
+  let named;
   let isTouched = false;
   let isAnswered = true;
+  let isUnheard = false;
+  let wasUnheard = false;
   let tells = false;
   let isConfirmed = false;
   let isOnline = false;
   function fetch() {
     return fetching ??= token(form.dataset.oncewardAction).then((held) => {
       spare = held;
-      if (!sending) fill(form, held.token);
+      isBarred = false;
       setTimeout(renew, held.life * 0.8);
-      if (!isWaiting && !sending) rest();
+      if (!isWaiting && !sending) settle();
       tell(form, "ready");
     }).finally(() => fetching = void 0);
   }
   function warm() {
     if (isGood(spare) || sending || isWaiting) return;
-    rest();
+    settle();
     if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => isBarred = !!cause);
   }
   function renew() {
     if (spare && form.isConnected) warm();
   }
   function isLeft(submitter) {
-    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+    try {
+      return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+    } catch {
+      return true;
+    }
   }
   function isLeftAlone() {
     return [null, ...form].every((button) => isLeft(button));
@@ -313,11 +335,12 @@ function guard(form, { token, isNamed, patience }) {
     if (defaultPrevented) return;
     if (isLeft(submitter)) return leaveOut(form);
     if (sending?.defaultPrevented) handOver();
-    if (past?.ended == "again") past = recall(name) ?? past;
+    const known = recall(name);
+    if (past?.ended == "again" && known?.token == past.token) past = known;
     const url = target(form, submitter);
     const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
-    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
+    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sent?.timeStamp, !!gesture, isAnswered);
     if (isWaiting || isSame && (sending || isClicked)) {
       stop(event);
       return void tell(form, "duplicate");
@@ -331,13 +354,15 @@ function guard(form, { token, isNamed, patience }) {
   function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
     fill(form, token2);
+    named = [bare(url.href), ...addresses(form, submitter)];
     if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token2);
-    const wasLost = token2 == past?.token && isOpen();
+    const isRepeated = token2 == past?.token;
+    const wasLost = isRepeated && isOpen();
+    wasUnheard = isRepeated && isUnheard;
+    isUnheard = true;
     note({ token: token2, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token2 == spare?.token) spare = void 0;
-    sending = event;
-    sentAt = event.timeStamp;
-    sentBy = submitter;
+    sending = sent = event;
     isTouched = isAnswered = false;
     say(form, "");
     show(form, "sending");
@@ -377,8 +402,11 @@ function guard(form, { token, isNamed, patience }) {
   function again({ submitter }, confirmed, online) {
     isConfirmed = confirmed;
     isOnline = online;
-    form.requestSubmit(submitter?.form == form ? submitter : null);
+    form.requestSubmit(own(submitter));
     isConfirmed = isOnline = false;
+  }
+  function own(submitter) {
+    return submitter?.form == form ? submitter : null;
   }
   function ask(event, ended) {
     stop(event);
@@ -406,20 +434,31 @@ function guard(form, { token, isNamed, patience }) {
     rest(state);
   }
   function rest(state = isGood(spare) ? "ready" : "idle") {
+    refill();
     show(form, isLeftAlone() ? void 0 : state);
+  }
+  function settle() {
+    if (form.dataset.oncewardState != "unknown") rest();
+  }
+  function refill() {
+    if (isGood(spare) && !isOwed() && find(form)?.value != spare.token) fill(form, spare.token);
+  }
+  function isOwed() {
+    return !!sent && !isAnswered && past.ended != "final";
   }
   function note(what) {
     keep(name, past = what);
   }
   function end(ended) {
     if (past) note({ ...past, ended });
+    refill();
   }
   function isOpen() {
     return /none|lost/.test(past?.ended);
   }
   function reset() {
-    past = recall(name);
-    sentAt = NaN;
+    past = recall(name) ?? past;
+    sent = void 0;
     recover();
     if (past || form.contains(document.activeElement)) warm();
   }
@@ -434,15 +473,23 @@ function guard(form, { token, isNamed, patience }) {
       warm();
     },
     submit: submit2,
+    isOwed,
     taken() {
-      if (!isAnswered && past.ended != "final") return past.token;
+      if (!isOwed()) return;
+      const button = own(sent.submitter);
+      if (sending || past.digest == digest(new FormData(form, button), target(form, button))) return past.token;
     },
-    heard({ initiatorType, name: name2, responseStatus, startTime }) {
-      const isResponse = startTime >= sentAt && /^(fe|x)/.test(initiatorType) && /^[1-4]|u/.test(`${responseStatus}`);
-      if (isResponse && !tells && past.ended == "again" && names(form, sentBy, name2)) end("final");
+    heard(entry) {
+      const { initiatorType, name: name2, startTime, responseStatus = 200 } = entry;
+      const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
+      const isAwaited = isResponse && !tells && /o[ns]|ag/.test(past.ended);
+      if (!isAwaited || !named.includes(bare(name2))) return;
+      isUnheard = false;
+      end(learned(responseStatus, told(entry), wasUnheard || past.ended == "lost"));
     },
     answered(response) {
-      isAnswered = tells = true;
+      tells = true;
+      isAnswered = !!response;
       const wasLost = past?.ended == "lost";
       end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();
@@ -469,7 +516,10 @@ function page(around) {
     return guarded2;
   }
   function watch() {
-    const find2 = () => document.querySelectorAll(SELECTOR).forEach((form) => of(form));
+    const find2 = () => {
+      document.querySelectorAll(SELECTOR).forEach((form) => of(form));
+      forms.forEach((guarded2, form) => form.isConnected || guarded2.isOwed() || forms.delete(form));
+    };
     const on = (name, act) => addEventListener(name, act, true);
     learn();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => isForm = !!formData);
@@ -483,6 +533,7 @@ function page(around) {
     ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
     ["click", "keypress"].forEach(
       (name) => on(name, (event) => {
+        if (!event.isTrusted) return;
         gesture = event;
         setTimeout(() => gesture = void 0);
       })
@@ -503,7 +554,7 @@ function page(around) {
     const form = target2 instanceof HTMLFormElement ? target2 : target2.form;
     return form?.matches(SELECTOR) ? of(form) : void 0;
   }
-  return { watch, of, all: forms };
+  return { watch, all: forms };
 }
 
 // src/sharing.ts
@@ -537,12 +588,13 @@ function createOnceward(options = {}) {
   return {
     messages,
     watch: forms.watch,
-    answered: (form, response) => forms.of(form).answered(response),
+    answered: (form, response) => forms.all.get(form)?.answered(response),
     async token(form) {
       const fresh = () => token(form?.dataset.oncewardAction);
       return form && forms.all.get(form)?.taken() || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
-    async fetch(url, init = {}) {
+    async fetch(url, given = {}) {
+      const init = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== void 0));
       const target2 = new URL(url, here);
       if (!isNamed(target2.origin)) throw Error(`Onceward: ${target2.origin} is not in origins`);
       const stay = target2.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };

@@ -1,10 +1,8 @@
-import { type GuardedForm, type Surroundings } from "./form.js";
+import type { GuardedForm, Surroundings } from "./guarded.js";
 /** The guarded forms of a page. */
 export interface Page {
     /** Guards them, now and later. */
     watch(): void;
-    /** What is known of a form. */
-    of(form: HTMLFormElement): GuardedForm;
     /** Those that are guarded by now. */
     all: Map<HTMLFormElement, GuardedForm>;
 }

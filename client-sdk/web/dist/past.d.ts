@@ -19,6 +19,8 @@ export declare function recall<T = Past>(name: string): T | null | undefined;
 export declare function keep(name: string, value: Past | Pointer): void;
 /** On the page that sent a form: which page is the answer. */
 export declare function point(name: string, page: string): void;
+/** The outcome that a response names: of its headers, timing shows a script no other. A gateway adds its entry after those of the application. */
+export declare function told({ serverTiming }: PerformanceResourceTiming): string;
 /** On the page that is the answer: how the try ended. */
 export declare function learn(): void;
 export {};

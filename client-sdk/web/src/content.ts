@@ -25,11 +25,23 @@ export function target(form: HTMLFormElement, submitter: Element | null): URL {
   return url;
 }
 
-/** Whether a form or its button names this address in any attribute, such as `action`, `formaction` or `hx-post`. */
-export function names(form: HTMLFormElement, submitter: Element | null, address: string): boolean {
-  const bare = (url: string) => url.split(/[?#]/)[0]!;
-  const attributes = [...form.attributes, ...(submitter?.attributes ?? [])];
-  return [target(form, submitter).href, ...attributes.map(({ value }) => value)].some((value) => /\//.test(value) && bare(address).endsWith(bare(value)));
+/** An address without its query, or nothing if it is none. */
+export function bare(address: string): string | undefined {
+  try {
+    const { origin, pathname } = new URL(address, document.baseURI);
+    return origin + pathname;
+  } catch {}
+}
+
+/** The addresses that a form and its button name in attributes, such as `action`, `formaction` or `hx-post`, without their queries. */
+export function addresses(form: HTMLFormElement, submitter: Element | null): unknown[] {
+  return [form, submitter].flatMap((element) =>
+    // Not by `attributes`: a field may have that name. What begins with # is an anchor for a script.
+    element?.getAttributeNames().map((name) => {
+      const value = element.getAttribute(name)!;
+      return /(action|post|put|patch|delete)$/.test(name) && /^[^#]/.test(value) && bare(value);
+    }),
+  );
 }
 
 /** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */

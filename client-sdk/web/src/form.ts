@@ -1,43 +1,13 @@
 // One guarded form: which token its next try takes, and how it gets back to work whatever becomes of that try.
 
-import { attribute, digest, names, target } from "./content.js";
+import { addresses, attribute, bare, digest, target } from "./content.js";
 import { carryInQuery, fill, find, leaveOut } from "./field.js";
+import type { GuardedForm, Surroundings } from "./guarded.js";
 import { choose, DOUBLE_CLICK, isSameClick, learned, type Ended } from "./intent.js";
 import { messages, say, show, tell, type State } from "./notice.js";
-import { keep, nameOf, point, recall, type Past } from "./past.js";
+import { keep, nameOf, point, recall, told, type Past } from "./past.js";
 import { outcomeOf } from "./submission.js";
 import { isGood, type Held } from "./token.js";
-
-/** What a form needs of its surroundings. */
-export interface Surroundings {
-  token(action: string | undefined): Promise<Held>;
-  /** Whether a token may be sent to this origin. */
-  isNamed(origin: string): boolean;
-  /** How long a form waits for an answer, in milliseconds. */
-  patience: number;
-}
-
-/** A form under guard. */
-export interface GuardedForm {
-  /** Begins anew, when the page comes back from the back/forward cache. */
-  reset(): void;
-  /** Sees to it that a token is there, or on its way, with time enough to write and send. */
-  warm(): void;
-  /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
-  renew(): void;
-  /** The form was edited or reset. */
-  touch(): void;
-  /** Decides on a submit event before the page receives it. `gesture` is the click or key press that caused it, if one did. */
-  submit(event: SubmitEvent, gesture?: Event): void;
-  /** The token of a try that the page took over and has not reported a response for. */
-  taken(): string | undefined;
-  /** A request of the page has ended. */
-  heard(entry: PerformanceResourceTiming): void;
-  /** The page says how the try ended that it sent by itself. */
-  answered(response: Response | null): void;
-  /** This page makes way for the one that is the answer, as far as can be seen from here. */
-  left(page: string): void;
-}
 
 /** Guards a form. */
 export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surroundings): GuardedForm {
@@ -55,12 +25,15 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   let isWaiting = false;
   /** Whether the page may not fetch tokens. */
   let isBarred = false;
-  /** When the last try was sent, on the clock of events, and by which button. */
-  let sentAt = NaN;
-  let sentBy: Element | null;
+  /** The last try that was sent, and the addresses that the form named then. */
+  let sent: SubmitEvent | undefined;
+  let named: unknown[];
   /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
   let isTouched = false;
   let isAnswered = true;
+  /** Whether no response to the last try was seen, and none to an earlier one with its token: that may still run. */
+  let isUnheard = false;
+  let wasUnheard = false;
   /** Whether the page reports responses at all. */
   let tells = false;
   /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
@@ -71,10 +44,9 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     return (fetching ??= token(form.dataset.oncewardAction)
       .then((held) => {
         spare = held;
-        // For whoever calls form.submit(), which tells nobody.
-        if (!sending) fill(form, held.token);
+        isBarred = false;
         setTimeout(renew, held.life * 0.8);
-        if (!isWaiting && !sending) rest();
+        if (!isWaiting && !sending) settle();
         tell(form, "ready");
       })
       .finally(() => (fetching = undefined)));
@@ -82,7 +54,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   function warm(): void {
     if (isGood(spare) || sending || isWaiting) return;
-    rest();
+    settle();
     // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
     if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
   }
@@ -93,7 +65,12 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
   function isLeft(submitter: Element | null): boolean {
-    return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+    try {
+      return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+    } catch {
+      // The action is no address.
+      return true;
+    }
   }
 
   /** Whether no button of the form sends a token. */
@@ -106,12 +83,13 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     if (defaultPrevented) return;
     if (isLeft(submitter)) return leaveOut(form);
     if (sending?.defaultPrevented) handOver();
-    // The form that was here before this one may have learned more.
-    if (past?.ended == "again") past = recall(name) ?? past;
+    // The form that was here before this one may have learned more of the same try.
+    const known = recall(name);
+    if (past?.ended == "again" && known?.token == past.token) past = known;
     const url = target(form, submitter);
     const content = digest(new FormData(form, submitter), url);
     const isSame = past?.digest == content;
-    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sentAt, !!gesture, isAnswered);
+    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sent?.timeStamp!, !!gesture, isAnswered);
     if (isWaiting || (isSame && (sending || isClicked))) {
       stop(event);
       return void tell(form, "duplicate");
@@ -127,13 +105,15 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   function send(event: SubmitEvent, { token, until }: Held | Past, content: number, url: URL): void {
     const { submitter } = event;
     fill(form, token);
+    named = [bare(url.href), ...addresses(form, submitter)];
     if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token);
-    const wasLost = token == past?.token && isOpen();
+    const isRepeated = token == past?.token;
+    const wasLost = isRepeated && isOpen();
+    wasUnheard = isRepeated && isUnheard;
+    isUnheard = true;
     note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
-    sending = event;
-    sentAt = event.timeStamp;
-    sentBy = submitter;
+    sending = sent = event;
     isTouched = isAnswered = false;
     say(form, "");
     show(form, "sending");
@@ -180,9 +160,13 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
     isConfirmed = confirmed;
     isOnline = online;
-    // The button may be gone by now.
-    form.requestSubmit((submitter as HTMLButtonElement | null)?.form == form ? submitter : null);
+    form.requestSubmit(own(submitter));
     isConfirmed = isOnline = false;
+  }
+
+  /** The button of a submit, which may be gone by now. */
+  function own(submitter: HTMLElement | null): HTMLElement | null {
+    return (submitter as HTMLButtonElement | null)?.form == form ? submitter : null;
   }
 
   /** Asks the person, who alone can know whether this is meant as a second submission. */
@@ -219,7 +203,22 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   /** Shows the state of a form that is neither waiting nor sending. */
   function rest(state: State = isGood(spare) ? "ready" : "idle"): void {
+    refill();
     show(form, isLeftAlone() ? undefined : state);
+  }
+
+  /** The same, unless the person is being asked. */
+  function settle(): void {
+    if (form.dataset.oncewardState != "unknown") rest();
+  }
+
+  /** Writes the spare token into the form, for code that sends without a submit event; not while a try may need the one that is there. */
+  function refill(): void {
+    if (isGood(spare) && !isOwed() && find(form)?.value != spare.token) fill(form, spare.token);
+  }
+
+  function isOwed(): boolean {
+    return !!sent && !isAnswered && past!.ended != "final";
   }
 
   function note(what: Past): void {
@@ -228,6 +227,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   function end(ended: Ended): void {
     if (past) note({ ...past, ended });
+    refill();
   }
 
   /** Whether the last try has no answer yet. */
@@ -236,8 +236,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   function reset(): void {
-    past = recall(name);
-    sentAt = NaN;
+    past = recall(name) ?? past;
+    sent = undefined;
     recover();
     if (past || form.contains(document.activeElement)) warm();
   }
@@ -254,16 +254,26 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
       warm();
     },
     submit,
+    isOwed,
     taken() {
-      if (!isAnswered && past!.ended != "final") return past!.token;
+      if (!isOwed()) return;
+      const button = own(sent!.submitter);
+      // In the submit handler itself, the token belongs to whatever the page makes of the form.
+      if (sending || past!.digest == digest(new FormData(form, button), target(form, button))) return past!.token;
     },
-    heard({ initiatorType, name, responseStatus, startTime }) {
+    heard(entry) {
+      const { initiatorType, name, startTime, responseStatus = 200 } = entry;
       // Only a request to an address that the form names can be the one that carries it: a poll of the page must not end a slow try.
-      const isResponse = startTime >= sentAt && /^(fe|x)/.test(initiatorType) && /^[1-4]|u/.test(`${responseStatus}`);
-      if (isResponse && !tells && past!.ended == "again" && names(form, sentBy, name)) end("final");
+      const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
+      // none, lost, again
+      const isAwaited = isResponse && !tells && /o[ns]|ag/.test(past!.ended);
+      if (!isAwaited || !named.includes(bare(name))) return;
+      isUnheard = false;
+      end(learned(responseStatus, told(entry), wasUnheard || past!.ended == "lost"));
     },
     answered(response) {
-      isAnswered = tells = true;
+      tells = true;
+      isAnswered = !!response;
       const wasLost = past?.ended == "lost";
       end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();

@@ -30,12 +30,12 @@ export interface Options {
 export interface Onceward {
   /**
    * Like `fetch`, with a token of its own or your key, the same over all tries. Each call is one submission: two calls are two orders, unless
-   * both name the same `key`, or the same `form` with the same content.
+   * both name the same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
    */
   fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
   /** Guards every `form[data-onceward]` of the page, also those that are added later. */
   watch(): void;
-  /** For a page that sends a guarded form by itself: how it ended, or `null` if no answer came. */
+  /** For a page that sends a guarded form by itself: how its last submit ended, or `null` if no answer came. Another form is not affected. */
   answered(form: HTMLFormElement, response: Response | null): void;
   /**
    * Fetches a token for code that sends by itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, good
@@ -63,12 +63,14 @@ export function createOnceward(options: Options = {}): Onceward {
   return {
     messages,
     watch: forms.watch,
-    answered: (form, response) => forms.of(form).answered(response),
+    answered: (form, response) => forms.all.get(form)?.answered(response),
     async token(form) {
       const fresh = () => token(form?.dataset.oncewardAction);
       return (form && forms.all.get(form)?.taken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
-    async fetch(url, init = {}) {
+    async fetch(url, given = {}) {
+      // A member that is undefined is one that is not there.
+      const init: SubmissionInit = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
       const target = new URL(url, here);
       if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
       // A redirect to another origin would take the token along. Only from the page's own can the browser tell which do.

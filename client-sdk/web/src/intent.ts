@@ -51,7 +51,7 @@ export function isSameClick(gap: number, isByHand: boolean, isAnswered: boolean)
  */
 const ENDS: [RegExp, Ended][] = [
   // unknown, internal; and a duplicate: any 409 but the handler's own. After too_soon the interval decides about the next one.
-  [/ (unk|int)|^409 (?!e|no|too)/, "doubt"],
+  [/ (unk|int)|^409 (?!e|no|too|repla|unp)/, "doubt"],
   // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
   [/^5.* (not_a|st|ov|una)/, "again"],
   // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.

@@ -18,10 +18,12 @@ export type State = "idle" | "ready" | "waiting" | "sending" | "unknown" | "erro
 
 /** Shows a state, or none on a form that is left alone. Nothing is disabled: that would drop the name and value of the pressed button. */
 export function show(form: HTMLFormElement, state?: State): void {
-  if (!state) return void delete form.dataset.oncewardState;
-  form.dataset.oncewardState = state;
+  // A form that has shown no state may have a busy mark of the page's.
+  if (!state && !form.dataset.oncewardState) return;
   // While it is waiting or sending.
-  form.ariaBusy = `${/ing$/.test(state)}`;
+  form.ariaBusy = state ? `${/ing$/.test(state)}` : null;
+  if (state) form.dataset.oncewardState = state;
+  else delete form.dataset.oncewardState;
 }
 
 /** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */

@@ -1,6 +1,7 @@
 // All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
 
-import { guard, type GuardedForm, type Surroundings } from "./form.js";
+import { guard } from "./form.js";
+import type { GuardedForm, Surroundings } from "./guarded.js";
 import { learn } from "./past.js";
 
 const SELECTOR = "form[data-onceward]";
@@ -9,8 +10,6 @@ const SELECTOR = "form[data-onceward]";
 export interface Page {
   /** Guards them, now and later. */
   watch(): void;
-  /** What is known of a form. */
-  of(form: HTMLFormElement): GuardedForm;
   /** Those that are guarded by now. */
   all: Map<HTMLFormElement, GuardedForm>;
 }
@@ -31,7 +30,11 @@ export function page(around: Surroundings): Page {
   }
 
   function watch(): void {
-    const find = () => document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => of(form));
+    const find = () => {
+      document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => of(form));
+      // Of a form that was replaced, only the response to its last try is of interest.
+      forms.forEach((guarded, form) => form.isConnected || guarded.isOwed() || forms.delete(form));
+    };
     const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
     learn();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
@@ -47,6 +50,8 @@ export function page(around: Surroundings): Page {
     ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
     ["click", "keypress"].forEach((name) =>
       on(name, (event) => {
+        // A click by script is no person's.
+        if (!event.isTrusted) return;
         gesture = event;
         // The submit that it causes comes in the same task.
         setTimeout(() => (gesture = undefined));
@@ -73,5 +78,5 @@ export function page(around: Surroundings): Page {
     return form?.matches(SELECTOR) ? of(form) : undefined;
   }
 
-  return { watch, of, all: forms };
+  return { watch, all: forms };
 }

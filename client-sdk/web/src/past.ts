@@ -42,15 +42,18 @@ export function point(name: string, page: string): void {
   keep(POINTER, { name, page });
 }
 
+/** The outcome that a response names: of its headers, timing shows a script no other. A gateway adds its entry after those of the application. */
+export function told({ serverTiming }: PerformanceResourceTiming): string {
+  return serverTiming?.filter(({ name }) => name == POINTER).at(-1)?.description ?? "";
+}
+
 /** On the page that is the answer: how the try ended. */
 export function learn(): void {
   const pointer = recall<Pointer>(POINTER);
   const past = pointer && recall(pointer.name);
   const [entry] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   const status = entry?.responseStatus;
-  // Of a navigation's response headers a script sees no other. A gateway adds its entry after those of the application.
-  const told = entry?.serverTiming?.filter(({ name }) => name == POINTER).at(-1)?.description ?? "";
   if (past && status && pointer.page == navigation.activation?.from?.id + location.href) {
-    keep(pointer.name, { ...past, ended: learned(status, told, past.ended == "doubt") });
+    keep(pointer.name, { ...past, ended: learned(status, told(entry), past.ended == "doubt") });
   }
 }

@@ -64,7 +64,7 @@ export async function fetchToken(
       // What is no token, and who does not answer, is asked again while there is time.
       outer[0]?.throwIfAborted();
       // A script cannot tell a CORS failure from a network failure. If a request without CORS succeeds and the next one with it fails, it is CORS.
-      if (isReached) cause ??= `cors_origins needs ${here}`;
+      if (isReached) cause ??= `${here} is not in cors_origins`;
       else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }
     const status = response?.status ?? 503;

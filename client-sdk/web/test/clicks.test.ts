@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { digest } from "../src/content.js";
 import { createOnceward } from "../src/index.js";
 import { DOUBLE_CLICK, isSameClick } from "../src/intent.js";
+import { show } from "../src/notice.js";
 import { sharing } from "../src/sharing.js";
 
 describe("a submit of the same content", () => {
@@ -146,6 +147,39 @@ describe("`fetch` with a form", () => {
       onceward.fetch("/orders", { form: form(), body: body("apple") }),
     ]);
     expect(new Set(sent.map(({ token }) => token)).size).toBe(4);
+  });
+});
+
+test("`fetch` takes a member that is undefined for one that is not there", async () => {
+  const sent: Request[] = [];
+  const fetch: typeof globalThis.fetch = async (input, init) => {
+    const request = new Request(input, init);
+    if (request.url.endsWith("/token")) return Response.json({ token: "t1", expires_in: 60 });
+    sent.push(request);
+    return new Response();
+  };
+  const onceward = createOnceward({ baseUrl: "https://shop.test", fetch, origins: ["https://api.test"] });
+  const form = Object.assign(new EventTarget(), { dataset: {} }) as unknown as HTMLFormElement;
+  const nothing = { method: undefined, mode: undefined, redirect: undefined } as unknown as RequestInit;
+  await onceward.fetch("/orders", { ...nothing, form, body: new FormData() });
+  await onceward.fetch("https://api.test/orders", { ...nothing, form, body: new FormData() });
+  expect(sent.map(({ method, mode, redirect }) => [method, mode, redirect])).toEqual([
+    ["POST", "same-origin", "follow"],
+    ["POST", "cors", "error"],
+  ]);
+});
+
+describe("a form that is left alone", () => {
+  const form = (state?: string) => ({ dataset: state ? { oncewardState: state } : {}, ariaBusy: "true" }) as unknown as HTMLFormElement;
+  test("keeps no state and no busy mark of ours", () => {
+    const ours = form("waiting");
+    show(ours);
+    expect(ours).toEqual({ dataset: {}, ariaBusy: null });
+  });
+  test("keeps the page's own busy mark", () => {
+    const theirs = form();
+    show(theirs);
+    expect(theirs.ariaBusy).toBe("true");
   });
 });
 

@@ -33,10 +33,10 @@ test("dist/ is what the sources build: otherwise run `npm run build`", () => {
   rmSync(folder, { recursive: true });
 });
 
-test("the script is at most 5,050 bytes gzipped", () => {
+test("the script is at most 5,300 bytes gzipped", () => {
   const size = gzipSync(read("dist/onceward.js"), { level: 9 }).length;
   console.log(`dist/onceward.js: ${size} bytes gzipped`);
-  expect(size).toBeLessThanOrEqual(5050);
+  expect(size).toBeLessThanOrEqual(5300);
 });
 
 test("the script makes no code or style from text, which a strict content policy would stop", () => {
