@@ -226,7 +226,7 @@ story("offline the counts stay, the page says why, and online all goes on", asyn
   for (const form of ["unguarded", "guarded"]) await customer.wire(form, 3);
   await page.context().setOffline(true);
   await page.click("#start-over");
-  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("The server cannot take this now"));
+  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("The server does not answer"));
   assert.equal(await page.textContent("#guarded-count"), "1");
   await page.context().setOffline(false);
   await page.click("#start-over");
