@@ -62,12 +62,12 @@ pub(super) fn replay(reply: &Reply) -> HttpResponse {
     answer
 }
 
-/// What an answer says of the run, for guards further out: they say the same, and not what its status alone would tell them.
+/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the status.
 #[derive(Clone, Copy)]
 pub(super) struct InnerOutcome(pub(super) Outcome);
 
 /// Answers a refusal: a problem for programs, a short page for people. From a handler it says that nothing has happened, so that
-/// nothing of it is kept; of `outcome_unknown` it says that nobody can tell, and of `internal` nothing.
+/// nothing of it is kept; `outcome_unknown` leaves the effect unknown, and `internal` says nothing of it.
 pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpResponse {
     refuse_at(request, request.uri().path(), guard, refusal)
 }

@@ -101,7 +101,7 @@ impl<B: MessageBody + 'static> Answered<B> {
         }
     }
 
-    /// What the handler, or a guard further in, has said of the run itself: that it was refused, or replayed.
+    /// The outcome that the handler or an inner guard reported itself: a rejection or a replay.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         match self {
             Self::Answer(answer, _) => answer.response().extensions().get::<InnerOutcome>().map(|said| said.0),

@@ -161,7 +161,7 @@ fn from_path(part: &str, name: &str) -> Result<String, Refusal> {
     text_of(decoded, &format!("`{name}` in the path"))
 }
 
-/// What was decoded, unless it was no text: all that is no text would be the same one.
+/// Rejects a key that is not UTF-8: decoding replaces its bytes, so that different keys would become one.
 fn text_of(decoded: String, what: &str) -> Result<String, Refusal> {
     match decoded.contains(char::REPLACEMENT_CHARACTER) {
         true => Err(Refusal::new(Code::KeyMalformed)
@@ -186,7 +186,7 @@ where
     }
 }
 
-/// A handler may read what is encoded, and nobody here does: without this, its key would be taken for none.
+/// Rejects a body with a content encoding. The guard does not decode it, and would find no key where the handler finds one.
 fn refuse_encoded(request: &HttpRequest) -> Result<(), Refusal> {
     let is_plain = |encoding: &HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
     match request.headers().get_all(CONTENT_ENCODING).all(is_plain) {

@@ -38,7 +38,7 @@ pub struct Peer(Arc<TcpStream>);
 impl Peer {
     /// Notes the peer of a connection; for [`HttpServer::on_connect`](actix_web::HttpServer::on_connect).
     pub fn note(connection: &dyn Any, data: &mut Extensions) {
-        // A peer that cannot be noted is one that nobody looks at, as it would be without this.
+        // A connection that cannot be watched is served as if it were not watched.
         if let Some(Ok(peer)) = Self::of(connection) {
             data.insert(peer);
         }
