@@ -90,7 +90,7 @@ deny: ## Check licences, sources and banned crates; advisories need the network
 
 .PHONY: model
 model: ## Look through the models of a token on a Redis that forgets and of a key, with up to two faults (minutes)
-	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test reign_model --test key_model -- --nocapture
+	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test epoch_model --test key_model -- --nocapture
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
@@ -99,7 +99,7 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 .PHONY: faults
 faults: setup ## Kill workers, crash, split, freeze, slow down and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
 	FAULTS=50 SQL_FAULTS=200 COMPLETED=1000 cargo test --release --workspace --all-features --locked --test all -- --nocapture --test-threads 2 \
-	faults:: keys_crashes:: reigns:: sentinel:: cluster:: losses:: memory_limit::
+	faults:: keys_crashes:: epochs:: sentinel:: cluster:: losses:: memory_limit::
 
 .PHONY: soak
 soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed

@@ -22,7 +22,7 @@ pub(crate) enum Store {
     None,
     Memory,
     Redis,
-    /// Redis, with tokens that are bound to no reign.
+    /// Redis, with tokens that are bound to no epoch.
     Unpinned,
 }
 

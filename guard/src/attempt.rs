@@ -85,7 +85,7 @@ impl Guard {
         };
         let ticket = Ticket::of_token(token.id);
         let store = self.store();
-        match store.swap_under(&ticket, token.reign, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
+        match store.swap_under(&ticket, token.epoch, &Record::ISSUED, &mark.encode(), ACCEPTED_AGAIN).await? {
             None => Ok(Err(Code::TokenStale.into())),
             Some(Compared::Done) => Ok(Ok(mark.run)),
             Some(Compared::Gone) => Ok(self.marked(token, attempt).await?.ok_or(Code::TokenUsed.into())),
@@ -98,9 +98,9 @@ impl Guard {
 
     /// Whether the store still lives the life that issued this token. What it has on record of an attempt is otherwise perhaps of
     /// before: the attempt may have released the token since, and another one used it.
-    async fn is_of_reign(&self, token: &Imprint) -> Result<bool, StoreError> {
-        let asked = self.store().ask_reign(&Ticket::of_token(token.id)).await;
-        Ok(asked.map_err(StoreError::certainly_not_executed)? == token.reign)
+    async fn is_of_epoch(&self, token: &Imprint) -> Result<bool, StoreError> {
+        let asked = self.store().ask_epoch(&Ticket::of_token(token.id)).await;
+        Ok(asked.map_err(StoreError::certainly_not_executed)? == token.epoch)
     }
 
     /// The run that this attempt has used the token for, as far as is still known.
@@ -108,7 +108,7 @@ impl Guard {
         let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(None) };
         match Record::decode(&bytes).map_err(StoreError::not_executed)? {
             Record::Attempted(found) if found.attempt == attempt.digest() => {
-                Ok(self.is_of_reign(token).await?.then_some(found.run))
+                Ok(self.is_of_epoch(token).await?.then_some(found.run))
             }
             _ => Ok(None),
         }
@@ -129,7 +129,7 @@ impl Guard {
     ///
     /// `run` is what [`Pass::run_id`](crate::Pass::run_id) named when the attempt redeemed the token; the same attempt gets the
     /// same one when it asks again. Repeating a release does no harm: once the attempt has redeemed the token anew, that is
-    /// another run, and the release of the first is refused with `claim_lost`. So is one for a token of an earlier reign of the store.
+    /// another run, and the release of the first is refused with `claim_lost`. So is one for a token of an earlier epoch of the store.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
@@ -147,7 +147,7 @@ impl Guard {
         let ticket = Ticket::of_token(token.id);
         let Some(held) = self.look_again(&ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
-            Record::Issued if self.is_of_reign(token).await? => return Ok(Released::Back),
+            Record::Issued if self.is_of_epoch(token).await? => return Ok(Released::Back),
             Record::Attempted(found) if found.attempt == attempt.digest() && found.run == run => {
                 Imprint::worth_putting_back(found.expires_at, self.clock())
             }
@@ -155,7 +155,7 @@ impl Guard {
         };
         // A token that is as good as expired cannot be given back any more.
         let Some(life) = left else { return lost() };
-        match self.store().swap_under(&ticket, token.reign, &held, &Record::ISSUED, life).await? {
+        match self.store().swap_under(&ticket, token.epoch, &held, &Record::ISSUED, life).await? {
             Some(Compared::Done) => Ok(Released::Back),
             Some(Compared::Found(bytes)) if bytes == Record::ISSUED.as_slice() => Ok(Released::Back),
             Some(Compared::Found(_) | Compared::Gone) | None => lost(),

@@ -27,7 +27,7 @@ use crate::record::{Claimed, Done, Record};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::run_id::RunId;
-use crate::store::{Reign, Store, StoreError};
+use crate::store::{Epoch, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Imprint;
 use crate::upkeep::{Place, Upkeep};
@@ -216,7 +216,7 @@ impl Claim {
         let mut entering = Entering(Some(self));
         let mut state = self.state.lock().await;
         let made = match &self.terms.origin {
-            Origin::Token(token, _) => self.make_of_token(token.reign, &mut state).await,
+            Origin::Token(token, _) => self.make_of_token(token.epoch, &mut state).await,
             Origin::Key | Origin::Interval(_) => self.make(&mut state).await.map(Made::from),
         };
         entering.0 = None;
@@ -284,9 +284,9 @@ impl Claim {
     }
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
-    async fn make_of_token(&self, reign: Reign, state: &mut State) -> Result<Made, StoreError> {
+    async fn make_of_token(&self, epoch: Epoch, state: &mut State) -> Result<Made, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match state.own.take_over(reign, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
+            match state.own.take_over(epoch, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
                 None => return Ok(Made::Stale),
                 Some(Met::Own) => return Ok(Made::Ours),
                 Some(Met::Other(found)) => return Ok(Made::Theirs(found)),

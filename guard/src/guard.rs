@@ -35,7 +35,7 @@ use crate::secret::Secret;
 use crate::sharing::Sharing;
 #[cfg(feature = "actix")]
 use crate::store::Home;
-use crate::store::{Reign, Store, StoreError};
+use crate::store::{Epoch, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Imprint, Token};
 use crate::upkeep::Upkeep;
@@ -146,11 +146,11 @@ impl Guard {
         let id = random::id();
         let ticket = Ticket::of_token(id);
         self.admit(&ticket).await?;
-        let reign = match self.0.store.reign(&ticket) {
-            Some(reign) => reign,
-            None => self.0.store.ask_reign(&ticket).await.map_err(StoreError::certainly_not_executed)?,
+        let epoch = match self.0.store.epoch(&ticket) {
+            Some(epoch) => epoch,
+            None => self.0.store.ask_epoch(&ticket).await.map_err(StoreError::certainly_not_executed)?,
         };
-        let token = self.sign(&*self.mint().await?, id, ttl, reign, &bound);
+        let token = self.sign(&*self.mint().await?, id, ttl, epoch, &bound);
         let life = ttl.saturating_add(GRACE);
         match self.0.store.insert(&ticket, &Record::ISSUED, life).await? {
             None => {
@@ -165,13 +165,13 @@ impl Guard {
     /// knows what it is signed with, so a guard that enforces asks for another, and does not take it for a used one.
     #[cfg(feature = "actix")]
     pub(crate) fn blank(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
-        self.sign(&Mint::new([Secret::random()]), random::id(), ttl, Reign::default(), bound)
+        self.sign(&Mint::new([Secret::random()]), random::id(), ttl, Epoch::default(), bound)
     }
 
-    fn sign(&self, mint: &Mint, id: Uuid, ttl: Duration, reign: Reign, bound: &Binding<'_>) -> Token {
+    fn sign(&self, mint: &Mint, id: Uuid, ttl: Duration, epoch: Epoch, bound: &Binding<'_>) -> Token {
         let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
-        mint.sign(id, expires_at, reign, bound)
+        mint.sign(id, expires_at, epoch, bound)
     }
 
     /// Decides whether a submission runs, whatever the guard's [`mode`](Self::mode): that is for whoever acts on the verdict.
@@ -416,8 +416,8 @@ impl Guard {
         if self.is_expired(&token) {
             return Err(Code::TokenExpired.into());
         }
-        match self.0.store.reign(&Ticket::of_token(token.id)) {
-            Some(reign) if reign != token.reign => Err(Code::TokenStale.into()),
+        match self.0.store.epoch(&Ticket::of_token(token.id)) {
+            Some(epoch) if epoch != token.epoch => Err(Code::TokenStale.into()),
             _ => Ok(token),
         }
     }
@@ -432,11 +432,11 @@ impl Guard {
         if self.is_expired(token) {
             return Ok(Some(Code::TokenExpired.into()));
         }
-        if self.0.store.reign(ticket) == Some(token.reign) {
+        if self.0.store.epoch(ticket) == Some(token.epoch) {
             return Ok(None);
         }
-        let asked = self.0.store.ask_reign(ticket).await.map_err(StoreError::certainly_not_executed)?;
-        Ok((asked != token.reign).then(|| Code::TokenStale.into()))
+        let asked = self.0.store.ask_epoch(ticket).await.map_err(StoreError::certainly_not_executed)?;
+        Ok((asked != token.epoch).then(|| Code::TokenStale.into()))
     }
 }
 

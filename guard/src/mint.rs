@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::intent::{Binding, Subject};
 use crate::secret::Secret;
-use crate::store::Reign;
+use crate::store::Epoch;
 use crate::token::{FLAG_ACTION, FLAG_SUBJECT, Imprint, TAG, Token};
 
 /// Signs with one secret, and accepts what a few others have signed.
@@ -25,11 +25,11 @@ impl Mint {
     }
 
     /// Makes the token with this id.
-    pub(crate) fn sign(&self, id: Uuid, expires_at: u64, reign: Reign, bound: &Binding<'_>) -> Token {
+    pub(crate) fn sign(&self, id: Uuid, expires_at: u64, epoch: Epoch, bound: &Binding<'_>) -> Token {
         let mut flags = 0;
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
         flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
-        let imprint = Imprint { flags, id, expires_at, reign };
+        let imprint = Imprint { flags, id, expires_at, epoch };
         let mac = cover(self.keys[0].clone(), &imprint, bound.action.as_deref(), bound.subject.as_ref());
         let mut tag = [0; TAG];
         tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
@@ -94,7 +94,7 @@ fn cover(
     field(&[imprint.flags]);
     field(imprint.id.as_bytes());
     field(&imprint.expires_at.to_be_bytes());
-    field(&imprint.reign);
+    field(&imprint.epoch);
     if let Some(action) = action {
         field(action.as_bytes());
     }

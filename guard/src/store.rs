@@ -127,33 +127,33 @@ pub trait Store: Send + Sync + 'static {
 
     /// In which uninterrupted life of the store this ticket is kept, as far as is known without asking. A store that
     /// forgets everything when it ends has another one each time it begins. Zero means that it cannot tell.
-    fn reign(&self, _ticket: &Ticket) -> Option<Reign> {
-        Some(Reign::default())
+    fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
+        Some(Epoch::default())
     }
 
     /// Asks for the same, because it is not known, or may be over.
-    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
-        Ok(self.reign(ticket).unwrap_or_default())
+    async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
+        Ok(self.epoch(ticket).unwrap_or_default())
     }
 
-    /// `take`, and whether this reign still lasted when it was done. Where it did not, what was taken may have been taken
+    /// `take`, and whether this epoch still lasted when it was done. Where it did not, what was taken may have been taken
     /// before, by somebody whom the store has forgotten.
-    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
         let found = self.take(ticket).await?;
-        Ok(Taken { found, is_of_reign: self.reign(ticket) == Some(reign) })
+        Ok(Taken { found, is_of_epoch: self.epoch(ticket) == Some(epoch) })
     }
 
-    /// `swap`, if this reign lasts; `None` if it is over, and then nothing was changed, or, in the moment of its end, what was
+    /// `swap`, if this epoch lasts; `None` if it is over, and then nothing was changed, or, in the moment of its end, what was
     /// written has been taken away again.
     async fn swap_under(
         &self,
         ticket: &Ticket,
-        reign: Reign,
+        epoch: Epoch,
         held: &[u8],
         value: &[u8],
         ttl: Duration,
     ) -> Result<Option<Compared>, StoreError> {
-        if self.reign(ticket) != Some(reign) {
+        if self.epoch(ticket) != Some(epoch) {
             return Ok(None);
         }
         self.swap(ticket, held, value, ttl).await.map(Some)
@@ -206,27 +206,27 @@ impl<S: Store> Store for Arc<S> {
         (**self).put_back(ticket, value, ttl).await
     }
 
-    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
-        (**self).reign(ticket)
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        (**self).epoch(ticket)
     }
 
-    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
-        (**self).ask_reign(ticket).await
+    async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
+        (**self).ask_epoch(ticket).await
     }
 
-    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
-        (**self).take_under(ticket, reign).await
+    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
+        (**self).take_under(ticket, epoch).await
     }
 
     async fn swap_under(
         &self,
         ticket: &Ticket,
-        reign: Reign,
+        epoch: Epoch,
         held: &[u8],
         value: &[u8],
         ttl: Duration,
     ) -> Result<Option<Compared>, StoreError> {
-        (**self).swap_under(ticket, reign, held, value, ttl).await
+        (**self).swap_under(ticket, epoch, held, value, ttl).await
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {
@@ -247,15 +247,15 @@ impl<S: Store> Store for Arc<S> {
 }
 
 /// One uninterrupted life of a store.
-pub type Reign = [u8; 8];
+pub type Epoch = [u8; 8];
 
 /// What was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     /// What was there.
     pub found: Option<Bytes>,
-    /// Whether the reign in question lasted at that time.
-    pub is_of_reign: bool,
+    /// Whether the epoch in question lasted at that time.
+    pub is_of_epoch: bool,
 }
 
 /// Whether new work may begin.

@@ -1,4 +1,4 @@
-//! A token: `ow1_` and the base64url of flags, id, expiry, reign and tag.
+//! A token: `ow1_` and the base64url of flags, id, expiry, epoch and tag.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use crate::clock::Clock;
-use crate::store::Reign;
+use crate::store::Epoch;
 
 const PREFIX: &str = "ow1_";
 const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
@@ -58,7 +58,7 @@ pub(crate) struct Imprint {
     pub(crate) flags: u8,
     pub(crate) id: Uuid,
     pub(crate) expires_at: u64,
-    pub(crate) reign: Reign,
+    pub(crate) epoch: Epoch,
 }
 
 impl Imprint {
@@ -81,7 +81,7 @@ impl Imprint {
         bytes.push(self.flags);
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(&self.expires_at.to_be_bytes());
-        bytes.extend_from_slice(&self.reign);
+        bytes.extend_from_slice(&self.epoch);
         bytes.extend_from_slice(&tag);
         let mut text = String::from(PREFIX);
         URL_SAFE_NO_PAD.encode_string(&bytes, &mut text);
@@ -96,12 +96,12 @@ impl Imprint {
         let (flags, rest) = buffer[..LENGTH].split_first()?;
         let (id, rest) = rest.split_first_chunk()?;
         let (expires_at, rest) = rest.split_first_chunk()?;
-        let (reign, tag) = rest.split_first_chunk()?;
+        let (epoch, tag) = rest.split_first_chunk()?;
         let imprint = Self {
             flags: *flags,
             id: Uuid::from_bytes(*id),
             expires_at: u64::from_be_bytes(*expires_at),
-            reign: *reign,
+            epoch: *epoch,
         };
         Some((imprint, tag.try_into().ok()?))
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     const IMPRINT: Imprint =
-        Imprint { flags: FLAG_ACTION, id: Uuid::from_u128(7), expires_at: 1_800_000_000_000, reign: [9; 8] };
+        Imprint { flags: FLAG_ACTION, id: Uuid::from_u128(7), expires_at: 1_800_000_000_000, epoch: [9; 8] };
 
     #[test]
     fn a_token_reads_back_as_it_was_written() {

@@ -151,7 +151,7 @@ async fn present(client: &Client, shop: &Shop, token: &[u8]) -> Answer {
 async fn one_flipped_bit_of_what_a_token_says_makes_it_invalid() {
     let shop = Shop::on(Memory::new());
     let (good, client) = (token(shop.url()).await, http());
-    // Each character is six bits. Flags, id, expiry, reign or tag: the signature is asked first, so none of them is
+    // Each character is six bits. Flags, id, expiry, epoch or tag: the signature is asked first, so none of them is
     // told apart from a forgery, as expired, as stale or as used.
     for position in 4..good.len() {
         for bit in 0..6 {

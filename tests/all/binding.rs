@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::{App, HttpServer, web};
 use onceward::actix::{Protect, SubjectFrom};
-use onceward::store::{Bytes, Compared, Memory, Reign, Store, StoreError, async_trait};
+use onceward::store::{Bytes, Compared, Epoch, Memory, Store, StoreError, async_trait};
 use onceward::{Binding, Guard, ManualClock, Secret, Subject, Ticket};
 use onceward_api::IssuedToken;
 use onceward_api::header::{FIELD, NEXT_TOKEN, TOKEN};
@@ -164,8 +164,8 @@ impl Store for Shared {
         self.0.look(ticket).await
     }
 
-    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
-        self.0.reign(ticket)
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        self.0.epoch(ticket)
     }
 }
 

@@ -26,8 +26,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
+use crate::epochs::{BACK, Both};
 use crate::faults::{IN_TIME, TIMEOUT};
-use crate::reigns::{BACK, Both};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PATIENT: Duration = Duration::from_secs(5);
@@ -248,7 +248,7 @@ async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() 
 
 /// What has no connection to the owner of a slot asks anybody, and anybody answers INFO.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_token_is_of_the_reign_that_has_it_though_the_application_s_connection_to_that_was_lost() {
+async fn a_token_is_of_the_epoch_that_has_it_though_the_application_s_connection_to_that_was_lost() {
     let cluster = RedisCluster::start().await;
     let guard = Guard::new(Redis::over_cluster(of_the_application(&cluster, 0).await).timeout(PATIENT));
     until("all is well", BACK, || issues(&guard)).await;
@@ -258,7 +258,7 @@ async fn a_token_is_of_the_reign_that_has_it_though_the_application_s_connection
         let tokens = join_all((0..8).map(|_| guard.issue(MINUTE, Binding::none()))).await;
         for token in tokens.into_iter().flatten() {
             let told = redeem(&guard, token.as_str()).await;
-            assert_ne!(told, Told::Stale, "no reign has ended");
+            assert_ne!(told, Told::Stale, "no epoch has ended");
             accepted += usize::from(told == Told::Accepted);
         }
     }

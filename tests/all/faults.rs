@@ -348,7 +348,7 @@ async fn an_address_that_is_moved_to_the_new_master_is_followed_there_by_whoever
         error.to_string().contains("is a replica")
     };
 
-    // Somebody asks all the time, and nothing but a token, which asks for the reign first.
+    // Somebody asks all the time, and nothing but a token, which asks for the epoch first.
     demote(0);
     until("the replica was found", Duration::from_secs(5), is_told).await;
     proxy.move_before(servers[1].port());

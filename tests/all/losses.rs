@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::PEER;
 use crate::cluster::of_the_application;
+use crate::epochs::BACK;
 use crate::faults::{IN_TIME, is_bounded};
-use crate::reigns::BACK;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Long beside the pauses in which nobody can renew anything.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::web;
 use onceward::actix::{Protect, SubjectFrom};
-use onceward::store::{Bytes, Compared, Memory, Redis, Reign, Store, StoreError, async_trait};
+use onceward::store::{Bytes, Compared, Epoch, Memory, Redis, Store, StoreError, async_trait};
 use onceward::{
     Attempt, Binding, Guard, Intent, KeyRules, ManualClock, Policy, Reply, Settled, Subject, Ticket, Token, TokenRules,
     Verdict,
@@ -636,8 +636,8 @@ impl Store for HeldUp {
         self.store.put_back(ticket, value, ttl).await
     }
 
-    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
-        self.store.reign(ticket)
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        self.store.epoch(ticket)
     }
 }
 

@@ -14,7 +14,7 @@ use onceward_tests::wait::until;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::reigns::{BACK, Both};
+use crate::epochs::{BACK, Both};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many tokens are out when it happens.

@@ -208,7 +208,7 @@ async fn a_store_that_fails_is_counted_by_verb_and_one_outside_has_no_memory_to_
         let metrics = Metrics::of(url).await;
         // Whether the store still lives the same life is asked first, once the connection is known to be gone.
         let failed = |verb| metrics.sum("onceward_store_errors_total", &[verb, "kind=\"not_executed\""]);
-        failed("verb=\"take\"") + failed("verb=\"reign\"") > 0.0
+        failed("verb=\"take\"") + failed("verb=\"epoch\"") > 0.0
     })
     .await;
     let metrics = Metrics::of(url).await;

@@ -207,15 +207,15 @@ async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
     }
 }
 
-/// Whoever restores a backup gives it another reign.
+/// Whoever restores a backup gives it another epoch.
 #[tokio::test]
-async fn a_token_of_another_reign_is_stale_and_not_used() {
+async fn a_token_of_another_epoch_is_stale_and_not_used() {
     for database in Either::both().await {
         let secret = onceward::Secret::random();
         let store = async || Sql::open_within(&database.url(), PATIENCE).await.unwrap();
         let open = async || Guard::builder(store().await).secret(secret.clone()).build();
         let token = open().await.issue(MINUTE, Binding::none()).await.unwrap();
-        database.begin_reign().await;
+        database.begin_epoch().await;
         assert_eq!(refused(&open().await, &token).await, Code::TokenStale, "{}", database.url());
     }
 }

@@ -46,7 +46,7 @@ async fn removing_has_a_time_of_its_own() {
 
 /// One store that is open all the time, and has more to remove than it ever gets done here.
 #[tokio::test]
-async fn a_store_that_is_open_learns_of_another_reign_whatever_it_has_to_remove() {
+async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove() {
     for database in Either::both().await {
         if let Either::Postgres(database) = &database {
             database.execute(SLOW).await;
@@ -55,9 +55,9 @@ async fn a_store_that_is_open_learns_of_another_reign_whatever_it_has_to_remove(
         let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();
         let guard = Guard::new(store.clone());
         let token: Token = guard.issue(MINUTE * 10, Binding::none()).await.unwrap();
-        database.begin_reign().await;
-        let known = || store.reign(&Ticket::of(Kind::Token, b"any")).unwrap() == [1, 2, 3, 4, 5, 6, 7, 8];
-        until("the reign is seen", LONG, async || known()).await;
+        database.begin_epoch().await;
+        let known = || store.epoch(&Ticket::of(Kind::Token, b"any")).unwrap() == [1, 2, 3, 4, 5, 6, 7, 8];
+        until("the epoch is seen", LONG, async || known()).await;
         if matches!(database, Either::Postgres(_)) {
             assert!(database.number(OVER).await > 0, "it was busy all the time");
         }

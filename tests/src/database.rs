@@ -167,13 +167,13 @@ impl Either {
         }
     }
 
-    /// Begins another reign, as after a backup was restored.
-    pub async fn begin_reign(&self) {
-        let reign = match self {
+    /// Begins another epoch, as after a backup was restored.
+    pub async fn begin_epoch(&self) {
+        let epoch = match self {
             Self::Postgres(_) => "decode('0102030405060708', 'hex')",
             Self::Sqlite(_) => "x'0102030405060708'",
         };
-        self.execute(&format!("UPDATE onceward_schema SET reign = {reign}")).await;
+        self.execute(&format!("UPDATE onceward_schema SET epoch = {epoch}")).await;
     }
 
     /// Adds so many records, which expire in so many days.

@@ -25,7 +25,7 @@ pub enum Told {
     Accepted,
     /// Somebody has used it.
     Used,
-    /// It is of an earlier reign.
+    /// It is of an earlier epoch.
     Stale,
     /// Nobody can tell.
     Unknown,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::record::{Claimed, Record};
 use crate::run_id::RunId;
-use crate::store::{Compared, Reign, Store, StoreError};
+use crate::store::{Compared, Epoch, Store, StoreError};
 use crate::ticket::Ticket;
 
 /// How often a write is repeated at once because the own record has other bytes than it was known to have.
@@ -88,17 +88,17 @@ impl Own {
         }
     }
 
-    /// Takes the place of a record that is nobody's, if this reign lasts; `None` if it is over. What is written is known from
+    /// Takes the place of a record that is nobody's, if this epoch lasts; `None` if it is over. What is written is known from
     /// the beginning, for whoever takes it back.
     pub(super) async fn take_over(
         &mut self,
-        reign: Reign,
+        epoch: Epoch,
         free: &[u8],
         record: Vec<u8>,
         life: Duration,
     ) -> Result<Option<Met>, StoreError> {
         self.held = record;
-        Ok(match self.store.swap_under(&self.ticket, reign, free, &self.held, life).await? {
+        Ok(match self.store.swap_under(&self.ticket, epoch, free, &self.held, life).await? {
             None => None,
             Some(Compared::Done) => Some(Met::Own),
             Some(Compared::Gone) => Some(Met::Nothing),

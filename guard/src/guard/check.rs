@@ -41,10 +41,10 @@ impl Guard {
         if let (Some(remember), None) = (&rules.remember, intent.attempt) {
             return Box::pin(self.check_remembered(remember, intent, token, running)).await;
         }
-        // Where the reign is not known, the step that takes a plain token decides. Asked for only where it is to be doubted, and
+        // Where the epoch is not known, the step that takes a plain token decides. Asked for only where it is to be doubted, and
         // apart, since every request pays for the room of what few need.
-        let is_doubtful = match self.0.store.reign(&ticket) {
-            Some(reign) => reign != token.reign,
+        let is_doubtful = match self.0.store.epoch(&ticket) {
+            Some(epoch) => epoch != token.epoch,
             None => intent.attempt.is_some(),
         };
         let late = match self.is_expired(&token) || is_doubtful {
@@ -237,12 +237,12 @@ impl Guard {
     /// The one step that decides: of any number of callers, one gets the record. A store that has begun anew may have it
     /// again, or have lost it, so that neither says anything then.
     async fn redeem(&self, token: Imprint, ticket: Ticket, running: Running) -> Result<Verdict, StoreError> {
-        let Taken { found, is_of_reign } = self.0.store.take_under(&ticket, token.reign).await?;
-        let used = if is_of_reign { Code::TokenUsed } else { Code::TokenStale };
+        let Taken { found, is_of_epoch } = self.0.store.take_under(&ticket, token.epoch).await?;
+        let used = if is_of_epoch { Code::TokenUsed } else { Code::TokenStale };
         match found {
             None => Ok(Verdict::Refuse(used.into())),
             Some(taken) => match Record::decode(&taken) {
-                Ok(Record::Issued) if is_of_reign => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
+                Ok(Record::Issued) if is_of_epoch => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
                 Ok(Record::Issued) => Ok(Verdict::Refuse(used.into())),
                 // Apart, since every request pays for the room of what few need.
                 _ => Box::pin(self.put_back_used(&ticket, &taken, token, used)).await,

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Bytes, Compared, Reign, Store, StoreError, Taken};
+use super::{Bytes, Compared, Epoch, Store, StoreError, Taken};
 use crate::clock::ManualClock;
 use crate::ticket::{Kind, Ticket};
 
@@ -91,42 +91,42 @@ impl Laws {
         self.tickets_are_independent().await;
         self.values_are_any_bytes().await;
         self.what_was_taken_can_be_put_back().await;
-        self.nothing_is_swapped_under_a_reign_that_is_over().await;
-        self.whoever_takes_is_told_in_which_reign().await;
+        self.nothing_is_swapped_under_a_epoch_that_is_over().await;
+        self.whoever_takes_is_told_in_which_epoch().await;
     }
 
-    /// A swap under the reign that lasts is a swap; under another one nothing is changed.
-    pub async fn nothing_is_swapped_under_a_reign_that_is_over(&self) {
+    /// A swap under the epoch that lasts is a swap; under another one nothing is changed.
+    pub async fn nothing_is_swapped_under_a_epoch_that_is_over(&self) {
         let ticket = self.with(b"held", LONG).await;
-        let (reign, other) = self.reigns(&ticket).await;
+        let (epoch, other) = self.epochs(&ticket).await;
         let swapped = answered(self.store.swap_under(&ticket, other, b"held", b"new", LONG).await);
-        owe!("a swap under another reign is told so", swapped, None);
-        owe!("a swap under another reign changes nothing", self.look(&ticket).await, Some(Bytes::from_static(b"held")));
-        let swapped = answered(self.store.swap_under(&ticket, reign, b"held", b"new", LONG).await);
-        owe!("a swap under the reign that lasts is done", swapped, Some(Compared::Done));
+        owe!("a swap under another epoch is told so", swapped, None);
+        owe!("a swap under another epoch changes nothing", self.look(&ticket).await, Some(Bytes::from_static(b"held")));
+        let swapped = answered(self.store.swap_under(&ticket, epoch, b"held", b"new", LONG).await);
+        owe!("a swap under the epoch that lasts is done", swapped, Some(Compared::Done));
         owe!("what was swapped is there", self.look(&ticket).await, Some(Bytes::from_static(b"new")));
-        let swapped = answered(self.store.swap_under(&ticket, reign, b"held", b"more", LONG).await);
+        let swapped = answered(self.store.swap_under(&ticket, epoch, b"held", b"more", LONG).await);
         owe!("a swap gives what is there", swapped, Some(Compared::Found(Bytes::from_static(b"new"))));
     }
 
-    /// What is taken says whether it was in the reign that was asked for.
-    pub async fn whoever_takes_is_told_in_which_reign(&self) {
-        for is_of_reign in [true, false] {
+    /// What is taken says whether it was in the epoch that was asked for.
+    pub async fn whoever_takes_is_told_in_which_epoch(&self) {
+        for is_of_epoch in [true, false] {
             let ticket = self.with(b"it", LONG).await;
-            let (reign, other) = self.reigns(&ticket).await;
-            let asked = if is_of_reign { reign } else { other };
+            let (epoch, other) = self.epochs(&ticket).await;
+            let asked = if is_of_epoch { epoch } else { other };
             for found in [Some(Bytes::from_static(b"it")), None] {
                 let taken = answered(self.store.take_under(&ticket, asked).await);
-                owe!("whoever takes is told in which reign", taken, Taken { found, is_of_reign });
+                owe!("whoever takes is told in which epoch", taken, Taken { found, is_of_epoch });
             }
         }
     }
 
-    /// The reign that lasts, and one that does not.
-    async fn reigns(&self, ticket: &Ticket) -> (Reign, Reign) {
-        let reign = answered(self.store.ask_reign(ticket).await);
-        owe!("a reign that was asked for is known", self.store.reign(ticket), Some(reign));
-        (reign, reign.map(|byte| !byte))
+    /// The epoch that lasts, and one that does not.
+    async fn epochs(&self, ticket: &Ticket) -> (Epoch, Epoch) {
+        let epoch = answered(self.store.ask_epoch(ticket).await);
+        owe!("an epoch that was asked for is known", self.store.epoch(ticket), Some(epoch));
+        (epoch, epoch.map(|byte| !byte))
     }
 
     /// Of many inserts one writes, and all others are given what it wrote.

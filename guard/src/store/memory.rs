@@ -20,7 +20,7 @@ use onceward_api::metric;
 pub(crate) use self::home::Home;
 use self::record::{Record, Weight};
 use self::shares::{Missing, Shares};
-use super::{Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
+use super::{Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
 use crate::record::Done;
@@ -33,7 +33,7 @@ const SWEEP_PER_INSERT: usize = 8;
 /// How often, at most, a full store is swept from end to end before it refuses.
 const FULL_SWEEP_EVERY: u64 = 1_000;
 
-/// A store that is gone when the process ends. Its [`reign`](Store::reign) changes with every instance, so that tokens
+/// A store that is gone when the process ends. Its [`epoch`](Store::epoch) changes with every instance, so that tokens
 /// of an earlier one are told apart from used ones.
 ///
 /// Each instance is a store of its own. Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs
@@ -45,7 +45,7 @@ pub struct Memory {
     /// What is left of a value without its response: a value of that form can make room. The store knows no more of values.
     stub: fn(&[u8]) -> Option<Vec<u8>>,
     clock: Clock,
-    reign: Reign,
+    epoch: Epoch,
     last_full_sweep: AtomicU64,
     #[cfg(feature = "actix")]
     home: std::sync::Arc<Home>,
@@ -75,7 +75,7 @@ impl Memory {
             shares: Shares::of(Self::DEFAULT_LIMIT),
             stub: Done::without_reply,
             clock,
-            reign: random(),
+            epoch: random(),
             last_full_sweep: AtomicU64::new(0),
             #[cfg(feature = "actix")]
             home: Home::here(),
@@ -250,12 +250,12 @@ impl Store for Memory {
         self.fit(kind, value, &|value| self.write(ticket, value, ttl, most(value)))
     }
 
-    fn reign(&self, _ticket: &Ticket) -> Option<Reign> {
-        Some(self.reign)
+    fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
+        Some(self.epoch)
     }
 
-    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
-        Ok(Taken { found: self.pick(ticket), is_of_reign: reign == self.reign })
+    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
+        Ok(Taken { found: self.pick(ticket), is_of_epoch: epoch == self.epoch })
     }
 
     fn report(&self) {

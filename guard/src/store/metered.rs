@@ -8,7 +8,7 @@ use metrics::{Counter, Histogram, counter, histogram};
 use onceward_api::metric;
 use tokio::time::Instant;
 
-use super::{Admission, Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
+use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::ticket::Ticket;
 
 /// A store that is timed.
@@ -20,7 +20,7 @@ pub(crate) struct Metered {
     remove: Verb,
     look: Verb,
     put_back: Verb,
-    reign: Verb,
+    epoch: Verb,
     ping: Verb,
 }
 
@@ -42,7 +42,7 @@ impl Metered {
             remove: Verb::new("remove"),
             look: Verb::new("look"),
             put_back: Verb::new("put_back"),
-            reign: Verb::new("reign"),
+            epoch: Verb::new("epoch"),
             ping: Verb::new("ping"),
         }
     }
@@ -97,27 +97,27 @@ impl Store for Metered {
         self.put_back.time(self.store.put_back(ticket, value, ttl)).await
     }
 
-    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
-        self.store.reign(ticket)
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        self.store.epoch(ticket)
     }
 
-    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
-        self.reign.time(self.store.ask_reign(ticket)).await
+    async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
+        self.epoch.time(self.store.ask_epoch(ticket)).await
     }
 
-    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
-        self.take.time(self.store.take_under(ticket, reign)).await
+    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
+        self.take.time(self.store.take_under(ticket, epoch)).await
     }
 
     async fn swap_under(
         &self,
         ticket: &Ticket,
-        reign: Reign,
+        epoch: Epoch,
         held: &[u8],
         value: &[u8],
         ttl: Duration,
     ) -> Result<Option<Compared>, StoreError> {
-        self.swap.time(self.store.swap_under(ticket, reign, held, value, ttl)).await
+        self.swap.time(self.store.swap_under(ticket, epoch, held, value, ttl)).await
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {

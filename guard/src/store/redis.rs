@@ -170,7 +170,7 @@ impl Redis {
     }
 
     /// How long a verb may take, waiting for a connection and whatever it has to ask for first included; an hour at most. What
-    /// was written in the very moment in which a reign ended is taken away again, and that may take as long once more.
+    /// was written in the very moment in which an epoch ended is taken away again, and that may take as long once more.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(Duration::from_secs(3600));

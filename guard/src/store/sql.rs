@@ -31,7 +31,7 @@ pub(crate) use self::failure::{
 };
 pub use self::migration::Migrated;
 use self::opened_file::{InFile, OpenedFile};
-use super::{Bytes, Compared, Reign, Store, StoreError, async_trait};
+use super::{Bytes, Compared, Epoch, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
 /// A store in a database, which outlives every process and is shared by all of them.
@@ -192,8 +192,8 @@ impl Store for Sql {
         Ok(answer.there.map(Bytes::from))
     }
 
-    fn reign(&self, _ticket: &Ticket) -> Option<Reign> {
-        Some(self.base.reign())
+    fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
+        Some(self.base.epoch())
     }
 }
 

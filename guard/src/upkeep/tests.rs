@@ -8,7 +8,7 @@ use crate::guard::{Guard, Verdict};
 use crate::intent::{Binding, Intent, Subject};
 use crate::key::Key;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
-use crate::store::{Admission, Bytes, Compared, Memory, Reign, Store, StoreError, async_trait};
+use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -89,8 +89,8 @@ impl Store for Slow {
         self.looks.fetch_add(1, Ordering::SeqCst);
         self.unless_slow(self.memory.look(ticket).await)
     }
-    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
-        self.memory.reign(ticket)
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        self.memory.epoch(ticket)
     }
     fn admission(&self, _: &Ticket) -> Admission {
         match (self.is_closed.load(Ordering::SeqCst), self.is_slow.load(Ordering::SeqCst)) {

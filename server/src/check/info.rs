@@ -38,7 +38,7 @@ impl Info {
     }
 
     /// Whether it is a master that does not say which life of it this is.
-    pub(crate) fn hides_reign(&self) -> bool {
+    pub(crate) fn hides_epoch(&self) -> bool {
         self.text("role") == "master" && self.text("master_replid").is_empty()
     }
 

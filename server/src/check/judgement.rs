@@ -28,7 +28,7 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
             found.push(memory(info, facts.refused.as_deref()));
             found.push(persistence(&Disk::of(info, facts), info));
             found.extend(disk_failure(info));
-            found.extend(info.hides_reign().then(hidden_reign));
+            found.extend(info.hides_epoch().then(hidden_epoch));
         }
         None => found.push(Finding::warning(
             "info",
@@ -61,9 +61,9 @@ pub(crate) fn slowness(facts: &Facts, store_timeout: Duration) -> Option<Finding
     })
 }
 
-fn hidden_reign() -> Finding {
+fn hidden_epoch() -> Finding {
     Finding::warning(
-        "reign",
+        "epoch",
         format!("It does not tell its `master_replid` (INFO replication). {}", losses::WITHOUT_REIGNS),
         "Ask whoever runs it to show that, or keep records that matter in a database.",
     )

@@ -18,7 +18,7 @@ pub(crate) const WITHOUT_REIGNS: &str = "Then tokens are not bound to it, and on
 /// What is said of a loss, as far as it is true of this Redis: where its lives cannot be told apart, nothing is promised of tokens.
 pub(crate) fn told(loss: &'static str, info: &Info) -> &'static str {
     let of_keys = loss.split_once(" Tokens from before").map_or(loss, |(of_keys, _)| of_keys);
-    if info.hides_reign() { of_keys } else { loss }
+    if info.hides_epoch() { of_keys } else { loss }
 }
 
 /// What Redis writes to disk.
@@ -106,7 +106,7 @@ pub(crate) fn of(facts: &Facts) -> Vec<(&'static str, &'static str)> {
     if info.number("connected_slaves").is_some_and(|count| count > 0) {
         losses.push(("If a replica takes over", told(AFTER_A_TAKEOVER, info)));
     }
-    if info.hides_reign() {
+    if info.hides_epoch() {
         losses.push(("If Redis forgets", WITHOUT_REIGNS));
     }
     losses

@@ -23,7 +23,7 @@ use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
 use super::slot::{SLOTS, slot_of};
 use super::topology::{ask_seeds, ranges, slots};
 use crate::background;
-use crate::store::{Admission, Reign, async_trait};
+use crate::store::{Admission, Epoch, async_trait};
 
 /// How often it is looked up who has which slots, at least.
 const LOOKED_UP: Duration = Duration::from_secs(5);
@@ -164,11 +164,11 @@ impl Link for Cluster {
         Err(failure)
     }
 
-    fn known(&self, key: &Key<'_>) -> Option<(Life, Reign)> {
+    fn known(&self, key: &Key<'_>) -> Option<(Life, Epoch)> {
         self.known_owner(key)?.known()
     }
 
-    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
         let slot = slot_of(key.0().as_bytes());
         let (node, own) = self.owner(slot, deadline).await?;
         match own.learn(deadline).await {

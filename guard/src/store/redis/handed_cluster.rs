@@ -15,7 +15,7 @@ use super::life::{FRESH, Known, Life};
 use super::link::{Failure, Key, Link, Question, Said, are_refused, in_time, nothing, read};
 use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
 use super::slot::{SLOTS, slot_of};
-use crate::store::{Admission, Reign, async_trait};
+use crate::store::{Admission, Epoch, async_trait};
 
 /// A connection that knows who has which slots, and sends nothing a second time by itself.
 pub(super) struct HandedCluster {
@@ -108,14 +108,14 @@ impl Link for HandedCluster {
     }
 
     /// Nobody tells us when it is connected anew.
-    fn known(&self, key: &Key<'_>) -> Option<(Life, Reign)> {
+    fn known(&self, key: &Key<'_>) -> Option<(Life, Epoch)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&slot_of(key.0().as_bytes()))?.fresh(FRESH)
     }
 
     /// Asked behind a command on the key itself: a connection that has lost the owner of a slot asks anybody, who says of a key
     /// that it is another's, and tells of no life but its own.
-    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
         let name = key.0();
         let slot = slot_of(name.as_bytes());
         let mut command = Cmd::new();
@@ -123,7 +123,7 @@ impl Link for HandedCluster {
         let said = self.send(Question { command, key_at: 1, wants_life: true }, deadline).await?;
         let life = said.life.unwrap_or(Life::Hidden);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.entry(slot).or_default().note(life).map(|reign| (life, reign)).ok_or(Failure::Replica)
+        known.entry(slot).or_default().note(life).map(|epoch| (life, epoch)).ok_or(Failure::Replica)
     }
 
     fn forget(&self, key: &Key<'_>) {

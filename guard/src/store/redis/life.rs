@@ -13,7 +13,7 @@ use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use crate::store::Reign;
+use crate::store::Epoch;
 
 /// How long what is known is believed without being looked at again.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
@@ -60,13 +60,13 @@ impl Life {
 
     /// What a token says of it. A server that hides it cannot be told from another. The digest needs no key: what it is made of is
     /// random and cannot be guessed, and nobody can change it in a token that is signed.
-    pub(super) fn reign(&self) -> Option<Reign> {
+    pub(super) fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::Of(id) => {
-                let digest: [u8; 32] = Sha256::new().chain_update(b"onceward reign").chain_update(id).finalize().into();
+                let digest: [u8; 32] = Sha256::new().chain_update(b"onceward epoch").chain_update(id).finalize().into();
                 digest.first_chunk().copied()
             }
-            Self::Hidden => Some(Reign::default()),
+            Self::Hidden => Some(Epoch::default()),
             Self::Replica => None,
         }
     }
@@ -79,24 +79,24 @@ pub(super) struct Known(RwLock<Option<Seen>>);
 #[derive(Clone, Copy)]
 struct Seen {
     life: Life,
-    reign: Option<Reign>,
+    epoch: Option<Epoch>,
     at: Instant,
 }
 
 impl Known {
     /// The life that was last seen, if that is not too long ago.
-    pub(super) fn fresh(&self, within: Duration) -> Option<(Life, Reign)> {
+    pub(super) fn fresh(&self, within: Duration) -> Option<(Life, Epoch)> {
         let seen = (*self.0.read().unwrap_or_else(PoisonError::into_inner))?;
-        (seen.at.elapsed() <= within).then_some(seen).and_then(|seen| Some((seen.life, seen.reign?)))
+        (seen.at.elapsed() <= within).then_some(seen).and_then(|seen| Some((seen.life, seen.epoch?)))
     }
 
-    /// Notes what was just seen, and gives the reign that it stands for.
-    pub(super) fn note(&self, life: Life) -> Option<Reign> {
+    /// Notes what was just seen, and gives the epoch that it stands for.
+    pub(super) fn note(&self, life: Life) -> Option<Epoch> {
         let before = *self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let reign = match before {
-            Some(seen) if seen.life == life && seen.at.elapsed() < FRESH / 2 => return seen.reign,
-            Some(seen) if seen.life == life => seen.reign,
-            _ => life.reign(),
+        let epoch = match before {
+            Some(seen) if seen.life == life && seen.at.elapsed() < FRESH / 2 => return seen.epoch,
+            Some(seen) if seen.life == life => seen.epoch,
+            _ => life.epoch(),
         };
         static IS_SAID: AtomicBool = AtomicBool::new(false);
         if life == Life::Hidden && !IS_SAID.swap(true, Ordering::Relaxed) {
@@ -105,8 +105,8 @@ impl Known {
                  again after it has lost its memory in a restart or a failover"
             );
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Seen { life, reign, at: Instant::now() });
-        reign
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Seen { life, epoch, at: Instant::now() });
+        epoch
     }
 
     /// Nothing is known any more.
@@ -131,9 +131,9 @@ mod tests {
         let id = format!("master_replid:{ID}\r\n");
         let life = Life::read(&info("master", &id));
         assert_eq!(life, Life::Of(ID.as_bytes().try_into().unwrap()));
-        assert!(life.reign().is_some_and(|reign| reign != Reign::default()));
+        assert!(life.epoch().is_some_and(|epoch| epoch != Epoch::default()));
         assert_eq!(Life::read(&info("slave", &id)), Life::Replica);
-        assert_eq!(Life::Replica.reign(), None);
+        assert_eq!(Life::Replica.epoch(), None);
     }
 
     #[test]
@@ -143,21 +143,21 @@ mod tests {
         {
             assert_eq!(Life::read(&hidden), Life::Hidden, "{hidden:?}");
         }
-        assert_eq!(Life::Hidden.reign(), Some(Reign::default()));
+        assert_eq!(Life::Hidden.epoch(), Some(Epoch::default()));
     }
 
     #[test]
-    fn what_is_known_gets_old_and_a_replica_is_known_to_have_no_reign() {
+    fn what_is_known_gets_old_and_a_replica_is_known_to_have_no_epoch() {
         let known = Known::default();
         assert!(known.fresh(Duration::MAX).is_none());
         let life = Life::Of([b'a'; LENGTH]);
-        let reign = known.note(life).unwrap();
-        assert_eq!(known.fresh(Duration::MAX), Some((life, reign)));
+        let epoch = known.note(life).unwrap();
+        assert_eq!(known.fresh(Duration::MAX), Some((life, epoch)));
         let since = Instant::now();
         while since.elapsed().is_zero() {}
         assert!(known.fresh(Duration::ZERO).is_none(), "that was longer ago");
-        assert_eq!(known.note(Life::Of([b'b'; LENGTH])), known.fresh(Duration::MAX).map(|(_, reign)| reign));
-        assert_ne!(known.fresh(Duration::MAX), Some((life, reign)));
+        assert_eq!(known.note(Life::Of([b'b'; LENGTH])), known.fresh(Duration::MAX).map(|(_, epoch)| epoch));
+        assert_ne!(known.fresh(Duration::MAX), Some((life, epoch)));
         known.note(Life::Replica);
         assert!(known.fresh(Duration::MAX).is_none());
         known.note(life);

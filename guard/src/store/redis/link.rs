@@ -12,7 +12,7 @@ use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::life::{FRESH, Known, Life};
 use super::turn::Answer;
-use crate::store::{Admission, Full, Reign, StoreError, async_trait};
+use crate::store::{Admission, Epoch, Full, StoreError, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
@@ -42,10 +42,10 @@ pub(super) trait Link: Send + Sync + 'static {
     async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure>;
 
     /// The life of the server that has this key, as far as is known without asking.
-    fn known(&self, key: &Key<'_>) -> Option<(Life, Reign)>;
+    fn known(&self, key: &Key<'_>) -> Option<(Life, Epoch)>;
 
     /// Asks for it.
-    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure>;
+    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure>;
 
     /// What is known of it is wrong.
     fn forget(&self, key: &Key<'_>);
@@ -174,13 +174,13 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
     }
 
     /// Nobody tells us when it is connected anew.
-    fn known(&self, _key: &Key<'_>) -> Option<(Life, Reign)> {
+    fn known(&self, _key: &Key<'_>) -> Option<(Life, Epoch)> {
         self.known.fresh(FRESH)
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
         let said = ask_life(&mut self.connection.clone(), deadline).await?;
-        self.known.note(said).map(|reign| (said, reign)).ok_or(Failure::Replica)
+        self.known.note(said).map(|epoch| (said, epoch)).ok_or(Failure::Replica)
     }
 
     fn forget(&self, _key: &Key<'_>) {

@@ -20,7 +20,7 @@ use super::sentinel::Sentinels;
 use super::turn::Answer;
 use crate::background;
 use crate::backoff::Backoff;
-use crate::store::{Admission, Reign, async_trait};
+use crate::store::{Admission, Epoch, async_trait};
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
@@ -150,15 +150,15 @@ impl Own {
     }
 
     /// The life of the server, as far as is known.
-    pub(super) fn known(&self) -> Option<(Life, Reign)> {
+    pub(super) fn known(&self) -> Option<(Life, Epoch)> {
         self.known.fresh(Duration::MAX)
     }
 
     /// Asks for it. A connection that has ended on a replica is reported: the address may lead to a master by now.
-    pub(super) async fn learn(&self, deadline: Deadline) -> Result<(Life, Reign), Failure> {
+    pub(super) async fn learn(&self, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
         let learn = async |connection: &mut MultiplexedConnection| {
             let life = ask_life(connection, deadline).await?;
-            self.known.note(life).map(|reign| (life, reign)).ok_or(Failure::Replica)
+            self.known.note(life).map(|epoch| (life, epoch)).ok_or(Failure::Replica)
         };
         self.over(deadline, learn).await
     }
@@ -183,11 +183,11 @@ impl Link for Own {
         self.over(deadline, counted).await
     }
 
-    fn known(&self, _key: &Key<'_>) -> Option<(Life, Reign)> {
+    fn known(&self, _key: &Key<'_>) -> Option<(Life, Epoch)> {
         self.known()
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
+    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
         self.learn(deadline).await
     }
 

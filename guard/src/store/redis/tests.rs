@@ -10,7 +10,7 @@ use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Key, Question, Said};
 use super::*;
-use crate::store::{Admission, Reign, Store as _, StoreError, async_trait};
+use crate::store::{Admission, Epoch, Store as _, StoreError, async_trait};
 use crate::ticket::{Kind, Ticket};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,12 +34,12 @@ impl Link for Slow {
         Err(Failure::TimedOut)
     }
 
-    fn known(&self, _key: &Key<'_>) -> Option<(Life, Reign)> {
+    fn known(&self, _key: &Key<'_>) -> Option<(Life, Epoch)> {
         None
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Reign), Failure> {
-        self.tell((Life::Hidden, Reign::default()), deadline).await
+    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
+        self.tell((Life::Hidden, Epoch::default()), deadline).await
     }
 
     fn forget(&self, _key: &Key<'_>) {}
@@ -73,8 +73,8 @@ async fn ask(store: &Redis, what: usize) -> Result<(), StoreError> {
     match what {
         0 => store.look(&ticket).await.map(drop),
         1 => store.insert(&ticket, b"x", TIMEOUT).await.map(drop),
-        2 => store.ask_reign(&ticket).await.map(drop),
-        _ => store.swap_under(&ticket, Reign::default(), b"x", b"y", TIMEOUT).await.map(drop),
+        2 => store.ask_epoch(&ticket).await.map(drop),
+        _ => store.swap_under(&ticket, Epoch::default(), b"x", b"y", TIMEOUT).await.map(drop),
     }
 }
 

@@ -12,7 +12,7 @@ use super::deadline::Deadline;
 use super::life::Life;
 use super::link::{Failure, Key, Question, Said};
 use super::step::{REMOVE, SWAP, Step};
-use crate::store::{Admission, Bytes, Compared, Reign, Store, StoreError, Taken, async_trait};
+use crate::store::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::ticket::{Kind, Ticket};
 
 impl Redis {
@@ -86,30 +86,30 @@ impl Redis {
         self.step(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()], wants_life, deadline).await
     }
 
-    /// Whether the life that was seen behind a command is this reign. Had it been another one when the command was done, it
+    /// Whether the life that was seen behind a command is this epoch. Had it been another one when the command was done, it
     /// could not be this one now. If it is another, what is known of it is forgotten.
-    fn is_of(&self, reign: Reign, life: Option<Life>, ticket: &Ticket) -> bool {
-        // As a rule it is the known one, and need not be made into a reign again.
-        let is_of_reign = match self.link.known(&Key(&|| ticket.name(&self.prefix))) {
-            Some((known, of)) if life == Some(known) => of == reign,
-            _ => life.and_then(|life| life.reign()) == Some(reign),
+    fn is_of(&self, epoch: Epoch, life: Option<Life>, ticket: &Ticket) -> bool {
+        // As a rule it is the known one, and need not be made into an epoch again.
+        let is_of_epoch = match self.link.known(&Key(&|| ticket.name(&self.prefix))) {
+            Some((known, of)) if life == Some(known) => of == epoch,
+            _ => life.and_then(|life| life.epoch()) == Some(epoch),
         };
-        if !is_of_reign {
+        if !is_of_epoch {
             self.link.forget(&Key(&|| ticket.name(&self.prefix)));
         }
-        is_of_reign
+        is_of_epoch
     }
 
     /// The life of the server that has this ticket; asked for, if it is not the expected one.
     async fn life(
         &self,
         ticket: &Ticket,
-        expected: Option<Reign>,
+        expected: Option<Epoch>,
         deadline: Deadline,
-    ) -> Result<(Life, Reign), Failure> {
+    ) -> Result<(Life, Epoch), Failure> {
         let name = || ticket.name(&self.prefix);
         match self.link.known(&Key(&name)) {
-            Some((life, reign)) if expected == Some(reign) => Ok((life, reign)),
+            Some((life, epoch)) if expected == Some(epoch) => Ok((life, epoch)),
             _ => {
                 let _asked = self.one_more()?;
                 self.link.learn(&Key(&name), deadline).await
@@ -177,37 +177,37 @@ impl Store for Redis {
         self.ask(self.command("GET", ticket), self.deadline()).await
     }
 
-    fn reign(&self, ticket: &Ticket) -> Option<Reign> {
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
         if !self.is_pinned {
-            return Some(Reign::default());
+            return Some(Epoch::default());
         }
-        self.link.known(&Key(&|| ticket.name(&self.prefix))).map(|(_, reign)| reign)
+        self.link.known(&Key(&|| ticket.name(&self.prefix))).map(|(_, epoch)| epoch)
     }
 
-    async fn ask_reign(&self, ticket: &Ticket) -> Result<Reign, StoreError> {
+    async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
         if !self.is_pinned {
-            return Ok(Reign::default());
+            return Ok(Epoch::default());
         }
         Ok(self.life(ticket, None, self.deadline()).await?.1)
     }
 
     /// The life is looked at behind the command and over the same connection.
-    async fn take_under(&self, ticket: &Ticket, reign: Reign) -> Result<Taken, StoreError> {
+    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
         if !self.is_pinned {
-            return Ok(Taken { found: self.take(ticket).await?, is_of_reign: true });
+            return Ok(Taken { found: self.take(ticket).await?, is_of_epoch: true });
         }
         let question = Question { command: self.command("GETDEL", ticket), key_at: 1, wants_life: true };
         let Said { value, life } = self.send(question, self.deadline()).await?;
-        let is_of_reign = self.is_of(reign, life, ticket);
-        Ok(Taken { found: bytes(value)?, is_of_reign })
+        let is_of_epoch = self.is_of(epoch, life, ticket);
+        Ok(Taken { found: bytes(value)?, is_of_epoch })
     }
 
     /// The life is looked at before, and again behind the command and over the same connection. What was written in the moment
-    /// in which a reign ended is taken away again.
+    /// in which an epoch ended is taken away again.
     async fn swap_under(
         &self,
         ticket: &Ticket,
-        reign: Reign,
+        epoch: Epoch,
         held: &[u8],
         value: &[u8],
         ttl: Duration,
@@ -216,14 +216,14 @@ impl Store for Redis {
             return self.swap(ticket, held, value, ttl).await.map(Some);
         }
         let deadline = self.deadline();
-        let asked = self.life(ticket, Some(reign), deadline).await;
+        let asked = self.life(ticket, Some(epoch), deadline).await;
         let (_, known) = asked.map_err(|failure| StoreError::from(failure).certainly_not_executed())?;
-        if known != reign {
+        if known != epoch {
             return Ok(None);
         }
         let Said { value: answer, life } = self.swap_asking(ticket, held, value, ttl, true, deadline).await?;
         let compared = compared(answer)?;
-        if self.is_of(reign, life, ticket) {
+        if self.is_of(epoch, life, ticket) {
             return Ok(Some(compared));
         }
         if compared == Compared::Done {

@@ -18,7 +18,7 @@ use crate::store::async_trait;
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// How often the reign is looked at, and how long that may take.
+/// How often the epoch is looked at, and how long that may take.
 const LOOK: Duration = Duration::from_secs(10);
 /// What an answer gets beyond its time, since the database gives up a statement by itself a moment before.
 const BEYOND: Duration = Duration::from_millis(10);
@@ -28,13 +28,13 @@ const BEYOND: Duration = Duration::from_millis(10);
 pub(super) trait Asked: Send + Sync + 'static {
     async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure>;
 
-    fn reign(&self) -> [u8; 8];
+    fn epoch(&self) -> [u8; 8];
 }
 
 /// A database.
 pub(super) struct Base<DB: Dialect> {
     pool: Pool<DB>,
-    reign: AtomicU64,
+    epoch: AtomicU64,
 }
 
 impl<DB: Dialect> Base<DB> {
@@ -61,24 +61,24 @@ impl<DB: Dialect> Base<DB> {
         let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
         let mut connection = connect.map_err(SqlError::from)?;
         let asked = timeout(CONNECT, async {
-            let reign = reign::<DB>(&mut connection).await?;
+            let epoch = epoch::<DB>(&mut connection).await?;
             check_shape::<DB>(&mut connection).await?;
-            Ok(reign)
+            Ok(epoch)
         });
-        let reign = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
+        let epoch = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
         let _ = connection.close().await;
-        let base = Arc::new(Self { pool: pool.connect_lazy_with(options), reign: AtomicU64::new(reign) });
+        let base = Arc::new(Self { pool: pool.connect_lazy_with(options), epoch: AtomicU64::new(epoch) });
         background::spawn(keep_clean(Arc::downgrade(&base)));
-        background::spawn(watch_reign(Arc::downgrade(&base)));
+        background::spawn(watch_epoch(Arc::downgrade(&base)));
         Ok(base)
     }
 
-    /// Notes the reign that is stored now, if that is told in time.
-    async fn look_at_reign(&self) {
+    /// Notes the epoch that is stored now, if that is told in time.
+    async fn look_at_epoch(&self) {
         let Ok(Ok(mut connection)) = timeout(LOOK, self.pool.acquire()).await else { return };
-        match timeout(LOOK, reign::<DB>(&mut connection)).await {
-            Ok(Ok(reign)) => self.reign.store(reign, atomic::Ordering::Relaxed),
-            Ok(Err(error)) => tracing::debug!(%error, "the reign could not be looked at"),
+        match timeout(LOOK, epoch::<DB>(&mut connection)).await {
+            Ok(Ok(epoch)) => self.epoch.store(epoch, atomic::Ordering::Relaxed),
+            Ok(Err(error)) => tracing::debug!(%error, "the epoch could not be looked at"),
             Err(_) => connection.close_on_drop(),
         }
     }
@@ -119,17 +119,17 @@ impl<DB: Dialect> Asked for Base<DB> {
         told.await.unwrap_or(Err(Failure::TimedOut))
     }
 
-    fn reign(&self) -> [u8; 8] {
-        self.reign.load(atomic::Ordering::Relaxed).to_be_bytes()
+    fn epoch(&self) -> [u8; 8] {
+        self.epoch.load(atomic::Ordering::Relaxed).to_be_bytes()
     }
 }
 
-/// The reign that is stored, if the tables are of this version.
-async fn reign<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlError> {
-    let (version, reign) = DB::version(connection).await.map_err(SqlError::from)?;
+/// The epoch that is stored, if the tables are of this version.
+async fn epoch<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlError> {
+    let (version, epoch) = DB::version(connection).await.map_err(SqlError::from)?;
     check_version::<DB>(version)?;
-    let reign: [u8; 8] = reign.try_into().map_err(|_| SqlError::OtherShape("a reign has eight bytes".to_owned()))?;
-    Ok(u64::from_be_bytes(reign))
+    let epoch: [u8; 8] = epoch.try_into().map_err(|_| SqlError::OtherShape("an epoch has eight bytes".to_owned()))?;
+    Ok(u64::from_be_bytes(epoch))
 }
 
 /// Tables of an earlier version can be updated, and those of a later one are left alone.
@@ -162,11 +162,11 @@ async fn keep_clean<DB: Dialect>(base: Weak<Base<DB>>) {
     }
 }
 
-/// Looks whether the reign is another one, whatever else there is to do, until the store is dropped.
-async fn watch_reign<DB: Dialect>(base: Weak<Base<DB>>) {
+/// Looks whether the epoch is another one, whatever else there is to do, until the store is dropped.
+async fn watch_epoch<DB: Dialect>(base: Weak<Base<DB>>) {
     loop {
         sleep(LOOK).await;
         let Some(base) = base.upgrade() else { return };
-        base.look_at_reign().await;
+        base.look_at_epoch().await;
     }
 }

@@ -20,7 +20,7 @@ pub(crate) trait Statements: Database {
         question: &Question,
     ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send;
 
-    /// Which version the tables are of, and the reign of the store.
+    /// Which version the tables are of, and the epoch of the store.
     fn version(connection: &mut Self::Connection) -> impl Future<Output = Result<(i32, Vec<u8>), sqlx::Error>> + Send;
 
     /// What shows that the table of records is not ours, if there is one.

@@ -67,8 +67,8 @@ impl Asked for InFile {
         if self.file.is_there() { Ok(answer) } else { Err(Failure::OtherFile { is_certain: false }) }
     }
 
-    fn reign(&self) -> [u8; 8] {
-        self.base.reign()
+    fn epoch(&self) -> [u8; 8] {
+        self.base.epoch()
     }
 }
 

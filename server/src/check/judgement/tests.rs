@@ -37,7 +37,7 @@ fn expect(found: &[Finding], topic: &str, level: Level, says: &[&str]) {
 #[test]
 fn a_redis_that_hides_its_life_is_warned_of() {
     let hidden = found("master_replid:\n");
-    expect(&hidden, "reign", Level::Warning, &["master_replid", "accepted again"]);
+    expect(&hidden, "epoch", Level::Warning, &["master_replid", "accepted again"]);
     assert!(losses::of(&facts("master_replid:\n")).iter().any(|(_, what)| what.contains("accepted again")));
     assert!(losses::of(&facts("")).iter().all(|(_, what)| !what.contains("accepted again")));
     let unseen = Facts { info: None, ..facts("") };

@@ -1,5 +1,5 @@
 //! A Redis that forgets: it is killed and comes back with less than it had, or another takes its place. A token that was
-//! used never comes back, because it is bound to the reign that issued it; with that switched off, the same run shows doubles.
+//! used never comes back, because it is bound to the epoch that issued it; with that switched off, the same run shows doubles.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) const BACK: Duration = Duration::from_secs(2);
 /// How many tokens are out when it happens.
 const TOKENS: usize = 200;
 
-/// Two guards on the same store, one of which does not bind its tokens to the reign.
+/// Two guards on the same store, one of which does not bind its tokens to the epoch.
 pub(crate) struct Both {
     pub(crate) pinned: Side,
     pub(crate) unpinned: Side,
@@ -277,7 +277,7 @@ async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_reign() {
+async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_epoch() {
     let redis = RedisServer::start();
     let mut both = Both::on(&redis.url());
     both.issue(1).await;
@@ -289,9 +289,9 @@ async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_an
     both.is_back().await;
 }
 
-/// The guard still takes the former reign for the present one when it asks.
+/// The guard still takes the former epoch for the present one when it asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_found_in_the_moment_in_which_a_reign_has_ended_is_told_as_it_is_after_that() {
+async fn what_is_found_in_the_moment_in_which_a_epoch_has_ended_is_told_as_it_is_after_that() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     for (number, afterwards) in [(1, Told::Stale), (2, Told::Other(Code::ReplyNotKept))] {
@@ -359,7 +359,7 @@ async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_t
 }
 
 #[tokio::test]
-async fn a_token_of_an_earlier_reign_is_not_released_since_it_would_not_work_again() {
+async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_again() {
     let mut redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     let attempt = Attempt::new("one").unwrap();
@@ -381,9 +381,9 @@ async fn a_token_of_an_earlier_reign_is_not_released_since_it_would_not_work_aga
     }
 }
 
-/// What an application's own connection tells of the reign is believed for a moment only; asking again each time would double the way.
+/// What an application's own connection tells of the epoch is believed for a moment only; asking again each time would double the way.
 #[tokio::test]
-async fn a_plain_token_whose_reign_is_not_known_is_taken_without_asking_for_that_first() {
+async fn a_plain_token_whose_epoch_is_not_known_is_taken_without_asking_for_that_first() {
     let mut redis = RedisServer::start();
     let secret = Secret::random();
     let on = |store: Redis| Guard::builder(store.timeout(BACK)).secret(secret.clone()).build();

@@ -1,6 +1,6 @@
 //! A model of a token on a Redis that forgets, looked through to its last state: a master and its replica, two callers, requests
 //! and replies that get lost or come late, snapshots, restarts, promotions and demotions, also of a master that does not know that
-//! it is none any more. It shows why a token has to be bound to the reign that issued it, and that this may be looked at in the step
+//! it is none any more. It shows why a token has to be bound to the epoch that issued it, and that this may be looked at in the step
 //! that takes it, or behind it over the same connection, but not before; and that the same is true of a token that is not taken but
 //! claimed, by a remembered run or an attempt, which finds its own claim again.
 
@@ -13,13 +13,13 @@ use stateright::{Checker as _, Model, Property};
 enum Looks {
     /// Nothing.
     No,
-    /// The reign that the caller saw when it sent. A connection does not outlive its server's process.
+    /// The epoch that the caller saw when it sent. A connection does not outlive its server's process.
     WhenSent,
-    /// Its own reign, in the step that takes the token.
+    /// Its own epoch, in the step that takes the token.
     WhenTaken,
-    /// Its own reign, in a later step, which the same process answers as a master.
+    /// Its own epoch, in a later step, which the same process answers as a master.
     Afterwards,
-    /// The same where the token is not taken but claimed: if the reign is another, the claim is removed again, if that arrives.
+    /// The same where the token is not taken but claimed: if the epoch is another, the claim is removed again, if that arrives.
     BehindAClaim,
 }
 
@@ -31,12 +31,12 @@ enum Record {
     Claimed { by: usize },
 }
 
-/// One server. A replica has its master's reign.
+/// One server. A replica has its master's epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Server {
     is_master: bool,
     record: Record,
-    reign: u8,
+    epoch: u8,
     /// Another one after each restart.
     process: u8,
 }
@@ -44,11 +44,11 @@ struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Asks {
     Take,
-    /// In which reign it is, asked behind the other: whether that got the token is what it knows already.
-    Reign {
+    /// In which epoch it is, asked behind the other: whether that got the token is what it knows already.
+    Epoch {
         is_taken: bool,
     },
-    /// The reign was another: the claim is taken away again.
+    /// The epoch was another: the claim is taken away again.
     Remove,
     /// It did not happen: sent once, and never again.
     PutBack,
@@ -62,7 +62,7 @@ struct Request {
     asks: Asks,
     server: usize,
     process: u8,
-    reign: u8,
+    epoch: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ struct State {
     servers: [Server; 2],
     /// What is in the last snapshot of each.
     disks: [Record; 2],
-    reigns: u8,
+    epochs: u8,
     faults: u8,
     requests: BTreeSet<Request>,
     replies: BTreeSet<Reply>,
@@ -151,11 +151,11 @@ impl Model for Redeeming {
     type Action = Event;
 
     fn init_states(&self) -> Vec<State> {
-        let server = |is_master| Server { is_master, record: Record::Issued, reign: ISSUED_IN, process: 0 };
+        let server = |is_master| Server { is_master, record: Record::Issued, epoch: ISSUED_IN, process: 0 };
         vec![State {
             servers: [server(true), server(false)],
             disks: [Record::Issued; 2],
-            reigns: ISSUED_IN,
+            epochs: ISSUED_IN,
             faults: 0,
             requests: BTreeSet::new(),
             replies: BTreeSet::new(),
@@ -234,14 +234,14 @@ impl Model for Redeeming {
             Event::Snapshot { server } => state.disks[server] = state.servers[server].record,
             Event::Replicate => state.replicate(),
             Event::Restart { server } => {
-                state.begin_reign();
-                let (reign, record) = (state.reigns, state.disks[server]);
+                state.begin_epoch();
+                let (epoch, record) = (state.epochs, state.disks[server]);
                 let restarted = &mut state.servers[server];
-                (restarted.process, restarted.reign, restarted.record) = (restarted.process + 1, reign, record);
+                (restarted.process, restarted.epoch, restarted.record) = (restarted.process + 1, epoch, record);
             }
             Event::Promote { server } => {
-                state.begin_reign();
-                (state.servers[server].is_master, state.servers[server].reign) = (true, state.reigns);
+                state.begin_epoch();
+                (state.servers[server].is_master, state.servers[server].epoch) = (true, state.epochs);
             }
             Event::Demote { server } => {
                 state.faults += 1;
@@ -267,25 +267,25 @@ impl Model for Redeeming {
 
 impl State {
     fn send(&mut self, caller: usize, attempt: u8, asks: Asks, server: usize) {
-        let Server { process, reign, .. } = self.servers[server];
-        self.requests.insert(Request { caller, attempt, asks, server, process, reign });
+        let Server { process, epoch, .. } = self.servers[server];
+        self.requests.insert(Request { caller, attempt, asks, server, process, epoch });
     }
 
     fn answer(&mut self, request: &Request, is_taken: bool) {
         self.replies.insert(Reply { caller: request.caller, attempt: request.attempt, is_taken });
     }
 
-    fn begin_reign(&mut self) {
+    fn begin_epoch(&mut self) {
         self.faults += 1;
-        self.reigns += 1;
+        self.epochs += 1;
     }
 
     /// A replica becomes what its master is, if there is one to follow.
     fn replicate(&mut self) {
         let [one, other] = &mut self.servers;
         match (one.is_master, other.is_master) {
-            (true, false) => (other.record, other.reign) = (one.record, one.reign),
-            (false, true) => (one.record, one.reign) = (other.record, other.reign),
+            (true, false) => (other.record, other.epoch) = (one.record, one.epoch),
+            (false, true) => (one.record, one.epoch) = (other.record, other.epoch),
             _ => {}
         }
     }
@@ -311,12 +311,12 @@ impl Redeeming {
             Asks::Remove if is_own => server.record = Record::Nothing,
             Asks::Remove => {}
             Asks::Take => {
-                let is_of_its_reign = match self.looks {
+                let is_of_its_epoch = match self.looks {
                     Looks::No | Looks::Afterwards | Looks::BehindAClaim => true,
-                    Looks::WhenSent => request.reign == ISSUED_IN,
-                    Looks::WhenTaken => server.reign == ISSUED_IN,
+                    Looks::WhenSent => request.epoch == ISSUED_IN,
+                    Looks::WhenTaken => server.epoch == ISSUED_IN,
                 };
-                let is_taken = is_of_its_reign && server.record == Record::Issued;
+                let is_taken = is_of_its_epoch && server.record == Record::Issued;
                 if is_taken {
                     server.record = if self.looks == Looks::BehindAClaim { own } else { Record::Nothing };
                 }
@@ -324,18 +324,18 @@ impl Redeeming {
                     // Anything may happen before the second command is come to.
                     Looks::Afterwards | Looks::BehindAClaim => {
                         // Whoever finds its own claim goes on as if it had just made it.
-                        let asks = Asks::Reign { is_taken: is_taken || is_own };
+                        let asks = Asks::Epoch { is_taken: is_taken || is_own };
                         state.requests.insert(Request { asks, ..request.clone() });
                     }
                     _ => state.answer(request, is_taken),
                 }
             }
-            Asks::Reign { is_taken } => {
-                let is_of_its_reign = server.reign == ISSUED_IN;
-                if self.looks == Looks::BehindAClaim && is_taken && !is_of_its_reign {
+            Asks::Epoch { is_taken } => {
+                let is_of_its_epoch = server.epoch == ISSUED_IN;
+                if self.looks == Looks::BehindAClaim && is_taken && !is_of_its_epoch {
                     state.requests.insert(Request { asks: Asks::Remove, ..request.clone() });
                 }
-                state.answer(request, is_taken && is_of_its_reign);
+                state.answer(request, is_taken && is_of_its_epoch);
             }
         }
     }
@@ -362,7 +362,7 @@ fn a_token_that_is_bound_to_nothing_comes_back_with_one_fault() {
 }
 
 #[test]
-fn a_reign_that_was_looked_at_earlier_is_not_enough_where_a_master_is_demoted_and_promoted_again() {
+fn a_epoch_that_was_looked_at_earlier_is_not_enough_where_a_master_is_demoted_and_promoted_again() {
     assert!(!doubles(Looks::WhenSent, 2, Scope::Narrow).0, "it takes three faults");
     assert!(doubles(Looks::WhenSent, 3, Scope::Narrow).0);
 }
@@ -380,7 +380,7 @@ fn most_faults(looks: Looks, scope: Scope) -> u8 {
 }
 
 /// Looks through everything, and finds no way to a second effect: in the narrow scope with as many faults as it takes to find one where
-/// the reign is looked at too early.
+/// the epoch is looked at too early.
 fn is_enough(looks: Looks) {
     for scope in [Scope::Narrow, Scope::Wide] {
         for faults in 0..=most_faults(looks, scope) {
@@ -392,16 +392,16 @@ fn is_enough(looks: Looks) {
 }
 
 #[test]
-fn a_reign_that_is_looked_at_in_the_step_that_takes_the_token_is_enough() {
+fn a_epoch_that_is_looked_at_in_the_step_that_takes_the_token_is_enough() {
     is_enough(Looks::WhenTaken);
 }
 
 #[test]
-fn a_reign_that_is_looked_at_behind_that_step_over_the_same_connection_is_enough() {
+fn a_epoch_that_is_looked_at_behind_that_step_over_the_same_connection_is_enough() {
     is_enough(Looks::Afterwards);
 }
 
 #[test]
-fn a_reign_that_is_looked_at_behind_a_claim_is_enough_also_where_that_is_found_again_or_not_removed() {
+fn a_epoch_that_is_looked_at_behind_a_claim_is_enough_also_where_that_is_found_again_or_not_removed() {
     is_enough(Looks::BehindAClaim);
 }
