@@ -85,7 +85,7 @@ fn protect(config: &mut ServiceConfig, guard: &Guard, path: &'static str) {
     let (order, anonymous) = (order_at(path), SubjectFrom::anonymous());
     match path {
         "/orders" => config.service(order.wrap(Protect::token(guard, anonymous))),
-        "/keyed" => config.service(order.wrap(Protect::key(guard, anonymous, KeyRules::new()))),
+        "/keyed" => config.service(order.wrap(Protect::key(guard, anonymous, KeyRules::retryable()))),
         "/remembered" => config.service(order.wrap(Protect::token(guard, anonymous).remember(RETAIN))),
         "/spaced" => config.service(order.wrap(Protect::interval(guard, each_another(), IntervalRules::new()))),
         _ => config,

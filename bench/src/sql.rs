@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onceward::store::{Memory, Sql};
-use onceward::transaction::{Entered, Lent, claim_in, keep_clean};
-use onceward::{Guard, Intent, Key, KeyRules, Ran, Subject};
+use onceward::transaction::{TxHandle, TxVerdict, claim_in, keep_clean};
+use onceward::{Guard, Intent, Key, KeyRules, RunOutcome, Subject};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Postgres};
 use tokio::time::Instant;
@@ -163,9 +163,9 @@ impl Bank {
         let key = Key::new(number.to_string())?;
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
         if way == Way::Answered {
-            let work = |mut transaction: Lent<Postgres>| async move { transfer(&mut transaction, number).await };
-            let ran = self.guard.transact(&self.pool, &KeyRules::new(), &intent, work).await?;
-            return if matches!(ran, Ran::Executed(_)) {
+            let work = |mut transaction: TxHandle<Postgres>| async move { transfer(&mut transaction, number).await };
+            let ran = self.guard.transact(&self.pool, &KeyRules::retryable(), &intent, work).await?;
+            return if matches!(ran, RunOutcome::Executed(_)) {
                 Ok(())
             } else {
                 Err("a payment was taken for another".into())
@@ -173,8 +173,8 @@ impl Bank {
         }
         let mut transaction = self.pool.begin().await?;
         if way == Way::Claimed {
-            match claim_in(&mut transaction, &KeyRules::new(), &intent).await? {
-                Entered::Run(_) => {}
+            match claim_in(&mut transaction, &KeyRules::retryable(), &intent).await? {
+                TxVerdict::Run(_) => {}
                 other => return Err(format!("a payment was taken for another: {other:?}").into()),
             }
         }

@@ -4,9 +4,9 @@
 //! it is answered as before.
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, entered, refuse, serve};
+use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, entered, reject, serve};
 use onceward::store::{Memory, Sql};
-use onceward::transaction::{Lent, keep_clean};
+use onceward::transaction::{TxHandle, keep_clean};
 use onceward::{Guard, KeyRules, RunError};
 use sqlx::{Sqlite, SqlitePool};
 
@@ -18,14 +18,14 @@ async fn pay(
     guard: web::Data<Guard>,
     pool: web::Data<SqlitePool>,
 ) -> HttpResponse {
-    let work = |mut transaction: Lent<Sqlite>| async move {
+    let work = |mut transaction: TxHandle<Sqlite>| async move {
         sqlx::query("INSERT INTO payments (amount) VALUES (10)").execute(&mut *transaction).await?;
         let number: i64 = sqlx::query_scalar("SELECT count(*) FROM payments").fetch_one(&mut *transaction).await?;
         Ok::<_, sqlx::Error>(format!("paid, as number {number}\n"))
     };
-    match guard.transact(&pool, &KeyRules::new(), &asked.intent(), work).await {
+    match guard.transact(&pool, &KeyRules::retryable(), &asked.intent(), work).await {
         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
-        Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
+        Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
         // What was rolled back may be sent again at once.
         Err(error) => HttpResponse::ServiceUnavailable().body(format!("{error}\n")).effect(error.effect()),
     }
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (shared, pool) = (web::Data::new(guard.clone()), web::Data::new(pool));
     let server = HttpServer::new(move || {
         // Without `hold`: after a crash, the table tells a retry how the first run ended.
-        let protect = Protect::key(&shared, SubjectFrom::anonymous(), KeyRules::new());
+        let protect = Protect::key(&shared, SubjectFrom::anonymous(), KeyRules::retryable());
         let route = web::resource("/payments").wrap(protect).route(web::post().to(entered(pay)));
         App::new().app_data(shared.clone()).app_data(pool.clone()).service(route)
     });

@@ -10,12 +10,12 @@ use onceward_api::Code;
 use sha2::{Digest as _, Sha256};
 
 use crate::guard::{Guard, Released};
-use crate::record::{Attempted, Record};
-use crate::refusal::Refusal;
+use crate::record::{AttemptRecord, Record};
+use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::store::{Bytes, Compared, StoreError};
 use crate::ticket::Ticket;
-use crate::token::Imprint;
+use crate::token::TokenFields;
 
 /// The most characters of an attempt.
 const LONGEST: usize = 255;
@@ -76,8 +76,12 @@ pub struct BadAttempt;
 
 impl Guard {
     /// Marks the token as used by this attempt, and names the run that it is used for, now or from before.
-    pub(crate) async fn mark(&self, token: &Imprint, attempt: &Attempt) -> Result<Result<RunId, Refusal>, StoreError> {
-        let mark = Attempted {
+    pub(crate) async fn mark(
+        &self,
+        token: &TokenFields,
+        attempt: &Attempt,
+    ) -> Result<Result<RunId, Rejection>, StoreError> {
+        let mark = AttemptRecord {
             attempt: attempt.digest(),
             run: RunId::new(),
             deadline: self.clock().wall() + ACCEPTED_AGAIN.as_millis() as u64,
@@ -98,13 +102,13 @@ impl Guard {
 
     /// Whether the store still lives the life that issued this token. What it has on record of an attempt is otherwise perhaps of
     /// before: the attempt may have released the token since, and another one used it.
-    async fn is_of_epoch(&self, token: &Imprint) -> Result<bool, StoreError> {
+    async fn is_of_epoch(&self, token: &TokenFields) -> Result<bool, StoreError> {
         let asked = self.store().ask_epoch(&Ticket::of_token(token.id)).await;
         Ok(asked.map_err(StoreError::certainly_not_executed)? == token.epoch)
     }
 
     /// The run that this attempt has used the token for, as far as is still known.
-    pub(crate) async fn marked(&self, token: &Imprint, attempt: &Attempt) -> Result<Option<RunId>, StoreError> {
+    pub(crate) async fn marked(&self, token: &TokenFields, attempt: &Attempt) -> Result<Option<RunId>, StoreError> {
         let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(None) };
         match Record::decode(&bytes).map_err(StoreError::not_executed)? {
             Record::Attempted(found) if found.attempt == attempt.digest() => {
@@ -134,22 +138,27 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
     pub async fn release(&self, token: &str, attempt: &Attempt, run: RunId) -> Result<Released, StoreError> {
-        match Imprint::open(token) {
+        match TokenFields::open(token) {
             // Whom it is bound to is not known here, so the signature cannot be checked: knowing the attempt is what
             // allows it, and a token that was altered is still not good afterwards.
-            Some((imprint, _)) => self.unmark(&imprint, attempt, run).await,
-            None => Ok(Released::Refused(Code::TokenMalformed.into())),
+            Some((fields, _)) => self.unmark(&fields, attempt, run).await,
+            None => Ok(Released::Rejected(Code::TokenMalformed.into())),
         }
     }
 
-    pub(crate) async fn unmark(&self, token: &Imprint, attempt: &Attempt, run: RunId) -> Result<Released, StoreError> {
-        let lost = || Ok(Released::Refused(Code::ClaimLost.into()));
+    pub(crate) async fn unmark(
+        &self,
+        token: &TokenFields,
+        attempt: &Attempt,
+        run: RunId,
+    ) -> Result<Released, StoreError> {
+        let lost = || Ok(Released::Rejected(Code::ClaimLost.into()));
         let ticket = Ticket::of_token(token.id);
         let Some(held) = self.look_again(&ticket).await? else { return lost() };
         let left = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Issued if self.is_of_epoch(token).await? => return Ok(Released::Back),
             Record::Attempted(found) if found.attempt == attempt.digest() && found.run == run => {
-                Imprint::worth_putting_back(found.expires_at, self.clock())
+                TokenFields::worth_putting_back(found.expires_at, self.clock())
             }
             _ => return lost(),
         };
@@ -168,7 +177,7 @@ mod tests {
     use super::*;
     use crate::guard::{Seen, Verdict};
     use crate::intent::{Binding, Intent, Subject};
-    use crate::not_kept::NotKept;
+    use crate::no_reply::NoReply;
     use crate::policy::Policy;
     use crate::testing;
 
@@ -195,7 +204,7 @@ mod tests {
                 pass.complete(None).await.unwrap();
                 Ok(run)
             }
-            Verdict::Refuse(refusal) => Err(refusal.code()),
+            Verdict::Reject(rejection) => Err(rejection.code()),
             Verdict::Replay(_) => unreachable!("a token has no reply"),
         }
     }
@@ -227,7 +236,7 @@ mod tests {
             clock.advance(Duration::from_secs(9));
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(&token);
-        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done(Err(NotKept::Unrecorded)));
+        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Done(Err(NoReply::Unrecorded)));
     }
 
     #[tokio::test]
@@ -258,7 +267,7 @@ mod tests {
     async fn only_its_own_attempt_releases_a_token_and_may_do_so_twice() {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
-        let lost = Released::Refused(Code::ClaimLost.into());
+        let lost = Released::Rejected(Code::ClaimLost.into());
         let run = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
         assert_eq!(guard.release(&token, &named("two"), run).await.unwrap(), lost);
         assert_eq!(guard.release(&token, &named("one"), RunId::new()).await.unwrap(), lost);
@@ -269,7 +278,7 @@ mod tests {
         clock.advance(Duration::from_secs(60));
         assert_eq!(guard.release(&token, &named("two"), second).await.unwrap(), lost, "its minute is over");
         let malformed = guard.release("x", &named("two"), second).await.unwrap();
-        assert_eq!(malformed, Released::Refused(Code::TokenMalformed.into()));
+        assert_eq!(malformed, Released::Rejected(Code::TokenMalformed.into()));
     }
 
     #[tokio::test]
@@ -281,7 +290,7 @@ mod tests {
         assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), Released::Back);
         let second = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
         assert_ne!(first, second);
-        let lost = Released::Refused(Code::ClaimLost.into());
+        let lost = Released::Rejected(Code::ClaimLost.into());
         assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), lost, "that run is over");
         assert_eq!(ask(&guard, &token, Some("two")).await, USED);
         assert_eq!(guard.release(&token, &named("one"), second).await.unwrap(), Released::Back);
@@ -293,7 +302,7 @@ mod tests {
         let token = token(&guard).await;
         let run = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
         clock.advance(TTL - Duration::from_millis(999));
-        let lost = Released::Refused(Code::ClaimLost.into());
+        let lost = Released::Rejected(Code::ClaimLost.into());
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
         assert_eq!(ask(&guard, &token, None).await, USED);

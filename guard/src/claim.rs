@@ -1,9 +1,9 @@
 //! A claim: the right to run under a key, with a remembered token or in an interval, which the store keeps as long as the run
 //! lasts.
 
+mod cell;
 mod duplicate;
-mod own;
-mod settling;
+mod settle;
 mod written;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,45 +13,45 @@ use std::time::Duration;
 use onceward_api::Code;
 use tokio::sync::Mutex;
 
-use self::own::{Inserted, Met, Own, SURPRISES, restless};
+use self::cell::{CellInsert, CellWrite, MAX_CONFLICTS, RecordCell, conflict};
 use crate::attempt::IN_HAND;
+use crate::audit::AuditEvent;
 use crate::backoff::Backoff;
 use crate::clock::Clock;
-use crate::drain::Running;
-use crate::event::Event;
 use crate::guard::Verdict;
-use crate::meter::{Meter, Row};
-use crate::not_kept::NotKept;
+use crate::metrics::{Metrics, PolicyLabel};
+use crate::no_reply::NoReply;
 use crate::policy::{IntervalRules, KeyRules};
-use crate::record::{Claimed, Done, Record};
-use crate::refusal::Refusal;
+use crate::record::{ClaimRecord, DoneRecord, Record};
+use crate::rejection::Rejection;
+use crate::renewal::{QueuePosition, RenewalQueue};
 use crate::reply::Reply;
 use crate::run_id::RunId;
+use crate::shutdown::InFlight;
 use crate::store::{Epoch, Store, StoreError};
 use crate::ticket::Ticket;
-use crate::token::Imprint;
-use crate::upkeep::{Place, Upkeep};
-use crate::waiting::Waiting;
+use crate::token::TokenFields;
+use crate::waiting::Waiters;
 
 /// The right to run.
 pub(crate) struct Claim {
     terms: Terms,
-    record: Claimed,
+    record: ClaimRecord,
     /// The same of a run that an earlier question for the same attempt has begun, and that this one carries on with.
-    carried_on: OnceLock<Claimed>,
+    carried_on: OnceLock<ClaimRecord>,
     begun: u64,
     /// Once this is set, no renewal is sent.
     is_settling: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ClaimState>,
 }
 
 /// What a claim is made of.
 pub(crate) struct Terms {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
-    pub(crate) upkeep: Upkeep,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) waiting: Waiting,
+    pub(crate) upkeep: RenewalQueue,
+    pub(crate) meter: Arc<Metrics>,
+    pub(crate) waiting: Waiters,
     pub(crate) rules: KeyRules,
     pub(crate) origin: Origin,
     pub(crate) action: String,
@@ -65,16 +65,16 @@ pub(crate) struct Terms {
 pub(crate) enum Origin {
     Key,
     /// A token whose answer is remembered, and who has sent it, for what.
-    Token(Imprint, [u8; 16]),
+    Token(TokenFields, [u8; 16]),
     Interval(IntervalRules),
 }
 
 impl Origin {
-    fn row(&self) -> Row {
+    fn row(&self) -> PolicyLabel {
         match self {
-            Self::Key => Row::Key,
-            Self::Token(..) => Row::Remembered,
-            Self::Interval(_) => Row::Interval,
+            Self::Key => PolicyLabel::Key,
+            Self::Token(..) => PolicyLabel::Remembered,
+            Self::Interval(_) => PolicyLabel::Interval,
         }
     }
 
@@ -86,15 +86,15 @@ impl Origin {
     }
 }
 
-struct State {
-    own: Own,
-    stage: Stage,
+struct ClaimState {
+    own: RecordCell,
+    stage: ClaimStage,
     /// Whether it may live longer than it was first made for.
     is_renewed: bool,
     /// Where it waits for its next step.
-    place: Option<Place>,
+    place: Option<QueuePosition>,
     /// Whoever drains waits for what is left to write.
-    running: Option<Running>,
+    running: Option<InFlight>,
     /// Whether a write was sent that outlives its lease.
     may_outlive: bool,
     /// How long to wait before what failed is tried again.
@@ -102,19 +102,19 @@ struct State {
 }
 
 /// What is left to do.
-enum Stage {
+enum ClaimStage {
     /// The work is being done: the claim is renewed.
     Running,
     /// It happened: this is to be written.
     Completing(Vec<u8>),
     /// It happened, and the claim lives longer than it has to.
-    Shortening,
+    Truncating,
     /// It did not happen: the claim is to be removed, or the token put back.
     Releasing,
     /// Nobody can tell, and the claim, which is held, is to say so.
-    Leaving,
+    MarkingUnknown,
     /// Nobody knows whether the claim was written. It is removed; not finding it proves nothing for a while.
-    TakingBack {
+    Revoking {
         answered_at: Option<u64>,
         /// It is over by itself soon, so one try is enough.
         lapses: bool,
@@ -123,7 +123,7 @@ enum Stage {
 }
 
 /// What is due after a step.
-enum Next {
+enum NextStep {
     /// A renewal, after this time.
     Renew(Duration),
     /// The same again: it failed, or the claim of another run is in the way.
@@ -147,23 +147,23 @@ fn late_backoff(lease: Duration) -> Backoff {
 
 impl Claim {
     pub(crate) fn new(terms: Terms) -> Self {
-        let record = Claimed {
+        let record = ClaimRecord {
             run: RunId::new(),
             attempt: terms.attempt,
             fingerprint: terms.fingerprint,
             asker: terms.origin.asker(),
             started_at: terms.clock.wall(),
             lease: terms.rules.lease.as_millis() as u64,
-            held: None,
+            heartbeat: None,
         };
         Self::of_record(terms, record)
     }
 
-    fn of_record(terms: Terms, record: Claimed) -> Self {
-        let own = Own::new(Arc::clone(&terms.store), terms.ticket, &record);
-        let state = Mutex::new(State {
+    fn of_record(terms: Terms, record: ClaimRecord) -> Self {
+        let own = RecordCell::new(Arc::clone(&terms.store), terms.ticket, &record);
+        let state = Mutex::new(ClaimState {
             own,
-            stage: Stage::Running,
+            stage: ClaimStage::Running,
             is_renewed: false,
             place: None,
             running: None,
@@ -175,7 +175,7 @@ impl Claim {
     }
 
     /// The claim as it stands in the store, before it is held.
-    fn record(&self) -> &Claimed {
+    fn record(&self) -> &ClaimRecord {
         self.carried_on.get().unwrap_or(&self.record)
     }
 
@@ -188,7 +188,7 @@ impl Claim {
     }
 
     /// The token it is on, if it is on one.
-    pub(crate) fn token(&self) -> Option<&Imprint> {
+    pub(crate) fn token(&self) -> Option<&TokenFields> {
         match &self.terms.origin {
             Origin::Token(token, _) => Some(token),
             Origin::Key | Origin::Interval(_) => None,
@@ -204,79 +204,81 @@ impl Claim {
     }
 
     /// What is said to somebody whose token is over: a late retry still gets its answer.
-    pub(crate) async fn late(&self, refusal: Refusal) -> Result<Verdict, StoreError> {
+    pub(crate) async fn late(&self, rejection: Rejection) -> Result<Verdict, StoreError> {
         let found = self.terms.store.look(&self.terms.ticket).await?;
         let told = found.map(|found| self.told(&found)).transpose()?.flatten();
-        Ok(told.unwrap_or(Verdict::Refuse(refusal)))
+        Ok(told.unwrap_or(Verdict::Reject(rejection)))
     }
 
     /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
-    pub(crate) async fn enter(self: &Arc<Self>, running: &mut Option<Running>) -> Result<Option<Verdict>, StoreError> {
+    pub(crate) async fn enter(self: &Arc<Self>, running: &mut Option<InFlight>) -> Result<Option<Verdict>, StoreError> {
         // Dropped last, when nobody has the state any more.
         let mut entering = Entering(Some(self));
         let mut state = self.state.lock().await;
         let made = match &self.terms.origin {
             Origin::Token(token, _) => self.make_of_token(token.epoch, &mut state).await,
-            Origin::Key | Origin::Interval(_) => self.make(&mut state).await.map(Made::from),
+            Origin::Key | Origin::Interval(_) => self.make(&mut state).await.map(EnterResult::from),
         };
         entering.0 = None;
         match made {
-            Ok(Made::Ours) => {
+            Ok(EnterResult::Ours) => {
                 self.step_after(&mut state, self.rhythm());
-                self.log(Event::Claimed);
+                self.log(AuditEvent::Claimed);
                 Ok(None)
             }
-            Ok(Made::Theirs(found)) => self.duplicate_of(found).map(Some),
-            Ok(Made::Spent) => Ok(Some(Verdict::Refuse(Code::TokenUsed.into()))),
-            Ok(Made::Stale) => self.late(Code::TokenStale.into()).await.map(Some),
+            Ok(EnterResult::Theirs(found)) => self.duplicate_of(found).map(Some),
+            Ok(EnterResult::Spent) => Ok(Some(Verdict::Reject(Code::TokenUsed.into()))),
+            Ok(EnterResult::Stale) => self.late(Code::TokenStale.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
-                    self.take_back(&mut state);
+                    self.revoke(&mut state);
                 }
                 Err(error)
             }
         }
     }
 
-    fn take_back(self: &Arc<Self>, state: &mut State) {
+    fn revoke(self: &Arc<Self>, state: &mut ClaimState) {
         self.is_settling.store(true, Ordering::SeqCst);
         let outlives = state.may_outlive || matches!(self.terms.origin, Origin::Token(..));
         let lapses = !outlives && self.terms.rules.lease <= LAPSES;
-        state.stage = Stage::TakingBack { answered_at: None, lapses };
+        state.stage = ClaimStage::Revoking { answered_at: None, lapses };
         self.try_again(state);
     }
 
     /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
     /// for long.
-    async fn make(&self, state: &mut State) -> Result<Option<Record>, StoreError> {
-        for _ in 0..SURPRISES {
+    async fn make(&self, state: &mut ClaimState) -> Result<Option<Record>, StoreError> {
+        for _ in 0..MAX_CONFLICTS {
             let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
-                Inserted::New if !self.terms.rules.hold => return Ok(None),
-                Inserted::New => self.record.clone(),
-                Inserted::Other(found) => return Ok(Some(found)),
+                CellInsert::New if !self.terms.rules.at_most_once => return Ok(None),
+                CellInsert::New => self.record.clone(),
+                CellInsert::Other(found) => return Ok(Some(found)),
                 // Whoever was told to run before may have done so, and nobody knows how that ended.
-                Inserted::Own(claimed) if !claimed.is_running(self.terms.clock.wall()) => {
+                CellInsert::Own(claimed) if !claimed.is_running(self.terms.clock.wall()) => {
                     return Ok(Some(Record::Claimed(claimed)));
                 }
                 // Whoever is told to run has a whole lease, also if it is told so again.
-                Inserted::Own(Claimed { run, started_at, .. }) => Claimed { run, started_at, ..self.record.clone() },
+                CellInsert::Own(ClaimRecord { run, started_at, .. }) => {
+                    ClaimRecord { run, started_at, ..self.record.clone() }
+                }
             };
             state.may_outlive = true;
             match self.write_again(&mut state.own, &ours).await? {
-                Met::Own => {
+                CellWrite::Own => {
                     self.carry_on(ours);
                     return Ok(None);
                 }
-                Met::Other(found) => return Ok(Some(found)),
+                CellWrite::Other(found) => return Ok(Some(found)),
                 // Nothing is carried on with that was released meanwhile: that would give two runs one name.
-                Met::Nothing => {}
+                CellWrite::Nothing => {}
             }
         }
-        Err(restless())
+        Err(conflict())
     }
 
-    fn carry_on(&self, ours: Claimed) {
+    fn carry_on(&self, ours: ClaimRecord) {
         if ours.run != self.record.run {
             // It is made once, so nothing is there yet.
             let _ = self.carried_on.set(ours);
@@ -284,17 +286,17 @@ impl Claim {
     }
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
-    async fn make_of_token(&self, epoch: Epoch, state: &mut State) -> Result<Made, StoreError> {
+    async fn make_of_token(&self, epoch: Epoch, state: &mut ClaimState) -> Result<EnterResult, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
             match state.own.take_over(epoch, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
-                None => return Ok(Made::Stale),
-                Some(Met::Own) => return Ok(Made::Ours),
-                Some(Met::Other(found)) => return Ok(Made::Theirs(found)),
+                None => return Ok(EnterResult::Stale),
+                Some(CellWrite::Own) => return Ok(EnterResult::Ours),
+                Some(CellWrite::Other(found)) => return Ok(EnterResult::Theirs(found)),
                 // Whoever has it in hand has put it back by then; if nobody has, that is asked once and not all the time.
-                Some(Met::Nothing) => tokio::time::sleep(pause).await,
+                Some(CellWrite::Nothing) => tokio::time::sleep(pause).await,
             }
         }
-        Ok(Made::Spent)
+        Ok(EnterResult::Spent)
     }
 
     /// One step of what goes on beside the handler. Says whether the store has answered.
@@ -303,50 +305,52 @@ impl Claim {
         self.leave_queue(&mut state);
         let (next, is_answered) = match &state.stage {
             // Whoever settles goes on from here.
-            Stage::Running if self.is_settling() => (Next::Nothing, true),
-            Stage::Running => {
+            ClaimStage::Running if self.is_settling() => (NextStep::Nothing, true),
+            ClaimStage::Running => {
                 state.is_renewed = true;
                 self.keep(&mut state.own).await
             }
-            Stage::Over => (Next::Nothing, true),
-            Stage::Completing(_) | Stage::Shortening | Stage::Releasing | Stage::Leaving | Stage::TakingBack { .. } => {
-                self.settle_on(&mut state).await
-            }
+            ClaimStage::Over => (NextStep::Nothing, true),
+            ClaimStage::Completing(_)
+            | ClaimStage::Truncating
+            | ClaimStage::Releasing
+            | ClaimStage::MarkingUnknown
+            | ClaimStage::Revoking { .. } => self.settle_on(&mut state).await,
         };
         let is_patient = self.age() < self.patience(&state.stage);
         match next {
-            Next::Renew(after) if is_patient => {
+            NextStep::Renew(after) if is_patient => {
                 state.backoff.reset();
                 self.step_after(&mut state, after);
             }
             // A renewal waits for no other retry: the handler runs, and its lease must not expire while the store executes what it answers late.
-            Next::Again if is_patient && matches!(state.stage, Stage::Running) => {
+            NextStep::Again if is_patient && matches!(state.stage, ClaimStage::Running) => {
                 let after = state.backoff.next();
                 self.step_after(&mut state, after);
             }
-            Next::Again if is_patient => self.try_again(&mut state),
-            Next::Renew(_) | Next::Again | Next::Nothing => state.running = None,
+            NextStep::Again if is_patient => self.try_again(&mut state),
+            NextStep::Renew(_) | NextStep::Again | NextStep::Nothing => state.running = None,
         }
         is_answered
     }
 
     /// One try at what is left to do, and what is next.
-    async fn settle_on(&self, state: &mut State) -> (Next, bool) {
+    async fn settle_on(&self, state: &mut ClaimState) -> (NextStep, bool) {
         // A store that is full has answered: others need not wait because of it.
         let advanced = self.advance(state).await;
         let is_refused = advanced.is_err();
         let mut failed = advanced.is_err_and(|error| !error.is_full());
         match state.stage {
-            Stage::Over => return (Next::Nothing, !failed),
-            Stage::TakingBack { lapses: true, .. } => {
-                state.stage = Stage::Over;
-                return (Next::Nothing, !failed);
+            ClaimStage::Over => return (NextStep::Nothing, !failed),
+            ClaimStage::Revoking { lapses: true, .. } => {
+                state.stage = ClaimStage::Over;
+                return (NextStep::Nothing, !failed);
             }
             // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
-            Stage::Completing(_) if is_refused => failed = self.renew(&mut state.own).await.is_err(),
+            ClaimStage::Completing(_) if is_refused => failed = self.renew(&mut state.own).await.is_err(),
             _ => {}
         }
-        (Next::Again, !failed)
+        (NextStep::Again, !failed)
     }
 
     /// Whether the store answers what is asked of this claim.
@@ -358,14 +362,14 @@ impl Claim {
         self.terms.rules.lease
     }
 
-    fn step_after(self: &Arc<Self>, state: &mut State, after: Duration) {
+    fn step_after(self: &Arc<Self>, state: &mut ClaimState, after: Duration) {
         state.place = Some(self.terms.upkeep.add(Arc::clone(self), after));
     }
 
     /// What failed is tried again after a while; what may still be written late, at the end of that time for the last time.
-    fn try_again(self: &Arc<Self>, state: &mut State) {
+    fn try_again(self: &Arc<Self>, state: &mut ClaimState) {
         let mut after = state.backoff.next();
-        if let Stage::TakingBack { answered_at: Some(first), .. } = state.stage {
+        if let ClaimStage::Revoking { answered_at: Some(first), .. } = state.stage {
             let end = first.saturating_add(self.record.lease);
             after = after.min(Duration::from_millis(end.saturating_sub(self.terms.clock.steady())));
         }
@@ -373,45 +377,45 @@ impl Claim {
     }
 
     /// Renews, and says what is next, and whether the store has answered.
-    async fn keep(&self, own: &mut Own) -> (Next, bool) {
+    async fn keep(&self, own: &mut RecordCell) -> (NextStep, bool) {
         let kept = self.renew(own).await;
         let is_answered = kept.is_ok();
         match &kept {
-            Ok(Next::Nothing) => self.log(Event::Lost),
+            Ok(NextStep::Nothing) => self.log(AuditEvent::Lost),
             Ok(_) => {}
             Err(error) => {
                 self.terms.meter.not_renewed();
                 tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "could not renew the claim; retrying until the lease expires");
             }
         }
-        (kept.unwrap_or(Next::Again), is_answered)
+        (kept.unwrap_or(NextStep::Again), is_answered)
     }
 
-    async fn renew(&self, own: &mut Own) -> Result<Next, StoreError> {
-        let KeyRules { lease, hold, .. } = self.terms.rules;
+    async fn renew(&self, own: &mut RecordCell) -> Result<NextStep, StoreError> {
+        let KeyRules { lease, at_most_once, .. } = self.terms.rules;
         let other = match self.write_again(own, self.record()).await? {
-            Met::Own => {
+            CellWrite::Own => {
                 self.terms.meter.renewed();
-                return Ok(Next::Renew(self.rhythm()));
+                return Ok(NextStep::Renew(self.rhythm()));
             }
-            Met::Other(other) => other,
-            Met::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
+            CellWrite::Other(other) => other,
+            CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
                 None => {
                     self.terms.meter.renewed();
-                    // Held again with the next renewal, which is due at once.
-                    return Ok(Next::Renew(if hold { Duration::ZERO } else { self.rhythm() }));
+                    // Heartbeat again with the next renewal, which is due at once.
+                    return Ok(NextStep::Renew(if at_most_once { Duration::ZERO } else { self.rhythm() }));
                 }
                 Some(other) => other,
             },
         };
         // A claim may be one that nobody knows of, written late by a store that was frozen, and taken back in a moment.
-        Ok(if matches!(other, Record::Claimed(_)) { Next::Again } else { Next::Nothing })
+        Ok(if matches!(other, Record::Claimed(_)) { NextStep::Again } else { NextStep::Nothing })
     }
 
     /// Has it live for as long again, if it is there.
-    async fn write_again(&self, own: &mut Own, record: &Claimed) -> Result<Met, StoreError> {
-        let KeyRules { lease, hold, .. } = self.terms.rules;
-        match hold {
+    async fn write_again(&self, own: &mut RecordCell, record: &ClaimRecord) -> Result<CellWrite, StoreError> {
+        let KeyRules { lease, at_most_once, .. } = self.terms.rules;
+        match at_most_once {
             true => own.write(self.renewed(record), self.held_life()).await,
             false => own.write(record.encode(), lease).await,
         }
@@ -419,19 +423,19 @@ impl Claim {
 
     /// The claim as a renewal makes it again that has found nothing. A late renewal may do so after the run has ended, so
     /// the attempt does not carry on with it: it would get the pass of a run that is over.
-    fn revived(&self) -> Claimed {
-        Claimed { attempt: None, ..self.record().clone() }
+    fn revived(&self) -> ClaimRecord {
+        ClaimRecord { attempt: None, ..self.record().clone() }
     }
 
-    fn done(&self, reply: Result<Reply, NotKept>) -> Vec<u8> {
+    fn done(&self, reply: Result<Reply, NoReply>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
-        let Claimed { run, fingerprint, asker, .. } = *self.record();
-        Done { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()
+        let ClaimRecord { run, fingerprint, asker, .. } = *self.record();
+        DoneRecord { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()
     }
 
     /// The claim as one that is held, and alive at this moment.
-    fn renewed(&self, record: &Claimed) -> Vec<u8> {
-        record.hold(self.terms.clock.wall(), self.deadline()).encode()
+    fn renewed(&self, record: &ClaimRecord) -> Vec<u8> {
+        record.with_heartbeat(self.terms.clock.wall(), self.deadline()).encode()
     }
 
     /// How long a claim that is held outlives its last renewal: never less than until the next one is due.
@@ -460,18 +464,18 @@ impl Claim {
     }
 
     /// How long trying goes on.
-    fn patience(&self, stage: &Stage) -> Duration {
-        let KeyRules { lease, ceiling, retain, hold, .. } = self.terms.rules;
+    fn patience(&self, stage: &ClaimStage) -> Duration {
+        let KeyRules { lease, ceiling, retain, at_most_once, .. } = self.terms.rules;
         match stage {
-            Stage::Running => ceiling,
+            ClaimStage::Running => ceiling,
             // A claim that is not held goes away by itself.
-            Stage::Releasing | Stage::Shortening if !hold => ceiling.saturating_add(lease),
+            ClaimStage::Releasing | ClaimStage::Truncating if !at_most_once => ceiling.saturating_add(lease),
             _ => ceiling.saturating_add(retain),
         }
     }
 
     /// Counts it, and writes a line of it.
-    fn log(&self, event: Event) {
+    fn log(&self, event: AuditEvent) {
         self.terms.meter.claim(self.terms.origin.row(), event);
         event.log(&self.terms.action, &self.terms.ticket, self.run());
     }
@@ -486,13 +490,13 @@ impl Drop for Entering<'_> {
         if let Some(claim) = self.0.take().filter(|claim| claim.terms.attempt.is_none())
             && let Ok(mut state) = claim.state.try_lock()
         {
-            claim.take_back(&mut state);
+            claim.revoke(&mut state);
         }
     }
 }
 
 /// What has become of making a claim.
-enum Made {
+enum EnterResult {
     Ours,
     Theirs(Record),
     /// There is no token any more.
@@ -501,7 +505,7 @@ enum Made {
     Stale,
 }
 
-impl From<Option<Record>> for Made {
+impl From<Option<Record>> for EnterResult {
     fn from(found: Option<Record>) -> Self {
         found.map_or(Self::Ours, Self::Theirs)
     }

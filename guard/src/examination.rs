@@ -47,12 +47,13 @@ impl Guard {
         match &record {
             Record::Claimed(claimed) => {
                 let now = self.clock().wall();
-                let over = claimed.held.map_or(now, |held| held.renewed_at).saturating_add(claimed.lease);
+                let over =
+                    claimed.heartbeat.map_or(now, |heartbeat| heartbeat.renewed_at).saturating_add(claimed.lease);
                 run = Some(claimed.run);
                 doubt = claimed.is_running(now).then(|| Duration::from_millis(over.saturating_sub(now)));
-                let is_given_up = claimed.held.is_some_and(|held| held.renewed_at == 0);
+                let is_given_up = claimed.heartbeat.is_some_and(|heartbeat| heartbeat.renewed_at == 0);
                 lease = (!is_given_up).then(|| Duration::from_millis(claimed.lease));
-                renewed_at = claimed.held.map(|held| held.renewed_at).filter(|renewed| *renewed > 0);
+                renewed_at = claimed.heartbeat.map(|heartbeat| heartbeat.renewed_at).filter(|renewed| *renewed > 0);
             }
             Record::Done(done) => run = Some(done.run),
             Record::Issued | Record::Attempted(_) => {}
@@ -86,7 +87,7 @@ mod tests {
         let absent = guard.examine(&ticket).await.unwrap();
         assert_eq!((absent.seen, absent.run, absent.doubt), (Seen::Absent, None, None));
 
-        let held = Policy::key(KeyRules::new().lease(LEASE).hold());
+        let held = Policy::key(KeyRules::at_most_once().lease(LEASE));
         let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
         let run = pass.run_id();
         let alive = guard.examine(&ticket).await.unwrap();
@@ -116,7 +117,7 @@ mod tests {
         let key = Key::new("k").unwrap();
         let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let held = Policy::key(KeyRules::new().lease(LEASE).hold());
+        let held = Policy::key(KeyRules::at_most_once().lease(LEASE));
         let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
         let first = operator.examine(&ticket).await.unwrap();
         assert!(matches!(first.seen, Seen::Unknown(_)), "by the clock its owner is gone: {first:?}");

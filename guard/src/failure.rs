@@ -31,7 +31,7 @@ use crate::policy::{Effect, Policy};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure<E> {
-    /// It counts like a response with status 500: not applied, but unknown under a key with [`hold`](crate::KeyRules::hold).
+    /// It counts like a response with status 500: not applied, but unknown under a key with [at most once](crate::KeyRules::at_most_once).
     Failed(E),
     /// Nothing took effect: the token or key is free again, also with `hold`.
     NotApplied(E),
@@ -51,7 +51,7 @@ impl<E> Failure<E> {
     pub(crate) fn effect(&self, policy: &Policy) -> Effect {
         match self {
             Self::Failed(_) => policy.effect_of_failure(),
-            Self::NotApplied(_) => Effect::DidNotHappen,
+            Self::NotApplied(_) => Effect::NotApplied,
             Self::Unknown(_) => Effect::Unknown,
         }
     }
@@ -105,20 +105,20 @@ mod tests {
     fn failure_counts_like_a_500_unless_it_says_otherwise() {
         let key = |rules| Policy::key(rules);
         for (policy, expected) in [
-            (Policy::token(), Effect::DidNotHappen),
-            (Policy::Token(TokenRules::new().remember_by(KeyRules::new())), Effect::DidNotHappen),
-            (Policy::interval(IntervalRules::new()), Effect::DidNotHappen),
-            (key(KeyRules::new()), Effect::DidNotHappen),
-            (key(KeyRules::new().hold()), Effect::Unknown),
+            (Policy::token(), Effect::NotApplied),
+            (Policy::Token(TokenRules::new().remember_by(KeyRules::retryable())), Effect::NotApplied),
+            (Policy::interval(IntervalRules::new()), Effect::NotApplied),
+            (key(KeyRules::retryable()), Effect::NotApplied),
+            (key(KeyRules::at_most_once()), Effect::Unknown),
         ] {
             assert_eq!(policy.effect(500), expected, "{policy:?}");
             assert_eq!(Failure::Failed(()).effect(&policy), expected, "{policy:?}");
-            assert_eq!(Failure::NotApplied(()).effect(&policy), Effect::DidNotHappen, "{policy:?}");
+            assert_eq!(Failure::NotApplied(()).effect(&policy), Effect::NotApplied, "{policy:?}");
             assert_eq!(Failure::Unknown(()).effect(&policy), Effect::Unknown, "{policy:?}");
         }
         // There is no response that could be stored.
-        let everything = KeyRules::new().replay_everything();
-        assert_eq!(Failure::Failed(()).effect(&key(everything.clone())), Effect::DidNotHappen);
-        assert_eq!(Failure::Failed(()).effect(&key(everything.hold())), Effect::Unknown);
+        let everything = KeyRules::retryable().replay_everything();
+        assert_eq!(Failure::Failed(()).effect(&key(everything)), Effect::NotApplied);
+        assert_eq!(Failure::Failed(()).effect(&key(KeyRules::at_most_once().replay_everything())), Effect::Unknown);
     }
 }

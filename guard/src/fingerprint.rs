@@ -4,23 +4,23 @@
 //! boundary between the parts of a form. Everything else is different, down to `1` and `1.0`. Whatever cannot be read
 //! as what its content type says counts byte by byte, which never takes two different bodies for the same.
 
+mod digest;
 pub(crate) mod fields;
 mod header_value;
 pub(crate) mod json;
+mod multimap;
 mod multipart;
-mod named;
-mod pairs;
 mod quoted;
-mod writer;
+mod urlencoded;
 
 use std::fmt;
 
 use onceward_api::path::canonical;
 use sha2::{Digest as _, Sha256};
 
+use self::digest::{Tag, Writer};
 pub use self::fields::{BadPointer, Fields};
 use self::header_value::HeaderValue;
-use self::writer::{Tag, Writer};
 use crate::ticket::Ticket;
 
 /// A digest of what a request says.
@@ -98,7 +98,7 @@ impl Content<'_> {
         let mut to = Writer::new();
         to.bytes(self.method.as_bytes());
         to.bytes(canonical(self.path).as_bytes());
-        pairs::write(self.query.as_bytes(), &Fields::all(), &mut to);
+        urlencoded::write(self.query.as_bytes(), &Fields::all(), &mut to);
         self.write_content_type(media_type, &mut to);
         to
     }
@@ -124,7 +124,7 @@ impl Content<'_> {
     fn write_fields(&self, media_type: Option<&HeaderValue<'_>>, fields: &Fields, to: &mut Writer) -> Option<()> {
         let media_type = media_type?;
         match media_type.value() {
-            b"application/x-www-form-urlencoded" => pairs::write(self.body, fields, to),
+            b"application/x-www-form-urlencoded" => urlencoded::write(self.body, fields, to),
             b"multipart/form-data" => multipart::write(self.body, media_type.parameter("boundary")?, fields, to)?,
             json if json == b"application/json" || json.ends_with(b"+json") => json::write(self.body, fields, to)?,
             _ => return None,

@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::mint::Mint;
 use crate::record::Record;
 use crate::secret::Secret;
-use crate::token::Imprint;
+use crate::token::TokenFields;
 
 /// Anything as a token: there is one way to write each, and none that was not signed is taken.
 ///
@@ -15,8 +15,8 @@ use crate::token::Imprint;
 /// If it finds a fault.
 pub fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if let Some((imprint, tag)) = Imprint::open(text) {
-        assert_eq!(imprint.seal(tag).as_str(), text, "a second way to write it");
+    if let Some((fields, tag)) = TokenFields::open(text) {
+        assert_eq!(fields.seal(tag).as_str(), text, "a second way to write it");
     }
     let Ok(secret) = Secret::new("a secret that the fuzzer does not know") else { return };
     let (mint, nobody) = (Mint::new([secret]), Subject::anonymous());

@@ -15,31 +15,31 @@ use uuid::Uuid;
 pub use self::builder::GuardBuilder;
 use self::check::verify;
 use crate::clock::Clock;
-use crate::drain::Drain;
-#[cfg(any(feature = "actix", feature = "sql"))]
-use crate::drain::Running;
 use crate::intent::{Binding, Intent};
-use crate::meter::Meter;
+use crate::metrics::Metrics;
 use crate::mint::Mint;
-use crate::mode::{Mode, Observed};
-use crate::not_kept::NotKept;
+use crate::mode::{Mode, ObservedCounts};
+use crate::no_reply::NoReply;
 use crate::pass::Pass;
 use crate::policy::{Policy, TokenRules};
 use crate::random;
-use crate::record::{Claimed, Done, Record};
-use crate::refusal::Refusal;
+use crate::record::{ClaimRecord, DoneRecord, Record};
+use crate::rejection::Rejection;
+use crate::renewal::RenewalQueue;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 #[cfg(feature = "actix")]
 use crate::secret::Secret;
-use crate::sharing::Sharing;
+use crate::shared_secret::SharedSecrets;
+#[cfg(any(feature = "actix", feature = "sql"))]
+use crate::shutdown::InFlight;
+use crate::shutdown::Shutdown;
 #[cfg(feature = "actix")]
 use crate::store::Home;
 use crate::store::{Epoch, Store, StoreError};
 use crate::ticket::Ticket;
-use crate::token::{GRACE, Imprint, Token};
-use crate::upkeep::Upkeep;
-use crate::waiting::Waiting;
+use crate::token::{GRACE, Token, TokenFields};
+use crate::waiting::Waiters;
 
 /// Decides whether a submission runs. Cheap to clone; all clones are one guard.
 #[derive(Clone)]
@@ -47,14 +47,14 @@ pub struct Guard(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
-    sharing: Arc<Sharing>,
+    sharing: Arc<SharedSecrets>,
     clock: Clock,
-    drain: Drain,
-    upkeep: Upkeep,
-    waiting: Waiting,
-    meter: Arc<Meter>,
+    drain: Shutdown,
+    upkeep: RenewalQueue,
+    waiting: Waiters,
+    meter: Arc<Metrics>,
     mode: Mode,
-    observed: Observed,
+    observed: ObservedCounts,
     token_ttl: Duration,
     last_call: Duration,
     drain_limit: Duration,
@@ -73,7 +73,7 @@ pub enum Verdict {
     /// Do not run it: this is what the first run answered.
     Replay(Reply),
     /// Do not run it, for this reason.
-    Refuse(Refusal),
+    Reject(Rejection),
 }
 
 /// What became of giving a token back.
@@ -82,7 +82,7 @@ pub enum Released {
     /// The token works again, now or from before.
     Back,
     /// It does not, for this reason.
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
 /// What is recorded of a submission.
@@ -99,11 +99,11 @@ pub enum Seen {
     Unknown(RunId),
     /// It is done, and this is the reply, or why none was stored. Of a token: an attempt has used it, and may still ask again or
     /// release it.
-    Done(Result<Reply, NotKept>),
+    Done(Result<Reply, NoReply>),
     /// The token was revoked before it was used.
     Revoked,
     /// It would not be looked up at all.
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
 impl Seen {
@@ -111,7 +111,7 @@ impl Seen {
     ///
     /// # Errors
     /// Unless there is a reply.
-    pub fn into_reply(self) -> Result<Reply, Refusal> {
+    pub fn into_reply(self) -> Result<Reply, Rejection> {
         Err(match self {
             Self::Done(Ok(reply)) => return Ok(reply),
             Self::Done(Err(reason)) => reason.into(),
@@ -119,7 +119,7 @@ impl Seen {
             Self::Running(_) => Code::InProgress.into(),
             Self::Unknown(_) => Code::OutcomeUnknown.into(),
             Self::Absent | Self::Issued => Code::NotFound.into(),
-            Self::Refused(refusal) => refusal,
+            Self::Rejected(rejection) => rejection,
         })
     }
 }
@@ -180,7 +180,7 @@ impl Guard {
     /// Once this has been called, poll it to its end: a token that is used up by a future that was dropped is gone.
     ///
     /// # Errors
-    /// If the store could not be asked; [`Refusal::after`] says what to tell the caller. Nothing may run.
+    /// If the store could not be asked; [`Rejection::after`] says what to tell the caller. Nothing may run.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let verdict = self.decide(policy, intent).await;
         self.0.meter.verdict(policy, &verdict, intent);
@@ -196,8 +196,8 @@ impl Guard {
             Policy::Interval(rules) => Box::pin(self.check_interval(rules, intent)).await,
         };
         match (decided, intent.within) {
-            (Ok(Verdict::Refuse(refusal)), Some(run)) => {
-                Ok(Verdict::Refuse(Box::pin(self.unless_within(run, refusal, policy, intent)).await))
+            (Ok(Verdict::Reject(rejection)), Some(run)) => {
+                Ok(Verdict::Reject(Box::pin(self.unless_within(run, rejection, policy, intent)).await))
             }
             (decided, _) => decided,
         }
@@ -212,12 +212,12 @@ impl Guard {
         match policy {
             Policy::Token(rules) => match verify(&*self.mint().await?, rules.bound, intent) {
                 Ok(token) => self.look_at_token(rules, intent, &token).await,
-                Err(refusal) => Ok(Seen::Refused(refusal)),
+                Err(rejection) => Ok(Seen::Rejected(rejection)),
             },
-            Policy::Interval(_) => Ok(Seen::Refused(Code::NotFound.into())),
+            Policy::Interval(_) => Ok(Seen::Rejected(Code::NotFound.into())),
             Policy::Key(_) => match intent.key {
                 Some(key) => self.look_up(&Ticket::of_key(&intent.subject, &intent.action, key)).await,
-                None => Ok(Seen::Refused(Code::KeyMissing.into())),
+                None => Ok(Seen::Rejected(Code::KeyMissing.into())),
             },
         }
     }
@@ -226,27 +226,27 @@ impl Guard {
         &self,
         rules: &TokenRules,
         intent: &Intent<'_>,
-        token: &Imprint,
+        token: &TokenFields,
     ) -> Result<Seen, StoreError> {
         let ticket = Ticket::of_token(token.id);
         let late = self.late(token, &ticket).await?;
         // What became of it is remembered for longer than it is good.
         if let (Some(late), None) = (&late, &rules.remember) {
-            return Ok(Seen::Refused(late.clone()));
+            return Ok(Seen::Rejected(late.clone()));
         }
         let record = self.record(&ticket).await?;
         // Somebody else's answer is for somebody else.
         if let Some(
-            found @ (Record::Claimed(Claimed { asker: Some(asker), .. })
-            | Record::Done(Done { asker: Some(asker), .. })),
+            found @ (Record::Claimed(ClaimRecord { asker: Some(asker), .. })
+            | Record::Done(DoneRecord { asker: Some(asker), .. })),
         ) = &record
             && *asker != intent.asker(token.id)
         {
-            return Ok(Seen::Refused(found.used().into()));
+            return Ok(Seen::Rejected(found.used().into()));
         }
         let seen = record.map_or(Seen::Absent, |record| self.seen(record));
         Ok(match late {
-            Some(late) if matches!(seen, Seen::Issued | Seen::Absent) => Seen::Refused(late),
+            Some(late) if matches!(seen, Seen::Issued | Seen::Absent) => Seen::Rejected(late),
             _ => seen,
         })
     }
@@ -263,7 +263,7 @@ impl Guard {
     /// Lets nothing new begin, and waits until everything that runs under this guard has ended, however long that takes.
     ///
     /// Await this before the server is stopped, since a server waits for its connections only, and drops a run whose
-    /// client has gone. [`begin_draining`](Self::begin_draining) a moment earlier spares callers a refusal.
+    /// client has gone. [`begin_draining`](Self::begin_draining) a moment earlier spares callers a rejection.
     pub async fn drain(&self) {
         self.0.drain.wait().await;
     }
@@ -272,13 +272,13 @@ impl Guard {
     ///
     /// # Errors
     /// What to tell whoever asked for a life that is not allowed.
-    pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Refusal> {
+    pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
         match asked {
             None => Ok(self.0.token_ttl),
             Some(ttl) if (*Self::TOKEN_TTL.start()..=longest).contains(&ttl) => Ok(ttl),
             Some(_) => {
                 let longest = onceward_api::duration::text(longest);
-                Err(Refusal::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
+                Err(Rejection::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
             }
         }
     }
@@ -310,7 +310,7 @@ impl Guard {
 
     /// Counts something that runs, unless nothing new may begin.
     #[cfg(any(feature = "actix", feature = "sql"))]
-    pub(crate) fn begin(&self) -> Option<Running> {
+    pub(crate) fn begin(&self) -> Option<InFlight> {
         self.0.drain.begin()
     }
 
@@ -319,7 +319,7 @@ impl Guard {
         self.0.drain.count()
     }
 
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
+    pub(crate) fn meter(&self) -> &Arc<Metrics> {
         &self.0.meter
     }
 
@@ -333,7 +333,7 @@ impl Guard {
         self.0.home.as_ref()
     }
 
-    pub(crate) fn waiting(&self) -> &Waiting {
+    pub(crate) fn waiting(&self) -> &Waiters {
         &self.0.waiting
     }
 
@@ -342,11 +342,11 @@ impl Guard {
         self.0.mode
     }
 
-    pub(crate) fn observed(&self) -> &Observed {
+    pub(crate) fn observed(&self) -> &ObservedCounts {
         &self.0.observed
     }
 
-    pub(crate) fn upkeep(&self) -> &Upkeep {
+    pub(crate) fn upkeep(&self) -> &RenewalQueue {
         &self.0.upkeep
     }
 
@@ -366,7 +366,7 @@ impl Guard {
     }
 
     /// The token that is presented, if it is ours and good for what it is presented for, however old it is.
-    pub(crate) async fn presented(&self, intent: &Intent<'_>) -> Result<Result<Imprint, Refusal>, StoreError> {
+    pub(crate) async fn presented(&self, intent: &Intent<'_>) -> Result<Result<TokenFields, Rejection>, StoreError> {
         Ok(verify(&*self.mint().await?, false, intent))
     }
 
@@ -383,7 +383,7 @@ impl Guard {
     pub(crate) fn seen(&self, record: Record) -> Seen {
         match record {
             Record::Issued => Seen::Issued,
-            Record::Attempted(_) => Seen::Done(Err(NotKept::Unrecorded)),
+            Record::Attempted(_) => Seen::Done(Err(NoReply::Unrecorded)),
             Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
             Record::Claimed(claimed) => Seen::Unknown(claimed.run),
             Record::Done(done) if done.is_revocation() => Seen::Revoked,
@@ -392,11 +392,11 @@ impl Guard {
     }
 
     /// Has the signing secret fetched, unless it is known: before something is claimed that is to be
-    /// [written down](Pass::write_down), so that nothing stays claimed for which no pass can be signed.
+    /// [written down](Pass::into_signed), so that nothing stays claimed for which no pass can be signed.
     ///
     /// # Errors
     /// If the store could not be asked.
-    pub async fn know_secret(&self) -> Result<(), StoreError> {
+    pub async fn fetch_secret(&self) -> Result<(), StoreError> {
         self.mint().await.map(drop)
     }
 
@@ -410,7 +410,7 @@ impl Guard {
     }
 
     /// Everything that can be said of a token without the store, in the contract's order.
-    fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
+    fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<TokenFields, Rejection> {
         let Policy::Token(rules) = policy else { return Err(Code::TokenMissing.into()) };
         let token = verify(mint, rules.bound, intent)?;
         if self.is_expired(&token) {
@@ -422,13 +422,13 @@ impl Guard {
         }
     }
 
-    fn is_expired(&self, token: &Imprint) -> bool {
+    fn is_expired(&self, token: &TokenFields) -> bool {
         token.expires_at <= self.0.clock.wall()
     }
 
     /// Why it is too late for a token, if it has expired or is of an earlier life of the store. That such a life is over is
     /// not believed before the store has been asked: the token may be of a newer one.
-    pub(crate) async fn late(&self, token: &Imprint, ticket: &Ticket) -> Result<Option<Refusal>, StoreError> {
+    pub(crate) async fn late(&self, token: &TokenFields, ticket: &Ticket) -> Result<Option<Rejection>, StoreError> {
         if self.is_expired(token) {
             return Ok(Some(Code::TokenExpired.into()));
         }
@@ -475,12 +475,12 @@ mod tests {
     async fn only_an_issued_record_redeems_a_token() {
         let (guard, store, _clock) = guard();
         let token = guard.issue(TTL, Binding::none()).await.unwrap();
-        let ticket = Ticket::of_token(Imprint::open(token.as_str()).unwrap().0.id);
+        let ticket = Ticket::of_token(TokenFields::open(token.as_str()).unwrap().0.id);
         for strange in [&b"\x01i"[..], b"\x03i", b"", b"\x02z", b"anything"] {
             store.take(&ticket).await.unwrap();
             store.insert(&ticket, strange, TTL).await.unwrap();
             let error = check(&guard, &token).await.unwrap_err();
-            assert_eq!(Refusal::after(&error, &Policy::token(), &presenting(&token)).code(), Code::StoreUnavailable);
+            assert_eq!(Rejection::after(&error, &Policy::token(), &presenting(&token)).code(), Code::StoreUnavailable);
             assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(strange), "it is left for whoever knows it");
             assert!(guard.look(&Policy::token(), &presenting(&token)).await.is_err());
         }
@@ -498,8 +498,8 @@ mod tests {
         let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("a second is left") };
         clock.advance(Duration::from_millis(1));
         assert_eq!(pass.release().await.unwrap(), Settled::Final, "999 milliseconds are not worth it");
-        let Ok(Verdict::Refuse(refusal)) = check(&guard, &token).await else { panic!("it is gone") };
-        assert_eq!(refusal.code(), Code::TokenUsed);
+        let Ok(Verdict::Reject(rejection)) = check(&guard, &token).await else { panic!("it is gone") };
+        assert_eq!(rejection.code(), Code::TokenUsed);
     }
 
     #[tokio::test]
@@ -538,13 +538,13 @@ mod tests {
         let policy = Policy::token();
         let nothing = Intent::new("a", Subject::anonymous());
         for (intent, code) in [(nothing.clone(), Code::TokenMissing), (nothing.credential("x"), Code::TokenMalformed)] {
-            let Ok(Verdict::Refuse(refusal)) = guard.check(&policy, &intent).await else { panic!("it is none") };
-            assert_eq!(refusal.code(), code);
+            let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent).await else { panic!("it is none") };
+            assert_eq!(rejection.code(), code);
         }
         let (other, ..) = self::guard();
         let token = other.issue(TTL, Binding::none()).await.unwrap();
         let error = check(&guard, &token).await.unwrap_err();
-        let told = Refusal::after(&error, &policy, &presenting(&token)).code();
+        let told = Rejection::after(&error, &policy, &presenting(&token)).code();
         assert_eq!(told, Code::StoreUnavailable, "nothing was done to the token, whatever became of the secret");
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::guard::{Guard, Seen};
 use crate::intent::Intent;
-use crate::record::{Done, NOBODY, REVOKED, Record};
-use crate::refusal::Refusal;
+use crate::record::{DoneRecord, NOBODY, REVOKED, Record};
+use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::store::{Compared, StoreError};
 use crate::ticket::Ticket;
-use crate::token::{GRACE, Imprint};
+use crate::token::{GRACE, TokenFields};
 
 /// Others may use it, and give it back, at the same time; each has to be looked at again then.
 const TRIES: usize = 8;
@@ -29,7 +29,7 @@ pub struct Inspected {
     /// Whether one of our secrets has signed it, for what it was presented for. What it says is not to be believed otherwise.
     pub is_ours: bool,
     /// Why it is too late for it, if it is.
-    pub late: Option<Refusal>,
+    pub late: Option<Rejection>,
     /// What is on record, whatever else is true of it.
     pub seen: Seen,
 }
@@ -60,15 +60,15 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked.
     pub async fn inspect(&self, intent: &Intent<'_>) -> Result<Option<Inspected>, StoreError> {
-        let Some((imprint, _)) = intent.credential.and_then(Imprint::open) else { return Ok(None) };
-        let ticket = Ticket::of_token(imprint.id);
+        let Some((fields, _)) = intent.credential.and_then(TokenFields::open) else { return Ok(None) };
+        let ticket = Ticket::of_token(fields.id);
         Ok(Some(Inspected {
             ticket,
-            names_action: imprint.names_action(),
-            names_subject: imprint.names_subject(),
-            expires_at: imprint.expires_at,
+            names_action: fields.names_action(),
+            names_subject: fields.names_subject(),
+            expires_at: fields.expires_at,
             is_ours: self.presented(intent).await?.is_ok(),
-            late: self.late(&imprint, &ticket).await?,
+            late: self.late(&fields, &ticket).await?,
             seen: self.look_up(&ticket).await?,
         }))
     }
@@ -79,16 +79,16 @@ impl Guard {
     /// # Errors
     /// If the store could not be asked, or if its answer was lost; the same may be sent again.
     pub async fn revoke(&self, token: &str) -> Result<Revoked, StoreError> {
-        let Some((imprint, _)) = Imprint::open(token) else { return Ok(Revoked::Malformed) };
-        let ticket = Ticket::of_token(imprint.id);
+        let Some((fields, _)) = TokenFields::open(token) else { return Ok(Revoked::Malformed) };
+        let ticket = Ticket::of_token(fields.id);
         for _ in 0..TRIES {
-            let found = match self.withdraw(&ticket, &imprint).await? {
+            let found = match self.withdraw(&ticket, &fields).await? {
                 Compared::Done => return Ok(Revoked::Now),
                 Compared::Gone => None,
                 Compared::Found(found) => Some(found),
             };
             let found = found.map(|found| Record::decode(&found).map(|record| (found, record))).transpose();
-            let barring = self.bar(NOBODY, &imprint);
+            let barring = self.bar(NOBODY, &fields);
             match (found.map_err(StoreError::not_executed)?, barring) {
                 (Some((_, Record::Done(done))), _) if [NOBODY, REVOKED].contains(&done.run) => {
                     return Ok(Revoked::Gone);
@@ -113,7 +113,7 @@ impl Guard {
 
     /// Puts into the place of a token that was not used that it was revoked. A store that is full does not take that: there the token
     /// is removed, and told to be used from then on. So is one that has expired.
-    async fn withdraw(&self, ticket: &Ticket, token: &Imprint) -> Result<Compared, StoreError> {
+    async fn withdraw(&self, ticket: &Ticket, token: &TokenFields) -> Result<Compared, StoreError> {
         if let Some((revoked, life)) = self.bar(REVOKED, token) {
             match self.store().swap(ticket, &Record::ISSUED, &revoked, life).await {
                 Err(StoreError::NotExecuted(_)) => {}
@@ -125,12 +125,12 @@ impl Guard {
 
     /// A record that refuses the token, and for how long that is needed; `None` if it has expired. What the token says of its expiry
     /// need not be true here, so that is believed as far as any token lives.
-    fn bar(&self, whose: RunId, token: &Imprint) -> Option<(Vec<u8>, Duration)> {
+    fn bar(&self, whose: RunId, token: &TokenFields) -> Option<(Vec<u8>, Duration)> {
         let now = self.clock().wall();
         let left = Duration::from_millis(token.expires_at.checked_sub(now).filter(|left| *left > 0)?);
         let life = left.min(*Self::TOKEN_TTL.end()) + GRACE;
         let deadline = now.saturating_add(life.as_millis() as u64);
-        Some((Done::bar(whose, deadline).encode(), life))
+        Some((DoneRecord::bar(whose, deadline).encode(), life))
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use crate::attempt::Attempt;
     use crate::guard::{Released, Verdict};
     use crate::intent::{Binding, Subject};
-    use crate::not_kept::NotKept;
+    use crate::no_reply::NoReply;
     use crate::policy::{Policy, TokenRules};
     use crate::testing;
 
@@ -165,7 +165,7 @@ mod tests {
         assert!(!elsewhere.is_ours && elsewhere.seen == Seen::Issued, "{elsewhere:?}");
         clock.advance(TTL);
         let late = guard.inspect(&presented("pay", Subject::named("alice"))).await.unwrap().unwrap();
-        assert_eq!(late.late.map(|refusal| refusal.code()), Some(Code::TokenExpired));
+        assert_eq!(late.late.map(|rejection| rejection.code()), Some(Code::TokenExpired));
         let nothing = Intent::new("pay", Subject::anonymous());
         assert_eq!(guard.inspect(&nothing).await.unwrap(), None);
         assert_eq!(guard.inspect(&nothing.credential("ow1_x")).await.unwrap(), None);
@@ -178,10 +178,10 @@ mod tests {
         assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revoked::Now);
         assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revoked::Gone);
         let intent = Intent::new("pay", Subject::anonymous()).credential(bound.as_str());
-        let Ok(Verdict::Refuse(refusal)) = guard.check(&Policy::token(), &intent).await else {
+        let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else {
             panic!("it is revoked")
         };
-        assert_eq!(refusal.code(), Code::TokenRevoked);
+        assert_eq!(rejection.code(), Code::TokenRevoked);
         assert_eq!(guard.inspect(&intent).await.unwrap().unwrap().seen, Seen::Revoked);
 
         let used = guard.issue(TTL, Binding::none()).await.unwrap();
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::InUse);
         pass.complete(None).await.unwrap();
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Used);
-        assert_eq!(guard.look(&remembered, &intent).await.unwrap(), Seen::Done(Err(NotKept::NotGiven)));
+        assert_eq!(guard.look(&remembered, &intent).await.unwrap(), Seen::Done(Err(NoReply::NotGiven)));
         assert_eq!(guard.revoke("x").await.unwrap(), Revoked::Malformed);
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let used = async |token: &str| {
             let intent = Intent::new("pay", Subject::anonymous()).credential(token);
             match guard.check(&Policy::token(), &intent).await.unwrap() {
-                Verdict::Refuse(refusal) => refusal.code(),
+                Verdict::Reject(rejection) => rejection.code(),
                 other => panic!("{other:?}"),
             }
         };
@@ -214,8 +214,8 @@ mod tests {
         pass.release().await.unwrap();
         assert_eq!(used(in_hand.as_str()).await, Code::TokenUsed);
         let remembered = Policy::Token(TokenRules::new().remember(TTL));
-        let Ok(Verdict::Refuse(refusal)) = guard.check(&remembered, &intent).await else { panic!("it is barred") };
-        assert_eq!(refusal.code(), Code::TokenUsed);
+        let Ok(Verdict::Reject(rejection)) = guard.check(&remembered, &intent).await else { panic!("it is barred") };
+        assert_eq!(rejection.code(), Code::TokenUsed);
 
         let marked = guard.issue(TTL, Binding::none()).await.unwrap();
         let attempt = Attempt::new("one").unwrap();
@@ -224,7 +224,7 @@ mod tests {
         let run = pass.run_id().expect("it has an attempt");
         assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revoked::Used);
         pass.release().await.unwrap();
-        let lost = Released::Refused(Code::ClaimLost.into());
+        let lost = Released::Rejected(Code::ClaimLost.into());
         assert_eq!(guard.release(marked.as_str(), &attempt, run).await.unwrap(), lost);
         assert_eq!(used(marked.as_str()).await, Code::TokenUsed);
 
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((used(in_hand.as_str()).await, used(marked.as_str()).await), (Code::TokenUsed, Code::TokenUsed));
         clock.advance(GRACE * 2);
         assert_eq!(
-            guard.look_up(&Ticket::of_token(Imprint::open(marked.as_str()).unwrap().0.id)).await.unwrap(),
+            guard.look_up(&Ticket::of_token(TokenFields::open(marked.as_str()).unwrap().0.id)).await.unwrap(),
             Seen::Absent
         );
         assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revoked::Gone, "it has expired");

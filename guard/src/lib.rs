@@ -38,7 +38,7 @@
 //! | below 400 | it happened | it happened |
 //! | 401, 403, 408, 425, 429, 500, 501, 503, and any response made before the handler was entered ([`actix::entered()`]) | it did not | it did not |
 //! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
-//! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [`hold`](KeyRules::hold) also 408, 500, 501, 503 |
+//! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [at most once](KeyRules::at_most_once) also 408, 500, 501, 503 |
 //!
 //! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that says more.
 //!
@@ -70,12 +70,10 @@
 #![warn(missing_docs)]
 
 mod attempt;
-mod background;
+mod audit;
 mod backoff;
 mod claim;
 mod clock;
-mod drain;
-mod event;
 mod examination;
 mod failure;
 mod fingerprint;
@@ -86,33 +84,35 @@ mod guard;
 mod inspection;
 mod intent;
 mod key;
-mod meter;
+mod metrics;
 mod mint;
 mod mode;
-mod not_kept;
+mod no_reply;
 mod pass;
 #[cfg(feature = "sql")]
 pub mod patterns;
 mod policy;
 mod random;
 mod record;
-mod refusal;
+mod rejection;
+mod renewal;
 mod reply;
 mod run;
 mod run_id;
+mod runtime;
 mod salt;
 #[cfg(test)]
 mod schedules;
 mod secret;
 mod settlement;
-mod sharing;
+mod shared_secret;
+mod shutdown;
 pub mod store;
 pub mod testing;
 mod ticket;
 mod token;
 #[cfg(feature = "sql")]
 pub mod transaction;
-mod upkeep;
 mod waiting;
 mod written;
 
@@ -131,18 +131,18 @@ pub use crate::inspection::{Inspected, Revoked};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
 pub use crate::mode::Mode;
-pub use crate::not_kept::NotKept;
+pub use crate::no_reply::NoReply;
 pub use crate::pass::{Pass, Settled};
-pub use crate::policy::{Effect, IntervalRules, KeyRules, NoTime, Policy, TokenRules};
-pub use crate::refusal::Refusal;
+pub use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules, ZeroInterval};
+pub use crate::rejection::Rejection;
 pub use crate::reply::Reply;
-pub use crate::run::{Ran, RunError};
+pub use crate::run::{RunError, RunOutcome};
 pub use crate::run_id::RunId;
 pub use crate::secret::{Secret, WeakSecret};
 pub use crate::settlement::Resolved;
 pub use crate::ticket::{BadTicket, Kind, Ticket};
 pub use crate::token::Token;
-pub use crate::written::WrittenPass;
+pub use crate::written::SignedPass;
 
 /// The examples of the README, run as tests.
 #[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::intent::{Binding, Subject};
 use crate::secret::Secret;
 use crate::store::Epoch;
-use crate::token::{FLAG_ACTION, FLAG_SUBJECT, Imprint, TAG, Token};
+use crate::token::{FLAG_ACTION, FLAG_SUBJECT, TAG, Token, TokenFields};
 
 /// Signs with one secret, and accepts what a few others have signed.
 #[derive(Clone)]
@@ -29,11 +29,11 @@ impl Mint {
         let mut flags = 0;
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
         flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
-        let imprint = Imprint { flags, id, expires_at, epoch };
-        let mac = cover(self.keys[0].clone(), &imprint, bound.action.as_deref(), bound.subject.as_ref());
+        let fields = TokenFields { flags, id, expires_at, epoch };
+        let mac = cover(self.keys[0].clone(), &fields, bound.action.as_deref(), bound.subject.as_ref());
         let mut tag = [0; TAG];
         tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
-        imprint.seal(tag)
+        fields.seal(tag)
     }
 
     /// Signs a pass that is given out in writing.
@@ -49,15 +49,15 @@ impl Mint {
     }
 
     /// Reads a token that is presented for an action by a subject. The error is why it is not good here.
-    pub(crate) fn verify(&self, text: &str, action: &str, subject: &Subject<'_>) -> Result<Imprint, Code> {
-        let (imprint, tag) = Imprint::open(text).ok_or(Code::TokenMalformed)?;
-        let action = imprint.names_action().then_some(action);
-        let subject = imprint.names_subject().then_some(subject);
+    pub(crate) fn verify(&self, text: &str, action: &str, subject: &Subject<'_>) -> Result<TokenFields, Code> {
+        let (fields, tag) = TokenFields::open(text).ok_or(Code::TokenMalformed)?;
+        let action = fields.names_action().then_some(action);
+        let subject = fields.names_subject().then_some(subject);
         let good = self
             .keys
             .iter()
-            .any(|key| cover(key.clone(), &imprint, action, subject).verify_truncated_left(&tag).is_ok());
-        if good { Ok(imprint) } else { Err(Code::TokenInvalid) }
+            .any(|key| cover(key.clone(), &fields, action, subject).verify_truncated_left(&tag).is_ok());
+        if good { Ok(fields) } else { Err(Code::TokenInvalid) }
     }
 }
 
@@ -83,7 +83,7 @@ fn cover_pass(mut mac: Hmac<Sha256>, bytes: &[u8]) -> Hmac<Sha256> {
 /// Signs every field behind its length, so that no two different tokens are ever signed as the same bytes.
 fn cover(
     mut mac: Hmac<Sha256>,
-    imprint: &Imprint,
+    fields: &TokenFields,
     action: Option<&str>,
     subject: Option<&Subject<'_>>,
 ) -> Hmac<Sha256> {
@@ -91,10 +91,10 @@ fn cover(
         mac.update(&(bytes.len() as u32).to_be_bytes());
         mac.update(bytes);
     };
-    field(&[imprint.flags]);
-    field(imprint.id.as_bytes());
-    field(&imprint.expires_at.to_be_bytes());
-    field(&imprint.epoch);
+    field(&[fields.flags]);
+    field(fields.id.as_bytes());
+    field(&fields.expires_at.to_be_bytes());
+    field(&fields.epoch);
     if let Some(action) = action {
         field(action.as_bytes());
     }

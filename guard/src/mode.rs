@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use onceward_api::Outcome;
 
-use crate::event;
+use crate::audit;
 use crate::guard::Guard;
-use crate::meter;
+use crate::metrics;
 use crate::store::StoreError;
 
 /// How much a guard does, on its routes and in [`Guard::run`].
@@ -27,7 +27,7 @@ pub enum Mode {
 
 /// What would not have run, and what ran although nobody could tell whether it may.
 #[derive(Default)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedCounts {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     let_through: AtomicU64,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Observed {
 #[cfg(feature = "actix")]
 const UNREAD: &str = "unread";
 
-impl Observed {
+impl ObservedCounts {
     fn count(&self, outcome: &'static str) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(outcome).or_default() += 1;
@@ -61,11 +61,11 @@ impl Guard {
 
     fn count_observed(&self, outcome: &'static str, action: &str) {
         self.observed().count(outcome);
-        meter::would_have(outcome);
+        metrics::would_have(outcome);
         tracing::info!(target: "onceward::event", event = "observed", outcome, action);
     }
 
-    /// How often what would have become of a request in [`Mode::Observe`]: by the code of the refusal, or `replayed`. `unread` are
+    /// How often what would have become of a request in [`Mode::Observe`]: by the code of the rejection, or `replayed`. `unread` are
     /// requests that could not be judged, because their handler answered without reading a body that had not arrived.
     pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
         self.observed().counts()
@@ -75,7 +75,7 @@ impl Guard {
     pub(crate) fn note_let_through(&self, action: &str, error: &StoreError) {
         self.observed().let_through.fetch_add(1, Ordering::Relaxed);
         self.meter().unprotected();
-        event::let_through(action, error);
+        audit::let_through(action, error);
     }
 
     /// How many submissions ran unprotected because the store could not be asked and their policy

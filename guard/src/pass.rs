@@ -8,19 +8,19 @@ use onceward_api::Outcome;
 
 use crate::attempt::Attempt;
 use crate::claim::Claim;
-use crate::drain::Running;
 use crate::guard::{Guard, Released};
 use crate::intent::{Binding, Intent};
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::policy::Effect;
 #[cfg(feature = "actix")]
 use crate::policy::Policy;
 use crate::record::Record;
 use crate::reply::Reply;
 use crate::run_id::RunId;
+use crate::shutdown::InFlight;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
-use crate::token::Imprint;
+use crate::token::TokenFields;
 
 /// What became of a pass when it was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +41,10 @@ impl Settled {
         let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
         match (effect, settled) {
             (_, Ok(Self::Lost)) => Outcome::Unprotected,
-            (Effect::Happened, Err(_)) if !is_plain_token => Outcome::Unprotected,
-            (Effect::Happened, _) => Outcome::Executed,
-            (Effect::DidNotHappen, Ok(Self::Back)) => Outcome::NotApplied,
-            (Effect::DidNotHappen, Ok(Self::Final) | Err(_)) => Outcome::NotReleased,
+            (Effect::Applied, Err(_)) if !is_plain_token => Outcome::Unprotected,
+            (Effect::Applied, _) => Outcome::Executed,
+            (Effect::NotApplied, Ok(Self::Back)) => Outcome::NotApplied,
+            (Effect::NotApplied, Ok(Self::Final) | Err(_)) => Outcome::NotReleased,
             (Effect::Unknown, _) => Outcome::Unknown,
         }
     }
@@ -59,29 +59,35 @@ pub struct Pass {
     guard: Guard,
     basis: Basis,
     /// Taken when it is settled.
-    running: Option<Running>,
+    running: Option<InFlight>,
 }
 
 /// What a pass was given for.
 enum Basis {
     /// A token, which is not in the store any more.
-    Token(Imprint),
+    Token(TokenFields),
     /// A token that an attempt has marked.
-    Attempt(Imprint, Attempt, RunId),
+    Attempt(TokenFields, Attempt, RunId),
     /// A claim: on a key, on a token whose answer is remembered, on an interval.
     Claim(Arc<Claim>),
 }
 
 impl Pass {
-    pub(crate) fn of_token(guard: Guard, token: Imprint, running: Running) -> Self {
+    pub(crate) fn of_token(guard: Guard, token: TokenFields, running: InFlight) -> Self {
         Self { guard, basis: Basis::Token(token), running: Some(running) }
     }
 
-    pub(crate) fn of_attempt(guard: Guard, token: Imprint, attempt: &Attempt, run: RunId, running: Running) -> Self {
+    pub(crate) fn of_attempt(
+        guard: Guard,
+        token: TokenFields,
+        attempt: &Attempt,
+        run: RunId,
+        running: InFlight,
+    ) -> Self {
         Self { guard, basis: Basis::Attempt(token, attempt.clone(), run), running: Some(running) }
     }
 
-    pub(crate) fn of_claim(guard: Guard, claim: Arc<Claim>, running: Running) -> Self {
+    pub(crate) fn of_claim(guard: Guard, claim: Arc<Claim>, running: InFlight) -> Self {
         Self { guard, basis: Basis::Claim(claim), running: Some(running) }
     }
 
@@ -109,7 +115,7 @@ impl Pass {
     /// If a claim could not be completed, or if that cannot be told. Trying goes on in the background; until it
     /// succeeds nothing but the lease keeps a duplicate from running.
     pub async fn complete(self, reply: Option<Reply>) -> Result<Settled, StoreError> {
-        self.settle(Effect::Happened, reply).await
+        self.settle(Effect::Applied, reply).await
     }
 
     /// It did not happen: the same may be sent again. A token works again for what is left of its life, if that is a
@@ -119,7 +125,7 @@ impl Pass {
     /// If it could not be given back, or if that cannot be told. A token counts as used then: trying again could bring
     /// back one that somebody has used in the meantime. For a key, trying goes on in the background.
     pub async fn release(self) -> Result<Settled, StoreError> {
-        self.settle(Effect::DidNotHappen, None).await
+        self.settle(Effect::NotApplied, None).await
     }
 
     /// Nobody can tell whether it happened: the token stays used, the claim is left to its lease, or held.
@@ -135,12 +141,12 @@ impl Pass {
     /// # Errors
     /// As [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown) do.
     pub async fn settle(self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
-        self.end(effect, reply.ok_or(NotKept::NotGiven)).await
+        self.end(effect, reply.ok_or(NoReply::NotGiven)).await
     }
 
     /// The same, with the reason why there is no reply.
-    pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NotKept>) -> Result<Settled, StoreError> {
-        if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::DidNotHappen {
+    pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
+        if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::NotApplied {
             return Ok(self.spend());
         }
         if let Basis::Claim(claim) = &self.basis
@@ -158,7 +164,7 @@ impl Pass {
         Settled::Final
     }
 
-    async fn write(mut self, effect: Effect, reply: Result<Reply, NotKept>) -> Result<Settled, StoreError> {
+    async fn write(mut self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
         let Some(running) = self.running.take() else { return Ok(Settled::Final) };
         match &self.basis {
             Basis::Claim(claim) => claim.settle(effect, reply, running).await,
@@ -174,11 +180,11 @@ impl Pass {
     /// this gives it in writing. `None` if it is not a claim on a key.
     ///
     /// # Errors
-    /// If the signing secret could not be fetched. The claim is left to its lease, or held: [`Guard::know_secret`] has it fetched
+    /// If the signing secret could not be fetched. The claim is left to its lease, or held: [`Guard::fetch_secret`] has it fetched
     /// before anything is claimed.
-    pub async fn write_down(mut self) -> Result<Option<String>, StoreError> {
+    pub async fn into_signed(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
-        let Some(written) = self.guard.write_down(claim).await? else { return Ok(None) };
+        let Some(written) = self.guard.into_signed(claim).await? else { return Ok(None) };
         claim.give_out().await;
         self.running = None;
         Ok(Some(written))
@@ -202,8 +208,8 @@ impl Pass {
         binding
     }
 
-    async fn put_back(&self, token: &Imprint) -> Result<Settled, StoreError> {
-        let Some(life) = Imprint::worth_putting_back(token.expires_at, self.guard.clock()) else {
+    async fn put_back(&self, token: &TokenFields) -> Result<Settled, StoreError> {
+        let Some(life) = TokenFields::worth_putting_back(token.expires_at, self.guard.clock()) else {
             return Ok(Settled::Final);
         };
         // The one write that would not recognise itself if it were sent again, so it is sent once.

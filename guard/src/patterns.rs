@@ -14,7 +14,7 @@
 //! let said = match payment.insert_once(&mut *transaction).await? {
 //!     Answer::Applied(row) => format!("paid, with receipt {}", row.get::<i64, _>("receipt")),
 //!     Answer::AlreadyApplied(row) => format!("paid before, with receipt {}", row.get::<i64, _>("receipt")),
-//!     Answer::Refused(_) => "this order was paid with another amount".to_owned(),
+//!     Answer::Rejected(_) => "this order was paid with another amount".to_owned(),
 //! };
 //! transaction.commit().await?;
 //! # Ok(said)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::record::UnknownRecord;
 use crate::reply::Reply;
 use crate::store::StoreError;
@@ -24,9 +24,9 @@ pub enum Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It did; a duplicate must not.
-    Happened,
+    Applied,
     /// It did not, and may be sent again.
-    DidNotHappen,
+    NotApplied,
     /// Nobody can tell, so nothing is given back.
     Unknown,
 }
@@ -55,14 +55,14 @@ impl TokenRules {
     /// click; so this is what a plain form wants. A run that nobody can tell the end of is never repeated.
     #[must_use]
     pub fn remember(self, retain: Duration) -> Self {
-        self.remember_by(KeyRules::new().retain(retain))
+        self.remember_by(KeyRules::retryable().retain(retain))
     }
 
     /// The same, with a lease, a ceiling and a limit of your own. The claim is always held; what an answer says goes by what
     /// holds for tokens all the same: a 500 gives the token back, so that the form can be sent again.
     #[must_use]
     pub fn remember_by(mut self, rules: KeyRules) -> Self {
-        self.remember = Some(rules.hold());
+        self.remember = Some(KeyRules { at_most_once: true, ..rules });
         self
     }
 }
@@ -83,7 +83,7 @@ impl IntervalRules {
 
     /// The same again only after a second.
     pub fn new() -> Self {
-        let ceiling = KeyRules::new().ceiling;
+        let ceiling = KeyRules::retryable().ceiling;
         Self { every: Duration::from_secs(1), ceiling, is_lock: false, fails_open: false, message: None }
     }
 
@@ -91,9 +91,9 @@ impl IntervalRules {
     ///
     /// # Errors
     /// If that is no time at all.
-    pub fn every(mut self, every: Duration) -> Result<Self, NoTime> {
+    pub fn every(mut self, every: Duration) -> Result<Self, ZeroInterval> {
         self.every = every;
-        if every < Duration::from_millis(1) { Err(NoTime) } else { Ok(self) }
+        if every < Duration::from_millis(1) { Err(ZeroInterval) } else { Ok(self) }
     }
 
     /// How long it is kept for a handler that takes longer than the interval: an hour. Work that takes longer still is taken for
@@ -116,7 +116,7 @@ impl IntervalRules {
     /// [counted](crate::Guard::let_through). No other policy can do that.
     ///
     /// ```compile_fail
-    /// onceward::KeyRules::new().fail_open();
+    /// onceward::KeyRules::retryable().fail_open();
     /// ```
     ///
     /// ```compile_fail
@@ -137,7 +137,7 @@ impl IntervalRules {
 
     /// The claim behind it.
     pub(crate) fn claim(&self) -> KeyRules {
-        KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ceiling: self.ceiling, ..KeyRules::new() }
+        KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ceiling: self.ceiling, ..KeyRules::retryable() }
     }
 
     /// Whether the claim outlasts the interval, and has to be shortened.
@@ -155,7 +155,7 @@ impl Default for IntervalRules {
 /// An interval of no time at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an interval takes a millisecond at least; to have none, do not protect the route")]
-pub struct NoTime;
+pub struct ZeroInterval;
 
 /// What holds for a key: how long its claim and its reply live, and what becomes of a run that nobody can tell the end of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +164,7 @@ pub struct KeyRules {
     pub(crate) ceiling: Duration,
     pub(crate) retain: Duration,
     pub(crate) reply_limit: usize,
-    pub(crate) hold: bool,
+    pub(crate) at_most_once: bool,
     pub(crate) replays_everything: bool,
 }
 
@@ -172,14 +172,28 @@ impl KeyRules {
     /// The shortest lease: a renewal has to fit into it, and a store that is busy for a moment.
     const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-    /// A lease of 15 seconds, renewed for an hour at most, and a reply of up to 1 MiB that is kept for a day.
-    pub fn new() -> Self {
+    /// For work that must not run twice, such as a payment. A run whose outcome is unknown, because its process crashed or its handler
+    /// answered 408, 500, 501 or 503, keeps the key: a duplicate receives `outcome_unknown` until [`Guard::settle`](crate::Guard::settle)
+    /// says how the run ended, or until [`retain`](Self::retain) has passed (24 hours by default).
+    ///
+    /// A response with status 401, 403, 425 or 429 says that nothing took effect and frees the key. A handler that passes on such a status
+    /// of another party after it took effect has to say so.
+    ///
+    /// Both constructors set the same limits: a lease of 15 seconds, renewed for an hour at most, and a reply of up to 1 MiB that is stored
+    /// for a day.
+    pub fn at_most_once() -> Self {
+        Self { at_most_once: true, ..Self::retryable() }
+    }
+
+    /// For work that may run again after a failure. A crash frees the key when its lease expires, and a response with status 500 frees it at
+    /// once: the next request with the same key runs the handler again, even if the first run took effect before it failed.
+    pub fn retryable() -> Self {
         Self {
             lease: Duration::from_secs(15),
             ceiling: Duration::from_secs(60 * 60),
             retain: Duration::from_secs(24 * 60 * 60),
             reply_limit: 1024 * 1024,
-            hold: false,
+            at_most_once: false,
             replays_everything: false,
         }
     }
@@ -199,7 +213,7 @@ impl KeyRules {
         self
     }
 
-    /// How long the reply is kept, and an unknown outcome that is [held](Self::hold): a day. Afterwards the same key runs again.
+    /// How long the reply is kept, and an unknown outcome that is [held](Self::at_most_once): a day. Afterwards the same key runs again.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         self.retain = retain;
@@ -210,19 +224,6 @@ impl KeyRules {
     #[must_use]
     pub fn reply_limit(mut self, bytes: usize) -> Self {
         self.reply_limit = bytes;
-        self
-    }
-
-    /// Never runs again before it is known how the first run ended: a claim whose owner has died stays, and a duplicate is
-    /// told that the outcome is unknown, until somebody [settles](crate::Guard::settle) it. It stays for a day, or for as long as
-    /// [`retain`](Self::retain) says: settle it by then, since afterwards the key is free.
-    ///
-    /// A response with status 408, 500, 501 or 503 leaves the outcome unknown, too. One with 401, 403, 425 or 429 says that nothing took
-    /// effect and frees the key: a handler that passes on such a status of another party after it took effect has to
-    /// say so.
-    #[must_use]
-    pub fn hold(mut self) -> Self {
-        self.hold = true;
         self
     }
 
@@ -239,24 +240,18 @@ impl KeyRules {
     }
 
     /// What is kept of a reply: all, or why nothing is.
-    pub(crate) fn kept(&self, reply: Result<Reply, NotKept>) -> Result<Reply, NotKept> {
-        reply.and_then(|reply| if self.keeps(&reply) { Ok(reply) } else { Err(NotKept::TooLarge) })
+    pub(crate) fn kept(&self, reply: Result<Reply, NoReply>) -> Result<Reply, NoReply> {
+        reply.and_then(|reply| if self.keeps(&reply) { Ok(reply) } else { Err(NoReply::TooLarge) })
     }
 
     fn effect(&self, status: u16) -> Effect {
         match status {
-            _ if self.replays_everything => Effect::Happened,
-            408 | 500 | 501 | 503 if self.hold => Effect::Unknown,
-            401 | 403 | 408 | 425 | 429 | 500 | 501 | 503 => Effect::DidNotHappen,
-            ..500 => Effect::Happened,
+            _ if self.replays_everything => Effect::Applied,
+            408 | 500 | 501 | 503 if self.at_most_once => Effect::Unknown,
+            401 | 403 | 408 | 425 | 429 | 500 | 501 | 503 => Effect::NotApplied,
+            ..500 => Effect::Applied,
             500.. => Effect::Unknown,
         }
-    }
-}
-
-impl Default for KeyRules {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -280,9 +275,9 @@ impl Policy {
     pub fn effect(&self, status: u16) -> Effect {
         match (self, status) {
             (Self::Key(rules), status) => rules.effect(status),
-            (Self::Token(TokenRules { remember: Some(rules), .. }), _) if rules.replays_everything => Effect::Happened,
-            (_, ..400) => Effect::Happened,
-            (_, 400..=501 | 503) => Effect::DidNotHappen,
+            (Self::Token(TokenRules { remember: Some(rules), .. }), _) if rules.replays_everything => Effect::Applied,
+            (_, ..400) => Effect::Applied,
+            (_, 400..=501 | 503) => Effect::NotApplied,
             (_, _) => Effect::Unknown,
         }
     }
@@ -291,15 +286,15 @@ impl Policy {
     /// an error, so at most once asks for a better proof. Under a token or in an interval every 4xx counts as not applied anyway.
     #[cfg(feature = "actix")]
     pub(crate) fn believes_extractors(&self) -> bool {
-        matches!(self, Self::Key(rules) if !rules.hold)
+        matches!(self, Self::Key(rules) if !rules.at_most_once)
     }
 
     /// What an error of the work says about the effect, where nobody says it better: the same as a response with status 500. It
     /// cannot be replayed, so [`replay_everything`](KeyRules::replay_everything) changes nothing of that.
     pub(crate) fn effect_of_failure(&self) -> Effect {
         match self {
-            Self::Key(rules) if rules.hold => Effect::Unknown,
-            Self::Key(_) | Self::Token(_) | Self::Interval(_) => Effect::DidNotHappen,
+            Self::Key(rules) if rules.at_most_once => Effect::Unknown,
+            Self::Key(_) | Self::Token(_) | Self::Interval(_) => Effect::NotApplied,
         }
     }
 
@@ -327,8 +322,8 @@ mod tests {
     /// A column of the table, as text: `+` it happened, `-` it did not, `?` nobody can tell.
     fn column(policy: &Policy, statuses: &[u16]) -> String {
         let sign = |status: &u16| match policy.effect(*status) {
-            Effect::Happened => '+',
-            Effect::DidNotHappen => '-',
+            Effect::Applied => '+',
+            Effect::NotApplied => '-',
             Effect::Unknown => '?',
         };
         statuses.iter().map(sign).collect()
@@ -336,8 +331,8 @@ mod tests {
 
     #[test]
     fn an_interval_of_no_time_is_none() {
-        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(NoTime));
-        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(NoTime));
+        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(ZeroInterval));
+        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(ZeroInterval));
         let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
         assert_eq!(short.claim().lease, Duration::from_millis(300));
     }
@@ -355,11 +350,18 @@ mod tests {
         let key = |rules| Policy::key(rules);
         assert_eq!(column(&Policy::token(), &statuses), "++-----------?-???");
         let remembered = |rules| Policy::Token(TokenRules::new().remember_by(rules));
-        assert_eq!(column(&remembered(KeyRules::new()), &statuses), "++-----------?-???", "held, and a token's column");
-        assert_eq!(column(&remembered(KeyRules::new().replay_everything()), &statuses), "+".repeat(statuses.len()));
+        assert_eq!(
+            column(&remembered(KeyRules::retryable()), &statuses),
+            "++-----------?-???",
+            "held, and a token's column"
+        );
+        assert_eq!(
+            column(&remembered(KeyRules::retryable().replay_everything()), &statuses),
+            "+".repeat(statuses.len())
+        );
         assert_eq!(column(&Policy::interval(IntervalRules::new()), &statuses), "++-----------?-???");
-        assert_eq!(column(&key(KeyRules::new()), &statuses), "+++--+-++----?-???");
-        assert_eq!(column(&key(KeyRules::new().hold()), &statuses), "+++--+?++--???????");
-        assert_eq!(column(&key(KeyRules::new().replay_everything()), &statuses), "+".repeat(statuses.len()));
+        assert_eq!(column(&key(KeyRules::retryable()), &statuses), "+++--+-++----?-???");
+        assert_eq!(column(&key(KeyRules::at_most_once()), &statuses), "+++--+?++--???????");
+        assert_eq!(column(&key(KeyRules::retryable().replay_everything()), &statuses), "+".repeat(statuses.len()));
     }
 }

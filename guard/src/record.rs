@@ -6,8 +6,8 @@ mod fields;
 
 use onceward_api::Code;
 
-pub(crate) use self::claimed::Claimed;
-pub(crate) use self::done::{Done, NOBODY, REVOKED};
+pub(crate) use self::claimed::ClaimRecord;
+pub(crate) use self::done::{DoneRecord, NOBODY, REVOKED};
 use self::fields::Reader;
 use crate::run_id::RunId;
 
@@ -25,16 +25,16 @@ pub(crate) enum Record {
     /// A token that nobody has used yet.
     Issued,
     /// A token that one attempt has used.
-    Attempted(Attempted),
+    Attempted(AttemptRecord),
     /// A run that has begun.
-    Claimed(Claimed),
+    Claimed(ClaimRecord),
     /// A run that has ended, and what it answered.
-    Done(Done),
+    Done(DoneRecord),
 }
 
 /// Which attempt has used a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attempted {
+pub(crate) struct AttemptRecord {
     /// The attempt's digest.
     pub(crate) attempt: [u8; 16],
     /// This use of the token. An attempt that releases the token and redeems it again makes another one.
@@ -68,9 +68,9 @@ impl Record {
             let mut reader = Reader::new(rest);
             let record = match *kind {
                 ISSUED => Self::Issued,
-                ATTEMPTED => Self::Attempted(Attempted::read(&mut reader)?),
-                CLAIMED => Self::Claimed(Claimed::read(&mut reader)?),
-                DONE => Self::Done(Done::read(&mut reader)?),
+                ATTEMPTED => Self::Attempted(AttemptRecord::read(&mut reader)?),
+                CLAIMED => Self::Claimed(ClaimRecord::read(&mut reader)?),
+                DONE => Self::Done(DoneRecord::read(&mut reader)?),
                 _ => return None,
             };
             reader.is_at_end().then_some(record)
@@ -79,7 +79,7 @@ impl Record {
     }
 }
 
-impl Attempted {
+impl AttemptRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, ATTEMPTED];
         bytes.extend_from_slice(&self.attempt);
@@ -104,28 +104,33 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::not_kept::NotKept;
+    use crate::no_reply::NoReply;
     use crate::reply::Reply;
 
     fn samples() -> Vec<(Vec<u8>, Record)> {
-        let attempted = Attempted { attempt: [7; 16], run: RunId::from_bytes([4; 16]), deadline: 1, expires_at: 2 };
-        let claimed = Claimed {
+        let attempted = AttemptRecord { attempt: [7; 16], run: RunId::from_bytes([4; 16]), deadline: 1, expires_at: 2 };
+        let claimed = ClaimRecord {
             run: RunId::from_bytes([5; 16]),
             attempt: None,
             fingerprint: Some([6; 16]),
             asker: None,
             started_at: 3,
             lease: 15_000,
-            held: None,
+            heartbeat: None,
         };
-        let held = Claimed { fingerprint: None, asker: Some([8; 16]), ..claimed.clone() }.hold(9, 10);
-        let named = Claimed { attempt: Some([9; 16]), ..claimed.clone() };
+        let held = ClaimRecord { fingerprint: None, asker: Some([8; 16]), ..claimed.clone() }.with_heartbeat(9, 10);
+        let named = ClaimRecord { attempt: Some([9; 16]), ..claimed.clone() };
         let reply = Reply::new(201, "made").header("location", "/orders/1").header("link", "a").header("link", "b");
-        let done =
-            Done { run: claimed.run, fingerprint: claimed.fingerprint, asker: None, deadline: 4, reply: Ok(reply) };
+        let done = DoneRecord {
+            run: claimed.run,
+            fingerprint: claimed.fingerprint,
+            asker: None,
+            deadline: 4,
+            reply: Ok(reply),
+        };
         let not_kept =
-            Done { fingerprint: None, asker: Some([8; 16]), reply: Err(NotKept::Unrecorded), ..done.clone() };
-        let streamed = Done { reply: Err(NotKept::Streamed), ..not_kept.clone() };
+            DoneRecord { fingerprint: None, asker: Some([8; 16]), reply: Err(NoReply::Unrecorded), ..done.clone() };
+        let streamed = DoneRecord { reply: Err(NoReply::Streamed), ..not_kept.clone() };
         vec![
             (Record::ISSUED.to_vec(), Record::Issued),
             (attempted.encode(), Record::Attempted(attempted)),
@@ -154,7 +159,8 @@ mod tests {
             }
             for end in 0..good.len() {
                 let shorter = &good[..end];
-                let is_shorter_body = matches!(Record::decode(shorter), Ok(Record::Done(Done { reply: Ok(_), .. })));
+                let is_shorter_body =
+                    matches!(Record::decode(shorter), Ok(Record::Done(DoneRecord { reply: Ok(_), .. })));
                 assert!(Record::decode(shorter).is_err() || is_shorter_body, "{shorter:?}");
             }
             let longer = [good.as_slice(), &[0]].concat();
@@ -170,12 +176,14 @@ mod tests {
     fn record_without_its_response_says_that_there_was_no_room() {
         for (bytes, record) in samples() {
             let expected = match record {
-                Record::Done(done) if done.reply.is_ok() => Some(Done { reply: Err(NotKept::NoRoom), ..done }.encode()),
+                Record::Done(done) if done.reply.is_ok() => {
+                    Some(DoneRecord { reply: Err(NoReply::NoRoom), ..done }.encode())
+                }
                 _ => None,
             };
-            assert_eq!(Done::without_reply(&bytes), expected);
+            assert_eq!(DoneRecord::without_reply(&bytes), expected);
         }
-        assert_eq!(Done::without_reply(&[VERSION, DONE]), None);
+        assert_eq!(DoneRecord::without_reply(&[VERSION, DONE]), None);
     }
 
     proptest! {

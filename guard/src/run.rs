@@ -10,15 +10,15 @@ use crate::failure::IntoFailure;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
 use crate::mode::Mode;
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::policy::{Effect, Policy};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::reply::Reply;
 use crate::store::StoreError;
 
 /// What came of running something once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ran<T> {
+pub enum RunOutcome<T> {
     /// It ran now.
     Executed(T),
     /// It ran now, and nothing but its lease keeps a duplicate from running: that could not be written down yet, or the guard
@@ -29,7 +29,7 @@ pub enum Ran<T> {
     Replayed(T),
 }
 
-impl<T> Ran<T> {
+impl<T> RunOutcome<T> {
     /// What came of it, now or before.
     pub fn into_value(self) -> T {
         match self {
@@ -42,9 +42,9 @@ impl<T> Ran<T> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E> {
-    /// It was not run. If the refusal [says when](Refusal::retry_after), come back then: a message goes back to its queue.
+    /// It was not run. If the rejection [says when](Rejection::retry_after), come back then: a message goes back to its queue.
     #[error("not run: {}", .0.code())]
-    Refused(Refusal),
+    Rejected(Rejection),
     /// It was not run, because the store could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -52,7 +52,7 @@ pub enum RunError<E> {
     #[error("the work failed, and did not take effect")]
     Failed(#[source] E),
     /// It ran and failed, and whether it took effect is unknown. A token stays used, a claim waits for its lease, or with
-    /// [`hold`](crate::KeyRules::hold) until [`Guard::settle`] says how it ended.
+    /// [at most once](crate::KeyRules::at_most_once) until [`Guard::settle`] says how it ended.
     #[error("the work failed, and whether it took effect is unknown")]
     Unknown(#[source] E),
     /// It ran before, and what came of it cannot be read as what is asked for now.
@@ -68,7 +68,7 @@ impl Guard {
     ///
     /// An `Err` counts like a response with status 500, unless it is a [`Failure`](crate::Failure) that says more:
     ///
-    /// | the work ends with | token, interval, key | key with [`hold`](crate::KeyRules::hold) |
+    /// | the work ends with | token, interval, key | key with [at most once](crate::KeyRules::at_most_once) |
     /// |---|---|---|
     /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`] |
     /// | `Err(Failure::NotApplied(error))` | not applied | not applied: the next caller runs it again |
@@ -84,16 +84,16 @@ impl Guard {
     /// # Examples
     ///
     /// ```
-    /// use onceward::{Intent, Key, KeyRules, Policy, Ran, Subject, testing};
+    /// use onceward::{Intent, Key, KeyRules, Policy, RunOutcome, Subject, testing};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let (guard, _clock) = testing::guard();
     /// let message = Key::of_parts(["billing", "4711"])?;
     /// let intent = Intent::new("send invoice", Subject::anonymous()).key(&message);
-    /// let policy = Policy::key(KeyRules::new());
+    /// let policy = Policy::key(KeyRules::retryable());
     ///
     /// let send = async || Ok::<_, std::io::Error>("sent".to_owned());
-    /// assert_eq!(guard.run(&policy, &intent, send).await?, Ran::Executed("sent".to_owned()));
+    /// assert_eq!(guard.run(&policy, &intent, send).await?, RunOutcome::Executed("sent".to_owned()));
     /// let again = async || unreachable!("it is done");
     /// assert_eq!(guard.run::<String, std::io::Error, _, _>(&policy, &intent, again).await?.into_value(), "sent");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -110,7 +110,7 @@ impl Guard {
     /// let (guard, _clock) = testing::guard();
     /// let message = Key::new("charge-4711")?;
     /// let intent = Intent::new("charge", Subject::named("alice")).key(&message);
-    /// let policy = Policy::key(KeyRules::new().hold());
+    /// let policy = Policy::key(KeyRules::at_most_once());
     ///
     /// let closed = async || Err::<(), _>(NotApplied("the bank is closed"));
     /// let told = guard.run(&policy, &intent, closed).await;
@@ -124,7 +124,7 @@ impl Guard {
     /// assert!(matches!(guard.run(&policy, &intent, lost).await, Err(RunError::Unknown(_))), "it may have been charged");
     /// let again = async || unreachable!("nobody knows whether it was charged");
     /// let told = guard.run::<(), std::io::Error, _, _>(&policy, &intent, again).await;
-    /// assert!(matches!(told, Err(RunError::Refused(_))), "outcome_unknown, until it is settled");
+    /// assert!(matches!(told, Err(RunError::Rejected(_))), "outcome_unknown, until it is settled");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
@@ -136,7 +136,7 @@ impl Guard {
         policy: &Policy,
         intent: &Intent<'_>,
         work: W,
-    ) -> Result<Ran<T>, RunError<E::Error>>
+    ) -> Result<RunOutcome<T>, RunError<E::Error>>
     where
         T: Serialize + DeserializeOwned,
         E: IntoFailure,
@@ -155,12 +155,12 @@ impl Guard {
             },
         };
         let pass = match checked {
-            None => return work().await.map(Ran::Unprotected).map_err(|error| RunError::of(error, policy).0),
+            None => return work().await.map(RunOutcome::Unprotected).map_err(|error| RunError::of(error, policy).0),
             Some(Verdict::Run(pass)) => pass,
             Some(Verdict::Replay(reply)) => {
-                return serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable);
+                return serde_json::from_slice(reply.body()).map(RunOutcome::Replayed).map_err(RunError::Unreadable);
             }
-            Some(Verdict::Refuse(refusal)) => return Err(RunError::Refused(refusal)),
+            Some(Verdict::Reject(rejection)) => return Err(RunError::Rejected(rejection)),
         };
         let value = match work().await {
             Ok(value) => value,
@@ -173,10 +173,10 @@ impl Guard {
             }
         };
         // What cannot be written as text is done all the same.
-        let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NotKept::Unwritable);
-        Ok(match pass.end(Effect::Happened, reply).await {
-            Ok(crate::pass::Settled::Lost) | Err(_) => Ran::Unprotected(value),
-            Ok(_) => Ran::Executed(value),
+        let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NoReply::Unwritable);
+        Ok(match pass.end(Effect::Applied, reply).await {
+            Ok(crate::pass::Settled::Lost) | Err(_) => RunOutcome::Unprotected(value),
+            Ok(_) => RunOutcome::Executed(value),
         })
     }
 
@@ -185,8 +185,8 @@ impl Guard {
         let outcome = match self.check(policy, intent).await {
             Ok(Verdict::Run(pass)) => return Some(Verdict::Run(pass)),
             Ok(Verdict::Replay(_)) => Outcome::Replayed,
-            Ok(Verdict::Refuse(refusal)) => Outcome::Refused(refusal.code()),
-            Err(error) => Outcome::Refused(Refusal::after(&error, policy, intent).code()),
+            Ok(Verdict::Reject(rejection)) => Outcome::Rejected(rejection.code()),
+            Err(error) => Outcome::Rejected(Rejection::after(&error, policy, intent).code()),
         };
         self.observe(outcome, &intent.action);
         None
@@ -220,8 +220,8 @@ impl<E> RunError<E> {
     pub fn effect(&self) -> Effect {
         match self {
             Self::Unknown(_) | Self::Store(StoreError::Unknown(_)) => Effect::Unknown,
-            Self::Refused(refusal) if refusal.code() == Code::OutcomeUnknown => Effect::Unknown,
-            Self::Refused(_) | Self::Store(_) | Self::Failed(_) | Self::Unreadable(_) => Effect::DidNotHappen,
+            Self::Rejected(rejection) if rejection.code() == Code::OutcomeUnknown => Effect::Unknown,
+            Self::Rejected(_) | Self::Store(_) | Self::Failed(_) | Self::Unreadable(_) => Effect::NotApplied,
         }
     }
 
@@ -229,7 +229,7 @@ impl<E> RunError<E> {
     /// interval, it would run. A [lock](crate::IntervalRules::release_always) that is held is.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Refused(refusal) => matches!(refusal.code(), Code::InProgress | Code::Locked | Code::Overloaded),
+            Self::Rejected(rejection) => matches!(rejection.code(), Code::InProgress | Code::Locked | Code::Overloaded),
             Self::Store(_) => true,
             Self::Failed(_) | Self::Unknown(_) | Self::Unreadable(_) => false,
         }

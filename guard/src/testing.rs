@@ -12,8 +12,8 @@
 //! clock.advance(Duration::from_secs(60));
 //!
 //! let late = Intent::new("POST /orders", Subject::anonymous()).credential(token.as_str());
-//! let Verdict::Refuse(refusal) = guard.check(&Policy::token(), &late).await? else { panic!("it is too late") };
-//! assert_eq!(refusal.code(), Code::TokenExpired);
+//! let Verdict::Reject(rejection) = guard.check(&Policy::token(), &late).await? else { panic!("it is too late") };
+//! assert_eq!(rejection.code(), Code::TokenExpired);
 //! # Ok::<(), onceward::store::StoreError>(())
 //! # }).unwrap();
 //! ```

@@ -54,14 +54,14 @@ impl fmt::Debug for Token {
 
 /// What a token says, once its signature has been found good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Imprint {
+pub(crate) struct TokenFields {
     pub(crate) flags: u8,
     pub(crate) id: Uuid,
     pub(crate) expires_at: u64,
     pub(crate) epoch: Epoch,
 }
 
-impl Imprint {
+impl TokenFields {
     pub(crate) fn names_action(&self) -> bool {
         self.flags & FLAG_ACTION != 0
     }
@@ -97,13 +97,13 @@ impl Imprint {
         let (id, rest) = rest.split_first_chunk()?;
         let (expires_at, rest) = rest.split_first_chunk()?;
         let (epoch, tag) = rest.split_first_chunk()?;
-        let imprint = Self {
+        let fields = Self {
             flags: *flags,
             id: Uuid::from_bytes(*id),
             expires_at: u64::from_be_bytes(*expires_at),
             epoch: *epoch,
         };
-        Some((imprint, tag.try_into().ok()?))
+        Some((fields, tag.try_into().ok()?))
     }
 }
 
@@ -111,20 +111,20 @@ impl Imprint {
 mod tests {
     use super::*;
 
-    const IMPRINT: Imprint =
-        Imprint { flags: FLAG_ACTION, id: Uuid::from_u128(7), expires_at: 1_800_000_000_000, epoch: [9; 8] };
+    const FIELDS: TokenFields =
+        TokenFields { flags: FLAG_ACTION, id: Uuid::from_u128(7), expires_at: 1_800_000_000_000, epoch: [9; 8] };
 
     #[test]
     fn a_token_reads_back_as_it_was_written() {
-        let token = IMPRINT.seal([3; TAG]);
+        let token = FIELDS.seal([3; TAG]);
         assert_eq!(token.as_str().len(), PREFIX.len() + TEXT);
-        assert_eq!(Imprint::open(token.as_str()), Some((IMPRINT, [3; TAG])));
+        assert_eq!(TokenFields::open(token.as_str()), Some((FIELDS, [3; TAG])));
         assert!(!format!("{token:?}").contains(token.as_str()));
     }
 
     #[test]
     fn there_is_one_way_only_to_write_a_token() {
-        let token = IMPRINT.seal([3; TAG]).as_str().to_owned();
+        let token = FIELDS.seal([3; TAG]).as_str().to_owned();
         let body = &token[PREFIX.len()..];
         // 49 bytes are 392 bits and 66 characters are 396: the last four bits have to be zero.
         let last = body.chars().last().unwrap();
@@ -145,7 +145,7 @@ mod tests {
             format!("{PREFIX}{}", "é".repeat(TEXT / 2)),
         ];
         for other in others {
-            assert_eq!(Imprint::open(&other), None, "{other}");
+            assert_eq!(TokenFields::open(&other), None, "{other}");
         }
     }
 }

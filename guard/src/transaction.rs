@@ -5,8 +5,8 @@
 //!
 //! ```
 //! use onceward::store::{Memory, Sql};
-//! use onceward::transaction::Lent;
-//! use onceward::{Guard, Intent, Key, KeyRules, Ran, Subject};
+//! use onceward::transaction::TxHandle;
+//! use onceward::{Guard, Intent, Key, KeyRules, RunOutcome, Subject};
 //! use sqlx::SqlitePool;
 //!
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
@@ -19,13 +19,13 @@
 //! let guard = Guard::new(Memory::new());
 //! let key = Key::new("order-4711")?;
 //! let intent = Intent::new("place order", Subject::named("alice")).key(&key);
-//! let order = |mut transaction: Lent<sqlx::Sqlite>| async move {
+//! let order = |mut transaction: TxHandle<sqlx::Sqlite>| async move {
 //!     sqlx::query("INSERT INTO orders VALUES ('book')").execute(&mut *transaction).await?;
 //!     Ok::<_, sqlx::Error>("ordered".to_owned())
 //! };
-//! let rules = KeyRules::new();
-//! assert_eq!(guard.transact(&pool, &rules, &intent, order).await?, Ran::Executed("ordered".to_owned()));
-//! assert_eq!(guard.transact(&pool, &rules, &intent, order).await?, Ran::Replayed("ordered".to_owned()));
+//! let rules = KeyRules::retryable();
+//! assert_eq!(guard.transact(&pool, &rules, &intent, order).await?, RunOutcome::Executed("ordered".to_owned()));
+//! assert_eq!(guard.transact(&pool, &rules, &intent, order).await?, RunOutcome::Replayed("ordered".to_owned()));
 //! # std::fs::remove_file(&folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
@@ -38,7 +38,7 @@
 //! # What it costs
 //!
 //! [`claim_in`] is one statement, of a duplicate too, unless it had to wait for the first, when it is two. Keeping an answer is another one
-//! ([`Claimed::complete_in`]); who can make it up beforehand, or does not need it, does without. On SQLite each of the two also asks
+//! ([`TxClaim::complete_in`]); who can make it up beforehand, or does not need it, does without. On SQLite each of the two also asks
 //! for the time of the file.
 //!
 //! Whoever waits for the first holds a connection of the pool meanwhile, and waits for as long as the first takes. On PostgreSQL set
@@ -61,16 +61,16 @@
 //! It runs from when the answer is written, at the end of the transaction. Of a claim whose answer is never written it runs from the claim:
 //! then let it be longer than the transaction takes, or a duplicate that has waited for the commit finds it over, and goes on.
 
-mod claimed;
+mod claim;
 mod error;
-mod lent;
-mod transact;
+mod handle;
+mod run;
 
 use sqlx::{Pool, Transaction};
 
-pub use self::claimed::{Claimed, Entered};
+pub use self::claim::{TxClaim, TxVerdict};
 pub use self::error::ClaimError;
-pub use self::lent::Lent;
+pub use self::handle::TxHandle;
 use crate::intent::Intent;
 use crate::policy::KeyRules;
 pub use crate::store::sql::Dialect;
@@ -81,21 +81,21 @@ pub use crate::store::sql::Dialect;
 /// it with `BEGIN IMMEDIATE`.
 ///
 /// ```no_run
-/// use onceward::transaction::{Entered, claim_in};
+/// use onceward::transaction::{TxVerdict, claim_in};
 /// use onceward::{Intent, Key, KeyRules, Reply, Subject};
 ///
 /// # async fn pay(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
 /// let key = Key::of_parts(["billing", "4711"])?;
 /// let intent = Intent::new("pay", Subject::named("alice")).key(&key);
 /// let mut transaction = pool.begin().await?;
-/// match claim_in(&mut transaction, &KeyRules::new(), &intent).await? {
-///     Entered::Run(claimed) => {
+/// match claim_in(&mut transaction, &KeyRules::retryable(), &intent).await? {
+///     TxVerdict::Run(claimed) => {
 ///         sqlx::query("INSERT INTO payments VALUES (4711)").execute(&mut *transaction).await?;
 ///         claimed.complete_in(&mut transaction, Reply::new(201, "paid")).await?;
 ///         transaction.commit().await?;
 ///     }
-///     Entered::Done(reply) => println!("paid before: {reply:?}"),
-///     Entered::Refuse(refusal) => println!("{}", refusal.code()),
+///     TxVerdict::Done(reply) => println!("paid before: {reply:?}"),
+///     TxVerdict::Reject(rejection) => println!("{}", rejection.code()),
 /// }
 /// # Ok(())
 /// # }
@@ -107,10 +107,10 @@ pub async fn claim_in<DB: Dialect>(
     transaction: &mut Transaction<'_, DB>,
     rules: &KeyRules,
     intent: &Intent<'_>,
-) -> Result<Entered, ClaimError> {
-    match Claimed::of(rules, intent) {
+) -> Result<TxVerdict, ClaimError> {
+    match TxClaim::of(rules, intent) {
         Ok(claimed) => claimed.enter(transaction).await,
-        Err(refusal) => Ok(Entered::Refuse(refusal)),
+        Err(rejection) => Ok(TxVerdict::Reject(rejection)),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Waiting for the first: a duplicate that comes while it runs may wait for its answer.
+//! Waiters for the first: a duplicate that comes while it runs may wait for its answer.
 //!
-//! However many wait for one ticket, one of them asks the store. Waiting ends in time. If the first was not applied, each waiter
+//! However many wait for one ticket, one of them asks the store. Waiters ends in time. If the first was not applied, each waiter
 //! decides again, once: one of them runs, and the others wait on for that run in what is left of their time.
 
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use bytes::Bytes;
 use onceward_api::Code;
 use tokio::sync::watch;
 
-use crate::background;
 use crate::backoff::Backoff;
 use crate::claim::Claim;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
-use crate::meter::Waited;
+use crate::metrics::WaitResult;
 use crate::policy::Policy;
 use crate::record::Record;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
+use crate::runtime;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 
@@ -31,9 +31,9 @@ const SHARE: usize = 4;
 
 /// All waiters of a guard. Cheap to clone; all clones are one.
 #[derive(Clone)]
-pub(crate) struct Waiting(Arc<Shared>);
+pub(crate) struct Waiters(Arc<WaiterPool>);
 
-struct Shared {
+struct WaiterPool {
     seats: usize,
     awaited: Mutex<Awaited>,
 }
@@ -41,20 +41,20 @@ struct Shared {
 #[derive(Default)]
 struct Awaited {
     taken: usize,
-    tickets: HashMap<Ticket, Queue>,
+    tickets: HashMap<Ticket, TicketWaiters>,
 }
 
 /// The waiters of one ticket.
 #[derive(Default)]
-struct Queue {
+struct TicketWaiters {
     taken: usize,
     /// Tells them how the run has ended; `None` while none of them waits for one.
     tell: Option<Tell>,
 }
 
-type Tell = Arc<watch::Sender<Option<Ended>>>;
+type Tell = Arc<watch::Sender<Option<RunEnd>>>;
 
-impl Queue {
+impl TicketWaiters {
     fn is_told_by(&self, tell: &Tell) -> bool {
         self.tell.as_ref().is_some_and(|current| Arc::ptr_eq(current, tell))
     }
@@ -62,7 +62,7 @@ impl Queue {
 
 /// How a run has ended, as far as a waiter can see.
 #[derive(Debug, Clone)]
-enum Ended {
+enum RunEnd {
     /// It was not applied: this process has given back what it had claimed.
     Released,
     /// This is on record, and nothing runs any more. What is not there was released elsewhere, or its claim has lapsed, or the
@@ -70,7 +70,7 @@ enum Ended {
     Found(Option<Bytes>),
 }
 
-impl Ended {
+impl RunEnd {
     /// Whether nobody can tell if the run was applied. A token that is there again was given back.
     fn is_doubtful(&self) -> bool {
         matches!(self, Self::Found(None))
@@ -79,14 +79,14 @@ impl Ended {
 
 /// The place of one waiter, until it is dropped.
 struct Seat {
-    waiting: Waiting,
+    waiting: Waiters,
     ticket: Ticket,
 }
 
-impl Waiting {
+impl Waiters {
     /// Room for this many.
     pub(crate) fn new(seats: usize) -> Self {
-        Self(Arc::new(Shared { seats, awaited: Mutex::default() }))
+        Self(Arc::new(WaiterPool { seats, awaited: Mutex::default() }))
     }
 
     /// How many wait.
@@ -98,7 +98,7 @@ impl Waiting {
     pub(crate) fn released(&self, ticket: &Ticket) {
         let tell = self.awaited().tickets.get_mut(ticket).and_then(|queue| queue.tell.take());
         if let Some(tell) = tell {
-            tell.send_replace(Some(Ended::Released));
+            tell.send_replace(Some(RunEnd::Released));
         }
     }
 
@@ -140,7 +140,7 @@ impl Waiting {
 
 impl Seat {
     /// How the run ends that is in progress; `None` if it still runs when this is enough.
-    async fn ended(&self, guard: &Guard, enough: Pin<&mut impl Future<Output = ()>>) -> Option<Ended> {
+    async fn ended(&self, guard: &Guard, enough: Pin<&mut impl Future<Output = ()>>) -> Option<RunEnd> {
         let mut told = self.join(guard);
         tokio::select! {
             biased;
@@ -150,7 +150,7 @@ impl Seat {
     }
 
     /// Joins those that wait for this ticket, or is the first of them.
-    fn join(&self, guard: &Guard) -> watch::Receiver<Option<Ended>> {
+    fn join(&self, guard: &Guard) -> watch::Receiver<Option<RunEnd>> {
         let mut awaited = self.waiting.awaited();
         let queue = awaited.tickets.entry(self.ticket).or_default();
         if let Some(tell) = &queue.tell {
@@ -159,7 +159,7 @@ impl Seat {
         let (tell, told) = watch::channel(None);
         let tell = Arc::new(tell);
         queue.tell = Some(Arc::clone(&tell));
-        background::spawn(ask_until_it_ends(self.waiting.clone(), guard.clone(), self.ticket, tell));
+        runtime::spawn(ask_until_it_ends(self.waiting.clone(), guard.clone(), self.ticket, tell));
         told
     }
 }
@@ -177,7 +177,7 @@ impl Drop for Seat {
     }
 }
 
-async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell: Tell) {
+async fn ask_until_it_ends(waiting: Waiters, guard: Guard, ticket: Ticket, tell: Tell) {
     let mut backoff = Backoff::between(PAUSE.0, PAUSE.1);
     while waiting.is_awaited(&ticket, &tell) {
         tokio::time::sleep(backoff.next()).await;
@@ -187,7 +187,7 @@ async fn ask_until_it_ends(waiting: Waiting, guard: Guard, ticket: Ticket, tell:
             // Nothing takes the place of what was told by the run itself.
             tell.send_if_modified(|told| {
                 let is_first = told.is_none();
-                told.get_or_insert(Ended::Found(found));
+                told.get_or_insert(RunEnd::Found(found));
                 is_first
             });
             return;
@@ -231,7 +231,7 @@ impl Guard {
         enough: impl Future<Output = ()>,
     ) -> Result<Verdict, StoreError> {
         let verdict = match self.decide(policy, intent).await {
-            Ok(Verdict::Refuse(refusal)) => self.wait_after(refusal, policy, intent, enough, |_| {}).await,
+            Ok(Verdict::Reject(rejection)) => self.wait_after(rejection, policy, intent, enough, |_| {}).await,
             verdict => verdict,
         };
         self.meter().verdict(policy, &verdict, intent);
@@ -242,25 +242,25 @@ impl Guard {
     /// at every other moment it may hold a claim.
     pub(crate) async fn wait_after(
         &self,
-        refusal: Refusal,
+        rejection: Rejection,
         policy: &Policy,
         intent: &Intent<'_>,
         enough: impl Future<Output = ()>,
         idle: impl Fn(bool),
     ) -> Result<Verdict, StoreError> {
-        let Some(claim) = self.waiting_claim(policy, intent).filter(|_| refusal.code() == Code::InProgress) else {
-            return Ok(Verdict::Refuse(refusal));
+        let Some(claim) = self.waiting_claim(policy, intent).filter(|_| rejection.code() == Code::InProgress) else {
+            return Ok(Verdict::Reject(rejection));
         };
         let waited = match self.waiting().seat(claim.ticket()) {
             Some(seat) => self.wait_in(&seat, &claim, policy, intent, pin!(enough), idle).await?,
             None => None,
         };
         self.meter().waited(match &waited {
-            Some(Verdict::Run(_)) => Waited::Ran,
-            Some(Verdict::Replay(_) | Verdict::Refuse(_)) => Waited::Answered,
-            None => Waited::InVain,
+            Some(Verdict::Run(_)) => WaitResult::Ran,
+            Some(Verdict::Replay(_) | Verdict::Reject(_)) => WaitResult::Answered,
+            None => WaitResult::InVain,
         });
-        Ok(waited.unwrap_or_else(|| Verdict::Refuse(Refusal::new(Code::InProgress))))
+        Ok(waited.unwrap_or_else(|| Verdict::Reject(Rejection::new(Code::InProgress))))
     }
 
     /// What came of waiting; `None` if nothing did.
@@ -288,7 +288,7 @@ impl Guard {
             return Ok(None);
         }
         match self.decide(policy, intent).await? {
-            Verdict::Refuse(refusal) if refusal.code() == Code::InProgress => match end().await {
+            Verdict::Reject(rejection) if rejection.code() == Code::InProgress => match end().await {
                 Some(second) => claim.told_at_end(&second),
                 None => Ok(None),
             },
@@ -299,10 +299,10 @@ impl Guard {
 
 impl Claim {
     /// What a waiter is told of a run that has ended so; `None` if that tells of no use.
-    fn told_at_end(&self, ended: &Ended) -> Result<Option<Verdict>, StoreError> {
+    fn told_at_end(&self, ended: &RunEnd) -> Result<Option<Verdict>, StoreError> {
         match ended {
-            Ended::Found(Some(found)) => self.told(found),
-            Ended::Found(None) | Ended::Released => Ok(None),
+            RunEnd::Found(Some(found)) => self.told(found),
+            RunEnd::Found(None) | RunEnd::Released => Ok(None),
         }
     }
 }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::claim::{Claim, Origin};
 use crate::guard::Guard;
 use crate::policy::KeyRules;
-use crate::record::{Claimed, Record};
+use crate::record::{ClaimRecord, Record};
 use crate::reply::Reply;
 use crate::settlement::Resolved;
 use crate::store::StoreError;
@@ -22,13 +22,13 @@ use crate::token::TAG;
 const PREFIX: &str = "owp1_";
 
 /// A pass that was given out in writing, and has come back.
-pub struct WrittenPass {
+pub struct SignedPass {
     claim: Claim,
 }
 
-impl WrittenPass {
+impl SignedPass {
     /// It happened, and a duplicate is given this reply; without one, it is told that there was one. Saying it again does no
-    /// harm. Refused with `claim_lost` if somebody else has the key by now.
+    /// harm. Rejected with `claim_lost` if somebody else has the key by now.
     ///
     /// # Errors
     /// If the store could not be asked, or if its answer was lost: say it again.
@@ -36,7 +36,7 @@ impl WrittenPass {
         self.claim.complete_elsewhere(reply).await
     }
 
-    /// It did not happen: the next request runs. Saying it again does no harm. Refused with `claim_lost` if somebody else has
+    /// It did not happen: the next request runs. Saying it again does no harm. Rejected with `claim_lost` if somebody else has
     /// the key by now, or if it was completed. Let no renewal be under way: one that comes afterwards claims the key again, for a
     /// lease in which nobody runs.
     ///
@@ -55,36 +55,38 @@ impl WrittenPass {
     }
 }
 
-impl fmt::Debug for WrittenPass {
+impl fmt::Debug for SignedPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WrittenPass").field("ticket", self.claim.ticket()).finish_non_exhaustive()
+        f.debug_struct("SignedPass").field("ticket", self.claim.ticket()).finish_non_exhaustive()
     }
 }
 
 impl Guard {
-    /// Reads a pass that was given out with [`Pass::write_down`](crate::Pass::write_down); `None` if it is none of ours.
+    /// Reads a pass that was given out with [`Pass::into_signed`](crate::Pass::into_signed); `None` if it is none of ours.
     ///
     /// # Errors
     /// If the signing secret could not be fetched.
-    pub async fn read_pass(&self, text: &str) -> Result<Option<WrittenPass>, StoreError> {
+    pub async fn open_pass(&self, text: &str) -> Result<Option<SignedPass>, StoreError> {
         let Some((bytes, tag)) = open(text) else { return Ok(None) };
         // A process may have signed it that has agreed on another secret a moment ago, because the store had lost the former one.
         if !self.mint().await?.is_pass(&bytes, &tag) && !self.mint_of_now().await?.is_pass(&bytes, &tag) {
             return Ok(None);
         }
-        let Some(Parts { ticket, retain, hold, action, claimed }) = Parts::read(&bytes) else { return Ok(None) };
-        let rules = KeyRules::new().lease(Duration::from_millis(claimed.lease)).retain(retain);
-        let rules = if hold { rules.hold() } else { rules };
+        let Some(PassFields { ticket, retain, at_most_once, action, claimed }) = PassFields::read(&bytes) else {
+            return Ok(None);
+        };
+        let rules = if at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
+        let rules = rules.lease(Duration::from_millis(claimed.lease)).retain(retain);
         let terms = self.terms(&rules, ticket, claimed.fingerprint, claimed.attempt, Origin::Key, action);
-        Ok(Some(WrittenPass { claim: Claim::elsewhere(terms, claimed) }))
+        Ok(Some(SignedPass { claim: Claim::elsewhere(terms, claimed) }))
     }
 
     /// A claim's pass, in writing.
-    pub(crate) async fn write_down(&self, claim: &Claim) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn into_signed(&self, claim: &Claim) -> Result<Option<String>, StoreError> {
         let mint = self.mint().await?;
         let Some((claimed, rules, action)) = claim.to_give_out() else { return Ok(None) };
-        let (retain, hold, action) = (rules.retain, rules.hold, action.to_owned());
-        let parts = Parts { ticket: *claim.ticket(), retain, hold, action, claimed };
+        let (retain, at_most_once, action) = (rules.retain, rules.at_most_once, action.to_owned());
+        let parts = PassFields { ticket: *claim.ticket(), retain, at_most_once, action, claimed };
         let mut bytes = parts.write();
         bytes.extend_from_slice(&mint.sign_pass(&bytes));
         Ok(Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
@@ -92,18 +94,18 @@ impl Guard {
 }
 
 /// What a pass says.
-struct Parts {
+struct PassFields {
     ticket: Ticket,
     retain: Duration,
-    hold: bool,
+    at_most_once: bool,
     /// For the log.
     action: String,
-    claimed: Claimed,
+    claimed: ClaimRecord,
 }
 
-impl Parts {
+impl PassFields {
     fn write(&self) -> Vec<u8> {
-        let mut bytes = vec![u8::from(self.hold)];
+        let mut bytes = vec![u8::from(self.at_most_once)];
         bytes.extend_from_slice(&(self.retain.as_millis() as u64).to_be_bytes());
         bytes.extend_from_slice(self.ticket.digest());
         let claimed = self.claimed.encode();
@@ -114,7 +116,7 @@ impl Parts {
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let (&[hold], rest) = bytes.split_first_chunk()?;
+        let (&[at_most_once], rest) = bytes.split_first_chunk()?;
         let (retain, rest) = rest.split_first_chunk()?;
         let (digest, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
@@ -122,7 +124,7 @@ impl Parts {
         let Ok(Record::Claimed(claimed)) = Record::decode(claimed) else { return None };
         let (retain, action) = (Duration::from_millis(u64::from_be_bytes(*retain)), str::from_utf8(action).ok()?);
         let ticket = Ticket::from_digest(Kind::Key, *digest);
-        Some(Self { ticket, retain, hold: hold == 1, action: action.to_owned(), claimed })
+        Some(Self { ticket, retain, at_most_once: at_most_once == 1, action: action.to_owned(), claimed })
     }
 }
 
@@ -172,14 +174,14 @@ mod tests {
                 intent = intent.attempt(attempt);
             }
             match self.guard.check(&Policy::key(self.rules.clone()), &intent).await.unwrap() {
-                Verdict::Run(pass) => pass.write_down().await.unwrap().unwrap(),
+                Verdict::Run(pass) => pass.into_signed().await.unwrap().unwrap(),
                 Verdict::Replay(reply) => format!("replay {}", reply.status()),
-                Verdict::Refuse(refusal) => refusal.code().to_string(),
+                Verdict::Reject(rejection) => rejection.code().to_string(),
             }
         }
 
-        async fn pass(&self, text: &str) -> WrittenPass {
-            self.guard.read_pass(text).await.unwrap().expect("it is ours")
+        async fn pass(&self, text: &str) -> SignedPass {
+            self.guard.open_pass(text).await.unwrap().expect("it is ours")
         }
 
         async fn seen(&self) -> Seen {
@@ -190,12 +192,12 @@ mod tests {
     }
 
     fn lost() -> Resolved {
-        Resolved::Refused(Code::ClaimLost.into())
+        Resolved::Rejected(Code::ClaimLost.into())
     }
 
     #[tokio::test]
     async fn what_happened_elsewhere_is_replayed_and_may_be_said_twice() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let text = backend.claim(None, "a").await;
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         assert_eq!(backend.claim(None, "b").await, "key_reused");
@@ -210,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_did_not_happen_elsewhere_frees_the_key_and_may_be_said_twice() {
-        let backend = Backend::new(KeyRules::new().hold());
+        let backend = Backend::new(KeyRules::at_most_once());
         let text = backend.claim(None, "a").await;
         let pass = backend.pass(&text).await;
         for _ in 0..2 {
@@ -224,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_renews_for_a_backend_that_has_died() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "in_progress");
@@ -240,8 +242,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_backend_that_has_died_under_hold_leaves_an_unknown_outcome() {
-        let backend = Backend::new(KeyRules::new().hold());
+    async fn a_backend_that_has_died_at_most_once_leaves_an_unknown_outcome() {
+        let backend = Backend::new(KeyRules::at_most_once());
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE + Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "outcome_unknown");
@@ -256,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_late_one_that_nobody_has_succeeded_still_counts() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE * 2);
         assert_eq!(backend.seen().await, Seen::Absent);
@@ -269,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_attempt_gets_the_same_pass_and_no_other_does() {
-        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
             let backend = Backend::new(rules);
             let text = backend.claim(Some("one"), "a").await;
             backend.clock.advance(Duration::from_secs(1));
@@ -284,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_that_runs_again_is_not_freed_by_a_late_word_of_its_first_run() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let first = backend.claim(Some("one"), "a").await;
         backend.pass(&first).await.release().await.unwrap();
         backend.clock.advance(Duration::from_secs(1));
@@ -297,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn runs_of_one_attempt_in_one_millisecond_are_told_apart() {
-        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
             let backend = Backend::new(rules);
             let first = backend.claim(Some("one"), "a").await;
             let late = backend.pass(&first).await;
@@ -315,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn claim_revived_by_a_late_renewal_is_not_given_out_again() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let first = backend.claim(Some("one"), "a").await;
         let late = backend.pass(&first).await;
         assert_eq!(late.release().await.unwrap(), Resolved::Settled);
@@ -333,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_that_is_told_again_to_run_has_a_whole_lease_for_it() {
-        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
             let backend = Backend::new(rules);
             let text = backend.claim(Some("one"), "a").await;
             backend.clock.advance(LEASE - Duration::from_millis(1));
@@ -346,8 +348,8 @@ mod tests {
 
     /// The backend was killed, and its message is delivered again, under the same name.
     #[tokio::test]
-    async fn an_attempt_under_hold_whose_lease_is_over_does_not_run_again() {
-        let backend = Backend::new(KeyRules::new().hold());
+    async fn an_attempt_at_most_once_whose_lease_is_over_does_not_run_again() {
+        let backend = Backend::new(KeyRules::at_most_once());
         let text = backend.claim(Some("one"), "a").await;
         backend.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(backend.claim(Some("one"), "a").await, text, "its lease is not over");
@@ -363,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_that_runs_again_is_not_completed_nor_renewed_by_a_late_word_of_its_first_run() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let first = backend.claim(Some("one"), "a").await;
         backend.clock.advance(LEASE);
         let second = backend.claim(Some("one"), "a").await;
@@ -379,19 +381,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_forged_or_altered_or_anything_else_is_no_pass() {
-        let backend = Backend::new(KeyRules::new());
+        let backend = Backend::new(KeyRules::retryable());
         let text = backend.claim(None, "a").await;
         let (other, _clock) = testing::guard();
-        assert!(other.read_pass(&text).await.unwrap().is_none(), "it was signed with another secret");
+        assert!(other.open_pass(&text).await.unwrap().is_none(), "it was signed with another secret");
         let token = backend.guard.issue(LEASE, crate::intent::Binding::none()).await.unwrap();
         for text in ["", PREFIX, "owp1_AAAA", token.as_str(), &text[..text.len() - 1], &format!("{text}A")] {
-            assert!(backend.guard.read_pass(text).await.unwrap().is_none());
+            assert!(backend.guard.open_pass(text).await.unwrap().is_none());
         }
         for at in PREFIX.len()..text.len() {
             let mut altered = text.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
             let altered = String::from_utf8(altered).unwrap();
-            assert!(backend.guard.read_pass(&altered).await.unwrap().is_none(), "{at}");
+            assert!(backend.guard.open_pass(&altered).await.unwrap().is_none(), "{at}");
         }
         assert!(!format!("{:?}", backend.pass(&text).await).contains("owp1_"));
     }

@@ -94,7 +94,7 @@ struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Event {
+enum AuditEvent {
     Send {
         caller: usize,
         server: usize,
@@ -148,7 +148,7 @@ const MOST_ATTEMPTS: u8 = 2;
 
 impl Model for Redeeming {
     type State = State;
-    type Action = Event;
+    type Action = AuditEvent;
 
     fn init_states(&self) -> Vec<State> {
         let server = |is_master| Server { is_master, record: Record::Issued, epoch: ISSUED_IN, process: 0 };
@@ -163,62 +163,62 @@ impl Model for Redeeming {
         }]
     }
 
-    fn actions(&self, state: &State, events: &mut Vec<Event>) {
+    fn actions(&self, state: &State, events: &mut Vec<AuditEvent>) {
         for (caller, is) in state.callers.iter().enumerate() {
             let may_ask = is.waits_for.is_none() && !is.has_run && is.attempts < self.most_attempts();
             for server in (0..2).filter(|server| state.servers[*server].is_master) {
                 if may_ask {
-                    events.push(Event::Send { caller, server });
+                    events.push(AuditEvent::Send { caller, server });
                 }
                 if is.has_run && !is.has_put_back && self.scope == Scope::Wide {
-                    events.push(Event::PutBack { caller, server });
+                    events.push(AuditEvent::PutBack { caller, server });
                 }
             }
             if is.waits_for.is_some() {
-                events.push(Event::GiveUp { caller });
+                events.push(AuditEvent::GiveUp { caller });
             }
         }
         for request in &state.requests {
-            events.extend([Event::Arrive(request.clone()), Event::LoseRequest(request.clone())]);
+            events.extend([AuditEvent::Arrive(request.clone()), AuditEvent::LoseRequest(request.clone())]);
         }
         for reply in &state.replies {
-            events.extend([Event::Answer(reply.clone()), Event::LoseReply(reply.clone())]);
+            events.extend([AuditEvent::Answer(reply.clone()), AuditEvent::LoseReply(reply.clone())]);
         }
-        events.push(Event::Replicate);
+        events.push(AuditEvent::Replicate);
         for server in 0..2 {
             if self.scope == Scope::Wide {
-                events.push(Event::Snapshot { server });
+                events.push(AuditEvent::Snapshot { server });
             }
             if state.faults < self.faults {
                 let is_master = state.servers[server].is_master;
                 if self.scope == Scope::Wide {
-                    events.push(Event::Restart { server });
+                    events.push(AuditEvent::Restart { server });
                 }
-                events.push(if is_master { Event::Demote { server } } else { Event::Promote { server } });
+                events.push(if is_master { AuditEvent::Demote { server } } else { AuditEvent::Promote { server } });
             }
         }
     }
 
-    fn next_state(&self, before: &State, event: Event) -> Option<State> {
+    fn next_state(&self, before: &State, event: AuditEvent) -> Option<State> {
         let mut state = before.clone();
         match event {
-            Event::Send { caller, server } => {
+            AuditEvent::Send { caller, server } => {
                 let attempt = state.callers[caller].attempts;
                 state.callers[caller].attempts += 1;
                 state.callers[caller].waits_for = Some(attempt);
                 state.send(caller, attempt, Asks::Take, server);
             }
-            Event::PutBack { caller, server } => {
+            AuditEvent::PutBack { caller, server } => {
                 let is = &mut state.callers[caller];
                 (is.has_run, is.has_put_back) = (false, true);
                 state.send(caller, MOST_ATTEMPTS, Asks::PutBack, server);
             }
-            Event::Arrive(request) => {
+            AuditEvent::Arrive(request) => {
                 state.requests.remove(&request);
                 self.arrive(&mut state, &request);
             }
-            Event::LoseRequest(request) => drop(state.requests.take(&request)),
-            Event::Answer(reply) => {
+            AuditEvent::LoseRequest(request) => drop(state.requests.take(&request)),
+            AuditEvent::Answer(reply) => {
                 state.replies.remove(&reply);
                 let is = &mut state.callers[reply.caller];
                 // A reply to an attempt that was given up is read by nobody.
@@ -229,21 +229,21 @@ impl Model for Redeeming {
                     is.attempts = self.most_attempts();
                 }
             }
-            Event::LoseReply(reply) => drop(state.replies.take(&reply)),
-            Event::GiveUp { caller } => state.callers[caller].waits_for = None,
-            Event::Snapshot { server } => state.disks[server] = state.servers[server].record,
-            Event::Replicate => state.replicate(),
-            Event::Restart { server } => {
+            AuditEvent::LoseReply(reply) => drop(state.replies.take(&reply)),
+            AuditEvent::GiveUp { caller } => state.callers[caller].waits_for = None,
+            AuditEvent::Snapshot { server } => state.disks[server] = state.servers[server].record,
+            AuditEvent::Replicate => state.replicate(),
+            AuditEvent::Restart { server } => {
                 state.begin_epoch();
                 let (epoch, record) = (state.epochs, state.disks[server]);
                 let restarted = &mut state.servers[server];
                 (restarted.process, restarted.epoch, restarted.record) = (restarted.process + 1, epoch, record);
             }
-            Event::Promote { server } => {
+            AuditEvent::Promote { server } => {
                 state.begin_epoch();
                 (state.servers[server].is_master, state.servers[server].epoch) = (true, state.epochs);
             }
-            Event::Demote { server } => {
+            AuditEvent::Demote { server } => {
                 state.faults += 1;
                 state.servers[server].is_master = false;
                 state.replicate();

@@ -3,7 +3,7 @@
 //! again, and an operator who settles what nobody can tell.
 //!
 //! It shows what a key promises on a store that forgets nothing: nobody runs beside a live owner whose renewals arrive, a late
-//! owner changes nothing of its successor's, not even of its own next run, and under `hold` there is one effect whatever happens.
+//! owner changes nothing of its successor's, not even of its own next run, and under at most once there is one effect whatever happens.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,7 @@ struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Event {
+enum AuditEvent {
     Enter(usize),
     Arrive(Request),
     LoseRequest(Request),
@@ -124,7 +124,7 @@ enum Event {
 }
 
 struct Claiming {
-    hold: bool,
+    at_most_once: bool,
     /// What a claim is compared with before it is removed.
     compares: Compares,
     faults: u8,
@@ -132,7 +132,7 @@ struct Claiming {
 
 impl Model for Claiming {
     type State = State;
-    type Action = Event;
+    type Action = AuditEvent;
 
     fn init_states(&self) -> Vec<State> {
         let caller = Caller { tries: 0, phase: Phase::Idle, has_effect: false, is_alive: true, released: None };
@@ -148,119 +148,119 @@ impl Model for Claiming {
         }]
     }
 
-    fn actions(&self, state: &State, events: &mut Vec<Event>) {
+    fn actions(&self, state: &State, events: &mut Vec<AuditEvent>) {
         let may_fail = state.faults < self.faults;
         for (number, caller) in state.callers.iter().enumerate().filter(|(_, caller)| caller.is_alive) {
             match caller.phase {
-                Phase::Idle if caller.tries < MOST_TRIES[number] => events.push(Event::Enter(number)),
-                Phase::Entering(_) => events.push(Event::GiveUp(number)),
+                Phase::Idle if caller.tries < MOST_TRIES[number] => events.push(AuditEvent::Enter(number)),
+                Phase::Entering(_) => events.push(AuditEvent::GiveUp(number)),
                 Phase::Running if !caller.has_effect => {
-                    events.extend([Event::Effect(number), Event::Fail(number)]);
+                    events.extend([AuditEvent::Effect(number), AuditEvent::Fail(number)]);
                 }
-                Phase::Running => events.push(Event::Complete(number)),
+                Phase::Running => events.push(AuditEvent::Complete(number)),
                 // What is not answered is written again.
-                Phase::Completing => events.push(Event::Complete(number)),
+                Phase::Completing => events.push(AuditEvent::Complete(number)),
                 Phase::Idle | Phase::Over => {}
             }
             if caller.released.is_some() {
-                events.push(Event::ReleaseAgain(number));
+                events.push(AuditEvent::ReleaseAgain(number));
             }
             if may_fail && caller.phase != Phase::Idle && caller.phase != Phase::Over {
-                events.push(Event::Crash(number));
+                events.push(AuditEvent::Crash(number));
             }
         }
         for request in &state.requests {
-            events.push(Event::Arrive(request.clone()));
+            events.push(AuditEvent::Arrive(request.clone()));
             if may_fail {
-                events.push(Event::LoseRequest(request.clone()));
+                events.push(AuditEvent::LoseRequest(request.clone()));
             }
         }
         for reply in &state.replies {
-            events.push(Event::Answer(reply.clone()));
+            events.push(AuditEvent::Answer(reply.clone()));
             if may_fail {
-                events.push(Event::LoseReply(reply.clone()));
+                events.push(AuditEvent::LoseReply(reply.clone()));
             }
         }
         if let Record::Claim { run, age, is_held } = &state.record {
             let is_owned = state.is_owner(*run);
             let renewal = Request { run: *run, asks: Asks::Renew };
             if is_owned && *age > 0 && !state.requests.contains(&renewal) {
-                events.push(Event::Renew(run.0));
+                events.push(AuditEvent::Renew(run.0));
             }
             // Whoever still waits for the claim gives up long before a lease is over. An owner that lives has renewed its claim
             // before that gets any older, or else that is a fault.
             let is_entered = !state.waits_for(*run, Asks::Insert);
             if !is_held && is_entered && (!is_owned || *age == 0 || may_fail) {
-                events.push(Event::Age);
+                events.push(AuditEvent::Age);
             }
             if *is_held && !is_owned && state.is_quiet(*run) {
-                events.push(Event::Settle);
+                events.push(AuditEvent::Settle);
             }
         }
     }
 
-    fn next_state(&self, before: &State, event: Event) -> Option<State> {
+    fn next_state(&self, before: &State, event: AuditEvent) -> Option<State> {
         let mut state = before.clone();
         match event {
-            Event::Enter(number) => {
+            AuditEvent::Enter(number) => {
                 let caller = &mut state.callers[number];
                 let run = (number, caller.tries);
                 (caller.tries, caller.phase, caller.has_effect) =
                     (caller.tries + 1, Phase::Entering(Asks::Insert), false);
                 state.requests.insert(Request { run, asks: Asks::Insert });
             }
-            Event::Arrive(request) => {
+            AuditEvent::Arrive(request) => {
                 state.requests.remove(&request);
                 self.arrive(&mut state, &request);
             }
-            Event::LoseRequest(request) => {
+            AuditEvent::LoseRequest(request) => {
                 state.faults += 1;
                 state.requests.remove(&request);
             }
-            Event::Answer(reply) => {
+            AuditEvent::Answer(reply) => {
                 state.replies.remove(&reply);
                 self.answer(&mut state, &reply);
             }
-            Event::LoseReply(reply) => {
+            AuditEvent::LoseReply(reply) => {
                 state.faults += 1;
                 state.replies.remove(&reply);
             }
-            Event::GiveUp(number) => {
+            AuditEvent::GiveUp(number) => {
                 let run = state.run(number);
                 state.callers[number].phase = Phase::Idle;
                 state.requests.insert(Request { run, asks: Asks::Remove });
             }
-            Event::Effect(number) => {
+            AuditEvent::Effect(number) => {
                 state.callers[number].has_effect = true;
                 let run = state.run(number);
                 state.effects.insert(run);
             }
-            Event::Complete(number) => {
+            AuditEvent::Complete(number) => {
                 state.callers[number].phase = Phase::Completing;
                 let run = state.run(number);
                 if !state.requests.insert(Request { run, asks: Asks::Complete }) {
                     return None;
                 }
             }
-            Event::Fail(number) => {
+            AuditEvent::Fail(number) => {
                 let run = state.run(number);
                 (state.callers[number].phase, state.callers[number].released) = (Phase::Idle, Some(run));
                 state.requests.insert(Request { run, asks: Asks::Remove });
             }
-            Event::ReleaseAgain(number) => {
+            AuditEvent::ReleaseAgain(number) => {
                 let run = state.callers[number].released.take()?;
                 state.requests.insert(Request { run, asks: Asks::Remove });
             }
-            Event::Crash(number) => {
+            AuditEvent::Crash(number) => {
                 state.faults += 1;
                 (state.callers[number].is_alive, state.callers[number].phase) = (false, Phase::Over);
             }
-            Event::Renew(number) => {
+            AuditEvent::Renew(number) => {
                 let run = state.run(number);
                 state.requests.insert(Request { run, asks: Asks::Renew });
             }
-            Event::Age => state.get_older(),
-            Event::Settle => {
+            AuditEvent::Age => state.get_older(),
+            AuditEvent::Settle => {
                 let Record::Claim { run, .. } = state.record else { return None };
                 state.record = if state.effects.contains(&run) { Record::Done { run } } else { Record::Nothing };
             }
@@ -344,7 +344,7 @@ impl Claiming {
             Asks::Hold => is_own = false,
             Asks::Renew => {
                 if there == Some(run) && is_claim {
-                    state.record = claim(self.hold);
+                    state.record = claim(self.at_most_once);
                 } else if there.is_none() && state.is_owner(run) {
                     // A claim that lapsed, and that nobody took over, is made again.
                     state.record = claim(false);
@@ -378,7 +378,7 @@ impl Claiming {
         }
         let caller = &mut state.callers[reply.run.0];
         caller.phase = match (caller.phase, reply.asks) {
-            (Phase::Entering(Asks::Insert), Asks::Insert) if reply.is_own && self.hold => {
+            (Phase::Entering(Asks::Insert), Asks::Insert) if reply.is_own && self.at_most_once => {
                 state.requests.insert(Request { run: reply.run, asks: Asks::Hold });
                 Phase::Entering(Asks::Hold)
             }
@@ -408,10 +408,10 @@ fn most_faults() -> u8 {
 }
 
 #[test]
-fn under_hold_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
+fn at_most_once_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
     for faults in 0..=most_faults() {
-        let (found, states) = look(Claiming { hold: true, compares: Compares::Run, faults });
-        println!("hold: {states} states with up to {faults} faults");
+        let (found, states) = look(Claiming { at_most_once: true, compares: Compares::Run, faults });
+        println!("at most once: {states} states with up to {faults} faults");
         assert!(found.is_empty() && states > 1_000, "{found:?} in {states}");
     }
 }
@@ -419,8 +419,8 @@ fn under_hold_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
 #[test]
 fn without_hold_a_fault_may_have_it_run_again_but_nobody_beside_a_live_owner() {
     for faults in 0..=most_faults() {
-        let (found, states) = look(Claiming { hold: false, compares: Compares::Run, faults });
-        println!("no hold: {states} states with up to {faults} faults");
+        let (found, states) = look(Claiming { at_most_once: false, compares: Compares::Run, faults });
+        println!("retryable: {states} states with up to {faults} faults");
         let may_be_found = if faults == 0 { BTreeSet::new() } else { BTreeSet::from(["it takes effect once"]) };
         assert!(found == may_be_found && states > 500, "{found:?} in {states}");
     }
@@ -428,14 +428,14 @@ fn without_hold_a_fault_may_have_it_run_again_but_nobody_beside_a_live_owner() {
 
 #[test]
 fn a_late_owner_that_removes_whatever_is_there_steals_its_successor_s_claim() {
-    let (found, _) = look(Claiming { hold: false, compares: Compares::Nothing, faults: 1 });
+    let (found, _) = look(Claiming { at_most_once: false, compares: Compares::Nothing, faults: 1 });
     assert!(found.contains("nobody changes another's record"), "{found:?}");
 }
 
 #[test]
 fn release_that_goes_by_the_attempt_frees_its_next_run() {
-    for hold in [false, true] {
-        let (found, _) = look(Claiming { hold, compares: Compares::Attempt, faults: 0 });
+    for at_most_once in [false, true] {
+        let (found, _) = look(Claiming { at_most_once, compares: Compares::Attempt, faults: 0 });
         assert!(found.contains("nobody changes another's record"), "{found:?}");
     }
 }

@@ -29,7 +29,7 @@ pub const ISSUED: Metric = counter("onceward_tokens_issued_total", "Tokens that 
 /// Labels `policy` and `code`.
 pub const VERDICTS: Metric = counter(
     "onceward_verdicts_total",
-    "Submissions by policy and by what was decided: run, replay, or the code of the refusal.",
+    "Submissions by policy and by what was decided: run, replay, or the code of the rejection.",
 );
 /// Label `outcome`.
 pub const WAITS: Metric = counter(
@@ -52,7 +52,7 @@ pub const UNPROTECTED: Metric = counter(
 /// Label `outcome`.
 pub const WOULD_HAVE: Metric = counter(
     "onceward_would_have_total",
-    "What would not have run, had the guard not only observed: by the code of the refusal, or replayed; or unread, if that is not known.",
+    "What would not have run, had the guard not only observed: by the code of the rejection, or replayed; or unread, if that is not known.",
 );
 /// Label `verb`.
 pub const STORE_DURATION: Metric = Metric {

@@ -24,7 +24,7 @@ pub enum Outcome {
     /// The token was accepted and is spent (redeem and forward-auth).
     Redeemed,
     /// The request was refused for this reason.
-    Refused(Code),
+    Rejected(Code),
 }
 
 impl Outcome {
@@ -39,7 +39,7 @@ impl Outcome {
             Self::Replayed => "replayed",
             Self::Unprotected => "unprotected",
             Self::Redeemed => "redeemed",
-            Self::Refused(code) => code.as_str(),
+            Self::Rejected(code) => code.as_str(),
         }
     }
 
@@ -50,16 +50,16 @@ impl Outcome {
 
     /// Reads the header's value. `None` if a later version of the contract has written it.
     pub fn parse(text: &str) -> Option<Self> {
-        let refused = || Code::ALL.into_iter().map(Self::Refused);
+        let refused = || Code::ALL.into_iter().map(Self::Rejected);
         Self::OWN.into_iter().chain(refused()).find(|outcome| outcome.as_str() == text)
     }
 
-    /// Whether the handler's own answer carries it, now or from before: not a refusal by a guard.
+    /// Whether the handler's own answer carries it, now or from before: not a rejection by a guard.
     pub const fn is_handlers(self) -> bool {
-        !matches!(self, Self::Redeemed | Self::Refused(_))
+        !matches!(self, Self::Redeemed | Self::Rejected(_))
     }
 
-    /// All but the refusals.
+    /// All but the rejections.
     const OWN: [Self; 8] = [
         Self::Executed,
         Self::Replayable,
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_outcome_is_read_as_it_is_written_and_no_two_are_alike() {
-        let all: Vec<_> = Outcome::OWN.into_iter().chain(Code::ALL.into_iter().map(Outcome::Refused)).collect();
+        let all: Vec<_> = Outcome::OWN.into_iter().chain(Code::ALL.into_iter().map(Outcome::Rejected)).collect();
         for outcome in &all {
             assert_eq!(Outcome::parse(outcome.as_str()), Some(*outcome));
         }
@@ -96,6 +96,6 @@ mod tests {
     #[test]
     fn a_refusal_is_not_the_handler_s() {
         assert!(Outcome::NotApplied.is_handlers() && Outcome::Unknown.is_handlers() && Outcome::Replayed.is_handlers());
-        assert!(!Outcome::Redeemed.is_handlers() && !Outcome::Refused(Code::Internal).is_handlers());
+        assert!(!Outcome::Redeemed.is_handlers() && !Outcome::Rejected(Code::Internal).is_handlers());
     }
 }

@@ -10,7 +10,7 @@ use actix_web::http::header::{AUTHORIZATION, HOST};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
-use onceward::{Attempt, Refusal};
+use onceward::{Attempt, Rejection};
 use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -56,7 +56,7 @@ impl Access {
     ///
     /// # Errors
     /// If what is believed is no name.
-    pub fn attempt(&self, request: &HttpRequest) -> Result<Option<Attempt>, Refusal> {
+    pub fn attempt(&self, request: &HttpRequest) -> Result<Option<Attempt>, Rejection> {
         let mut sent = request.headers().get_all(header::ATTEMPT);
         let Some(name) = sent.next() else { return Ok(None) };
         let peer = peer(request);
@@ -72,7 +72,7 @@ impl Access {
         let attempt = name.to_str().ok().filter(|_| sent.next().is_none()).map(Attempt::new);
         match attempt {
             Some(Ok(attempt)) => Ok(Some(attempt)),
-            _ => Err(Refusal::new(Code::BadRequest)
+            _ => Err(Rejection::new(Code::BadRequest)
                 .detail(format!("`{}` has to be sent once, with 1 to 255 visible ASCII characters.", header::ATTEMPT))),
         }
     }
@@ -81,11 +81,11 @@ impl Access {
     ///
     /// # Errors
     /// If the key is missing or wrong.
-    pub fn require_backend(&self, request: &HttpRequest) -> Result<(), Refusal> {
+    pub fn require_backend(&self, request: &HttpRequest) -> Result<(), Rejection> {
         if !self.has_key() || self.is_backend(request) {
             return Ok(());
         }
-        Err(Refusal::new(Code::Unauthorized)
+        Err(Rejection::new(Code::Unauthorized)
             .detail("This needs the API key of this service, sent as `Authorization: Bearer …`."))
     }
 

@@ -293,7 +293,7 @@ async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
 /// Why the store cannot be used: as it is found when it is asked, or else in its own words.
 async fn unfit(config: &Config, error: StoreError) -> BuildError {
     let found = match &config.store {
-        StoreAt::Redis(url) => check::refusal(url, &config.store.to_string()).await,
+        StoreAt::Redis(url) => check::rejection(url, &config.store.to_string()).await,
         StoreAt::Memory | StoreAt::Sql(_) => None,
     };
     let wait = onceward_api::duration::text(config.wait_for);

@@ -37,14 +37,14 @@ pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding,
 }
 
 /// Why the Redis at this address, which answers, cannot be used; `None` if it does not answer, or if there is nothing against it.
-pub(crate) async fn refusal(address: &str, store: &str) -> Option<Finding> {
+pub(crate) async fn rejection(address: &str, store: &str) -> Option<Finding> {
     let (found, trouble) = match servers(address).await {
         Ok(servers) => worst(servers, |info| judgement::role(info, is_cluster(address))).await,
         Err(trouble) => (None, Some(trouble)),
     };
     let found = found.filter(|finding| finding.level == Level::Problem);
     found.or_else(|| match trouble? {
-        Trouble::Refused | Trouble::Unreachable(_) | Trouble::Silent => None,
+        Trouble::Rejected | Trouble::Unreachable(_) | Trouble::Silent => None,
         trouble => Some(trouble.finding(store)),
     })
 }

@@ -138,7 +138,7 @@ fn lock(all: &Mutex<All>) -> MutexGuard<'_, All> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes a connection before a request is read from it. Without an answer: which status a gateway understands as a refusal is
+/// Closes a connection before a request is read from it. Without an answer: which status a gateway understands as a rejection is
 /// known only from its request.
 fn turn_away(stream: &TcpStream) {
     COUNTED.connections_refused.increment(1);

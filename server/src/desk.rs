@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::actix::refuse_at;
-use onceward::{Guard, Refusal};
+use onceward::actix::reject_at;
+use onceward::{Guard, Rejection};
 use onceward_api::{Code, header};
 
 use crate::access::Access;
@@ -25,23 +25,23 @@ pub struct Desk {
 }
 
 /// What a handler answers, or why not.
-pub(crate) type Answer = Result<HttpResponse, Refused>;
+pub(crate) type Answer = Result<HttpResponse, Rejected>;
 
-/// A refusal, with what a client is told of its quota.
-pub(crate) struct Refused {
-    refusal: Refusal,
+/// A rejection, with what a client is told of its quota.
+pub(crate) struct Rejected {
+    rejection: Rejection,
     fields: Option<Fields>,
 }
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        Self { refusal, fields: None }
+impl From<Rejection> for Rejected {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, fields: None }
     }
 }
 
-impl From<OverQuota> for Refused {
+impl From<OverQuota> for Rejected {
     fn from(over: OverQuota) -> Self {
-        Self { refusal: over.refusal, fields: over.fields }
+        Self { rejection: over.rejection, fields: over.fields }
     }
 }
 
@@ -79,12 +79,12 @@ impl Desk {
     }
 
     /// Takes tokens out of the caller's quota; backends have none.
-    pub(crate) fn take_quota(&self, request: &HttpRequest, count: NonZeroU32) -> Result<Option<Fields>, Refused> {
+    pub(crate) fn take_quota(&self, request: &HttpRequest, count: NonZeroU32) -> Result<Option<Fields>, Rejected> {
         if self.access.is_backend(request) {
             return Ok(None);
         }
         let taken = self.quota.take(self.access.client(request), count);
-        Ok(taken.inspect_err(|over| match (over.refusal.code(), over.is_of_all) {
+        Ok(taken.inspect_err(|over| match (over.rejection.code(), over.is_of_all) {
             (Code::RateLimited, false) => COUNTED.limited_client.increment(1),
             (Code::RateLimited, true) => COUNTED.limited_all.increment(1),
             _ => {}
@@ -98,9 +98,9 @@ impl Desk {
 
     /// The same, where it is about another path.
     pub(crate) fn answer_at(&self, request: &HttpRequest, path: &str, answer: Answer) -> HttpResponse {
-        answer.unwrap_or_else(|Refused { refusal, fields }| {
-            let mut answer = refuse_at(request, path, &self.guard, &refusal);
-            if refusal.code() == Code::Unauthorized {
+        answer.unwrap_or_else(|Rejected { rejection, fields }| {
+            let mut answer = reject_at(request, path, &self.guard, &rejection);
+            if rejection.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             with_fields(answer, fields)

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onceward::{Refusal, Reply};
+use onceward::{Rejection, Reply};
 use onceward_api::{Code, KeptReply};
 
 /// As a backend is given it. A header's value that is no text is told as well as it can be.
@@ -12,8 +12,8 @@ pub(crate) fn kept(reply: &Reply) -> KeptReply {
 }
 
 /// As it is kept.
-pub(crate) fn reply(kept: &KeptReply) -> Result<Reply, Refusal> {
-    let bad = |detail: &str| Refusal::new(Code::BadRequest).detail(detail.to_owned());
+pub(crate) fn reply(kept: &KeptReply) -> Result<Reply, Rejection> {
+    let bad = |detail: &str| Rejection::new(Code::BadRequest).detail(detail.to_owned());
     if !(200..=599).contains(&kept.status) {
         return Err(bad("`reply`: `status` has to be from 200 to 599."));
     }

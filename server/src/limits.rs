@@ -16,7 +16,7 @@ use actix_web::web::{Bytes, BytesMut, Data};
 use actix_web::{Error, HttpMessage as _};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
-use onceward::Refusal;
+use onceward::Rejection;
 use onceward_api::Code;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -94,8 +94,9 @@ pub async fn admit<B: MessageBody>(
     }
     let Some(_place) = desk.limits().enter() else {
         COUNTED.shed.increment(1);
-        let refusal = Refusal::new(Code::Overloaded).detail("Too many requests are being answered. Nothing was done.");
-        let answer = desk.answer(request.request(), Err(refusal.into()));
+        let rejection =
+            Rejection::new(Code::Overloaded).detail("Too many requests are being answered. Nothing was done.");
+        let answer = desk.answer(request.request(), Err(rejection.into()));
         return Ok(request.into_response(answer).map_into_right_body());
     };
     Ok(next.call(request).await?.map_into_left_body())
@@ -105,7 +106,7 @@ fn late(desk: &Desk, request: ServiceRequest) -> ServiceResponse {
     COUNTED.slow_bodies.increment(1);
     let within = onceward_api::duration::text(desk.limits().arrival);
     let detail = format!("The body did not arrive within {within}. Nothing was done.");
-    let mut answer = desk.answer(request.request(), Err(Refusal::new(Code::BadRequest).detail(detail).into()));
+    let mut answer = desk.answer(request.request(), Err(Rejection::new(Code::BadRequest).detail(detail).into()));
     answer.head_mut().set_connection_type(ConnectionType::Close);
     request.into_response(answer)
 }

@@ -72,7 +72,7 @@ impl ResponseError for Mishap {
         let problem = Problem::new(Code::Internal).instance(&self.path);
         HttpResponse::InternalServerError()
             .insert_header((CACHE_CONTROL, "no-store"))
-            .insert_header((header::OUTCOME, Outcome::Refused(Code::Internal).as_str()))
+            .insert_header((header::OUTCOME, Outcome::Rejected(Code::Internal).as_str()))
             .insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE))
             .json(problem)
     }

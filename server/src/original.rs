@@ -2,7 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
-use onceward::Refusal;
+use onceward::Rejection;
 use onceward_api::Code;
 use onceward_api::path::canonical;
 
@@ -25,7 +25,7 @@ impl Original {
     ///
     /// # Errors
     /// If it is not told, not to be understood, or told in two ways that differ.
-    pub(crate) fn of(request: &HttpRequest) -> Result<Self, Refusal> {
+    pub(crate) fn of(request: &HttpRequest) -> Result<Self, Rejection> {
         let mut found: Option<Self> = None;
         for told in tellings(request)? {
             match &found {
@@ -64,7 +64,7 @@ pub(crate) fn is_asked_at(path: &str) -> bool {
 }
 
 /// Everything that is told, each telling for itself.
-fn tellings(request: &HttpRequest) -> Result<Vec<Original>, Refusal> {
+fn tellings(request: &HttpRequest) -> Result<Vec<Original>, Rejection> {
     let uri = request.uri().path_and_query().map_or("", |uri| uri.as_str());
     let behind = uri.strip_prefix(PATH).filter(|rest| rest.starts_with('/'));
     let mut tellings: Vec<_> =
@@ -91,8 +91,8 @@ fn tellings(request: &HttpRequest) -> Result<Vec<Original>, Refusal> {
     Ok(tellings)
 }
 
-fn bad(detail: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
-    Refusal::new(Code::BadRequest).detail(detail)
+fn bad(detail: impl Into<std::borrow::Cow<'static, str>>) -> Rejection {
+    Rejection::new(Code::BadRequest).detail(detail)
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     fn told(method: Method, uri: &str, headers: &[(&str, &str)]) -> Result<(String, String, String), String> {
         let request = TestRequest::with_uri(uri).method(method);
         let request = headers.iter().fold(request, |request, header| request.append_header(*header)).to_http_request();
-        let original = Original::of(&request).map_err(|refusal| refusal.problem().detail)?;
+        let original = Original::of(&request).map_err(|rejection| rejection.problem().detail)?;
         Ok((original.method.to_string(), original.path, original.query))
     }
 

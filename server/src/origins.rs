@@ -11,8 +11,8 @@ use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
-use onceward::Refusal;
-use onceward::actix::refuse;
+use onceward::Rejection;
+use onceward::actix::reject;
 use onceward_api::{Code, header};
 
 use crate::config::is_origin;
@@ -89,8 +89,8 @@ pub async fn explain<B: MessageBody>(
     let refused = answer.response().error().and_then(Error::as_error).map(detail);
     let desk = answer.request().app_data::<Data<Desk>>();
     let (Some(detail), Some(desk)) = (refused, desk) else { return Ok(answer.map_into_left_body()) };
-    let refusal = Refusal::new(Code::BadRequest).detail(detail);
-    let problem = refuse(answer.request(), desk.guard(), &refusal);
+    let rejection = Rejection::new(Code::BadRequest).detail(detail);
+    let problem = reject(answer.request(), desk.guard(), &rejection);
     Ok(answer.into_response(problem).map_into_right_body())
 }
 

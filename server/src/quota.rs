@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use onceward::Refusal;
+use onceward::Rejection;
 use onceward_api::Code;
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ pub struct Fields {
 #[derive(Debug)]
 pub struct OverQuota {
     /// What the client is told.
-    pub refusal: Refusal,
+    pub rejection: Rejection,
     /// Whether it was the quota of all clients together.
     pub is_of_all: bool,
     /// What is left to it, if it is counted.
@@ -164,16 +164,16 @@ impl Allowance {
     }
 
     fn over(&self, is_of_all: bool, count: f64, bucket: &Bucket, fields: Option<Fields>) -> OverQuota {
-        let refusal = if count > self.burst {
+        let rejection = if count > self.burst {
             let most = self.burst;
-            Refusal::new(Code::BadRequest)
+            Rejection::new(Code::BadRequest)
                 .detail(format!("`count` is more than the {most} tokens that can be had at once."))
         } else {
             let who = if is_of_all { "All clients together" } else { "This client" };
             let detail = format!("{who} asked for more tokens than are given out at once. Wait and ask again.");
-            Refusal::new(Code::RateLimited).detail(detail).wait(self.wait(count - bucket.left))
+            Rejection::new(Code::RateLimited).detail(detail).wait(self.wait(count - bucket.left))
         };
-        OverQuota { refusal, is_of_all, fields }
+        OverQuota { rejection, is_of_all, fields }
     }
 }
 
@@ -240,8 +240,8 @@ mod tests {
         let fields = quota.take_at(Duration::ZERO, client, some(15)).unwrap().unwrap();
         assert_eq!((fields.policy.as_str(), fields.left.as_str()), ("\"client\";q=20;w=2", "\"client\";r=5;t=2"));
         let over = quota.take_at(Duration::ZERO, client, some(15)).unwrap_err();
-        assert_eq!(over.refusal.retry_after(), Some(Duration::from_secs(1)));
-        assert_eq!(over.fields.unwrap().left, "\"client\";r=5;t=2", "a refusal takes nothing");
+        assert_eq!(over.rejection.retry_after(), Some(Duration::from_secs(1)));
+        assert_eq!(over.fields.unwrap().left, "\"client\";r=5;t=2", "a rejection takes nothing");
         assert!(quota.take_at(Duration::from_secs(1), client, some(15)).is_ok(), "as it was told");
     }
 
@@ -249,7 +249,7 @@ mod tests {
     fn what_can_never_be_had_is_not_to_be_waited_for() {
         let quota = Quota::new(rate(10), some(20), None);
         let over = quota.take_at(Duration::ZERO, "10.0.0.1".parse().unwrap(), some(21)).unwrap_err();
-        assert_eq!((over.refusal.code(), over.refusal.retry_after()), (Code::BadRequest, None));
+        assert_eq!((over.rejection.code(), over.rejection.retry_after()), (Code::BadRequest, None));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, web};
-use onceward::Refusal;
+use onceward::Rejection;
 use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
@@ -74,7 +74,7 @@ pub fn administered(config: &mut web::ServiceConfig) {
 pub fn others(config: &mut web::ServiceConfig) {
     let only = |allowed: &'static str| {
         move |request: HttpRequest, desk: web::Data<Desk>| async move {
-            let mut answer = desk.answer(&request, Err(Refusal::new(Code::MethodNotAllowed).into()));
+            let mut answer = desk.answer(&request, Err(Rejection::new(Code::MethodNotAllowed).into()));
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             answer
         }
@@ -124,6 +124,6 @@ pub async fn explain<B: MessageBody>(
 }
 
 fn nothing(request: &HttpRequest, desk: &Desk) -> HttpResponse {
-    let refusal = Refusal::new(Code::NotFound).detail("There is nothing at this address.");
-    desk.answer(request, Err(refusal.into()))
+    let rejection = Rejection::new(Code::NotFound).detail("There is nothing at this address.");
+    desk.answer(request, Err(rejection.into()))
 }

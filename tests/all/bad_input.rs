@@ -633,7 +633,7 @@ async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
     ];
     let mut one = Raw::open(&shop).await;
     for (request, code) in &refused {
-        // The body comes after the refusal is certain: whoever does not wait for it has to close the connection.
+        // The body comes after the rejection is certain: whoever does not wait for it has to close the connection.
         let (head, body) = request.split_at(request.find("\r\n\r\n").unwrap() + 4);
         one.send(head).await;
         tokio::time::sleep(Duration::from_millis(20)).await;

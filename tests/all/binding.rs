@@ -220,7 +220,7 @@ async fn the_next_token_works_once_and_leaves_its_siblings_alone() {
         assert_eq!(answer.said(), "200 executed", "{link}");
         let again = send(submit(url, "/next", &token_now, "chain")).await;
         assert_eq!(again.said(), "409 token_used", "{link}");
-        assert!(!again.headers.contains_key(NEXT_TOKEN), "a refusal gives out nothing");
+        assert!(!again.headers.contains_key(NEXT_TOKEN), "a rejection gives out nothing");
         token_now = next(&answer);
     }
     for sibling in [&earlier, &later, &token_now] {

@@ -163,7 +163,7 @@ async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice(
                 }
                 let key = Key::of_parts(["caller", &caller.to_string(), &number.to_string()]).unwrap();
                 let intent = Intent::new("a", Subject::anonymous()).key(&key);
-                let policy = Policy::key(KeyRules::new());
+                let policy = Policy::key(KeyRules::retryable());
                 let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a new key runs") };
                 pass.complete(None).await.unwrap();
                 let again = guard.check(&policy, &intent).await.unwrap();

@@ -7,7 +7,7 @@ use actix_web::web;
 use actix_web::{App, HttpResponse, HttpServer};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Fields, Guard, IntervalRules, KeyRules, NoTime};
+use onceward::{Fields, Guard, IntervalRules, KeyRules, ZeroInterval};
 use onceward_api::Problem;
 use onceward_tests::client::{URLENCODED, http, send, submit, token};
 use onceward_tests::keyed::{KEY, Pair, buy, purchase, serve_one, under};
@@ -224,7 +224,7 @@ async fn d12_nothing_at_all_is_content_like_any_other() {
     let anonymous = SubjectFrom::anonymous;
     let protects = [
         (Protect::interval(&guard, anonymous(), every(MINUTE)).action("interval"), "", TOO_SOON),
-        (Protect::key(&guard, anonymous(), KeyRules::new()).action("key"), KEY, "200 replayed"),
+        (Protect::key(&guard, anonymous(), KeyRules::retryable()).action("key"), KEY, "200 replayed"),
     ];
     let json = "application/json";
     let said = [
@@ -283,7 +283,7 @@ async fn raw(url: &str, requests: &str) -> String {
     answer
 }
 
-/// D13: the refusal was declared as HTML, and after it was written the exception went on and wrote another.
+/// D13: the rejection was declared as HTML, and after it was written the exception went on and wrote another.
 #[tokio::test]
 async fn d13_a_refusal_is_one_problem_with_the_content_type_of_one() {
     let shop = Shop::on(Memory::new());
@@ -399,9 +399,9 @@ async fn d15_a_form_with_several_files_is_not_judged_by_the_first() {
 #[test]
 fn d19_an_interval_of_no_time_is_refused_when_it_is_made() {
     for none in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
-        assert_eq!(IntervalRules::new().every(none), Err(NoTime), "{none:?}");
+        assert_eq!(IntervalRules::new().every(none), Err(ZeroInterval), "{none:?}");
     }
-    let told = NoTime.to_string();
+    let told = ZeroInterval.to_string();
     assert!(told.contains("a millisecond at least"), "{told}");
     assert!(IntervalRules::new().every(Duration::from_millis(1)).is_ok());
 }

@@ -46,7 +46,7 @@ async fn the_page_shows_code_that_compiles() {
     let _: [Protect; 4] = [
         shown!(Protect::token(&guard, SubjectFrom::anonymous()).remember(Duration::from_secs(600))),
         shown!(Protect::token(&guard, SubjectFrom::anonymous())),
-        shown!(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())),
+        shown!(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())),
         shown!(Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())),
     ];
     let place_order = async || {

@@ -216,7 +216,7 @@ async fn a_key_that_ran_runs_again_on_a_redis_that_forgot_it_and_not_on_one_that
         let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
         let key = Key::new("k").unwrap();
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::new().hold());
+        let policy = Policy::key(KeyRules::at_most_once());
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
         pass.complete(Some(Reply::new(200, "done"))).await.unwrap();
         redis.kill();
@@ -255,7 +255,7 @@ async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     let (tally, key) = (Tally::default(), Key::new("k").unwrap());
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
-    let policy = Policy::key(KeyRules::new().hold());
+    let policy = Policy::key(KeyRules::at_most_once());
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
     pass.complete(None).await.unwrap();
     let mut tokens = Vec::new();
@@ -376,7 +376,7 @@ async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_aga
         redis.kill();
         redis.restart();
         let released = guard.release(&token, &attempt, run).await.unwrap();
-        assert_eq!(released, Released::Refused(Code::ClaimLost.into()), "marked: {is_marked}");
+        assert_eq!(released, Released::Rejected(Code::ClaimLost.into()), "marked: {is_marked}");
         assert_eq!(present(&guard, &token, &How::Plain).await, Told::Stale);
     }
 }

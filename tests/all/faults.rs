@@ -149,7 +149,7 @@ async fn a_token_that_redis_has_evicted_is_called_used_and_a_key_runs_again() {
     let tally = Tally::default();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
-    let policy = Policy::key(KeyRules::new().hold());
+    let policy = Policy::key(KeyRules::at_most_once());
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
     pass.complete(None).await.unwrap();
     let mut tokens = Vec::new();

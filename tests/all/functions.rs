@@ -10,8 +10,8 @@ use std::time::Duration;
 use onceward::Failure::{NotApplied, Unknown};
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Binding, Effect, Failure, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, Ran, RunError, Seen, Subject,
-    TokenRules,
+    Binding, Effect, Failure, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RunError, RunOutcome, Seen,
+    Subject, TokenRules,
 };
 use onceward_api::Code;
 use onceward_tests::consumer::{DELIVERED, Message};
@@ -58,14 +58,14 @@ fn invoice(number: u64) -> Invoice {
     }
 }
 
-type Ended<T> = Result<Ran<T>, RunError<&'static str>>;
+type Ended<T> = Result<RunOutcome<T>, RunError<&'static str>>;
 
 fn by_key() -> Policy {
-    Policy::key(KeyRules::new().lease(BRIEF))
+    Policy::key(KeyRules::retryable().lease(BRIEF))
 }
 
 fn held() -> Policy {
-    Policy::key(KeyRules::new().lease(BRIEF).hold())
+    Policy::key(KeyRules::at_most_once().lease(BRIEF))
 }
 
 /// Runs some work under a key.
@@ -83,10 +83,10 @@ async fn never<T>() -> Result<T, &'static str> {
     panic!("it ran")
 }
 
-/// The code of a refusal.
+/// The code of a rejection.
 fn code<T: std::fmt::Debug>(ended: Ended<T>) -> Code {
     match ended {
-        Err(RunError::Refused(refusal)) => refusal.code(),
+        Err(RunError::Rejected(rejection)) => rejection.code(),
         other => panic!("{other:?}"),
     }
 }
@@ -107,13 +107,13 @@ async fn it_runs_once_and_its_value_is_given_again() {
                 runs.set(runs.get() + 1);
                 Ok(invoice(7))
             };
-            assert_eq!(run(&guard, &policy, name, work).await.unwrap(), Ran::Executed(invoice(7)));
+            assert_eq!(run(&guard, &policy, name, work).await.unwrap(), RunOutcome::Executed(invoice(7)));
             for _ in 0..3 {
-                assert_eq!(run(&guard, &policy, name, never).await.unwrap(), Ran::Replayed(invoice(7)));
+                assert_eq!(run(&guard, &policy, name, never).await.unwrap(), RunOutcome::Replayed(invoice(7)));
             }
             assert_eq!(runs.get(), 1);
         }
-        assert_eq!(run(&guard, &by_key(), "nothing", async || Ok(())).await.unwrap(), Ran::Executed(()));
+        assert_eq!(run(&guard, &by_key(), "nothing", async || Ok(())).await.unwrap(), RunOutcome::Executed(()));
         assert_eq!(run(&guard, &by_key(), "nothing", never::<()>).await.unwrap().into_value(), ());
     }
 }
@@ -138,12 +138,12 @@ async fn a_duplicate_of_what_runs_is_told_when_to_come_back_and_gets_the_value_t
     sleep(BRIEF * 2).await;
     let Err(error) = run(&guard, &by_key(), "k", never::<Invoice>).await else { panic!("it runs already") };
     assert!(error.is_temporary());
-    let RunError::Refused(refusal) = error else { panic!("{error:?}") };
-    assert_eq!(refusal.code(), Code::InProgress);
-    assert!(refusal.retry_after().is_some_and(|wait| !wait.is_zero() && wait <= LONG), "{refusal:?}");
+    let RunError::Rejected(rejection) = error else { panic!("{error:?}") };
+    assert_eq!(rejection.code(), Code::InProgress);
+    assert!(rejection.retry_after().is_some_and(|wait| !wait.is_zero() && wait <= LONG), "{rejection:?}");
     go.notify_one();
-    assert_eq!(first.await.unwrap().unwrap(), Ran::Executed(invoice(1)));
-    assert_eq!(run(&guard, &by_key(), "k", never).await.unwrap(), Ran::Replayed(invoice(1)));
+    assert_eq!(first.await.unwrap().unwrap(), RunOutcome::Executed(invoice(1)));
+    assert_eq!(run(&guard, &by_key(), "k", never).await.unwrap(), RunOutcome::Replayed(invoice(1)));
 }
 
 #[tokio::test]
@@ -156,13 +156,13 @@ async fn what_failed_is_never_marked_as_done_and_runs_again() {
             assert_eq!(why, "no paper");
         }
         let done = run(&guard, &by_key(), "k", async || Ok(invoice(2))).await.unwrap();
-        assert_eq!(done, Ran::Executed(invoice(2)), "at once, not after the lease");
+        assert_eq!(done, RunOutcome::Executed(invoice(2)), "at once, not after the lease");
     }
 }
 
 /// A message is delivered three times, and each time the work takes effect and then fails.
 #[tokio::test]
-async fn err_under_hold_is_unknown_and_does_not_run_again() {
+async fn err_at_most_once_is_unknown_and_does_not_run_again() {
     let (_redis, guards) = guards();
     for guard in guards {
         let effects = Cell::new(0);
@@ -177,14 +177,17 @@ async fn err_under_hold_is_unknown_and_does_not_run_again() {
         assert_eq!(effects.get(), 1, "{told:?}");
         assert!(matches!(&told[0], RunError::Unknown("the answer of the bank was lost")), "{told:?}");
         for again in &told[1..] {
-            assert!(matches!(again, RunError::Refused(refusal) if refusal.code() == Code::OutcomeUnknown), "{told:?}");
+            assert!(
+                matches!(again, RunError::Rejected(rejection) if rejection.code() == Code::OutcomeUnknown),
+                "{told:?}"
+            );
         }
         assert!(told.iter().all(|error| !error.is_temporary() && error.effect() == Effect::Unknown), "{told:?}");
         // An operator has found out that the bank did not charge.
         let key = Key::new("k").unwrap();
         let intent = Intent::new("job", Subject::anonymous()).key(&key);
-        guard.settle(&KeyRules::new(), &intent, None, Effect::DidNotHappen, None).await.unwrap();
-        assert_eq!(run(&guard, &held(), "k", async || Ok(invoice(3))).await.unwrap(), Ran::Executed(invoice(3)));
+        guard.settle(&KeyRules::retryable(), &intent, None, Effect::NotApplied, None).await.unwrap();
+        assert_eq!(run(&guard, &held(), "k", async || Ok(invoice(3))).await.unwrap(), RunOutcome::Executed(invoice(3)));
     }
 }
 
@@ -194,7 +197,7 @@ async fn fail(guard: &Guard, policy: &Policy, intent: &Intent<'_>, failure: Fail
 }
 
 #[tokio::test]
-async fn work_that_was_not_applied_runs_again_also_under_hold() {
+async fn work_that_was_not_applied_runs_again_also_at_most_once() {
     let (_redis, guards) = guards();
     for guard in guards {
         let key = Key::new("k").unwrap();
@@ -203,10 +206,10 @@ async fn work_that_was_not_applied_runs_again_also_under_hold() {
             for _ in 0..3 {
                 let failed = fail(&guard, &policy, &intent, NotApplied("no paper")).await;
                 assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
-                assert_eq!(failed.unwrap_err().effect(), Effect::DidNotHappen);
+                assert_eq!(failed.unwrap_err().effect(), Effect::NotApplied);
             }
         }
-        assert_eq!(run(&guard, &held(), "k", async || Ok(1)).await.unwrap(), Ran::Executed(1), "at once");
+        assert_eq!(run(&guard, &held(), "k", async || Ok(1)).await.unwrap(), RunOutcome::Executed(1), "at once");
     }
 }
 
@@ -217,7 +220,7 @@ async fn work_whose_effect_is_unknown_keeps_its_token_key_and_interval() {
         let key = Key::new("k").unwrap();
         let remembered = Policy::Token(TokenRules::new().remember(LONG));
         let interval = Policy::interval(IntervalRules::new().every(LONG).unwrap());
-        let unheld = Policy::key(KeyRules::new().lease(LONG));
+        let unheld = Policy::key(KeyRules::retryable().lease(LONG));
         for (policy, code) in [
             (Policy::token(), Code::TokenUsed),
             (remembered, Code::OutcomeUnknown),
@@ -254,7 +257,7 @@ async fn failed_work_names_its_error_as_the_source() {
 }
 
 #[tokio::test]
-async fn a_panic_leaves_an_end_that_nobody_can_tell_and_under_hold_it_never_runs_again() {
+async fn a_panic_leaves_an_end_that_nobody_can_tell_and_at_most_once_it_never_runs_again() {
     let (_redis, guards) = guards();
     for guard in guards {
         for (name, policy) in [("plain", by_key()), ("held", held())] {
@@ -263,12 +266,12 @@ async fn a_panic_leaves_an_end_that_nobody_can_tell_and_under_hold_it_never_runs
             assert!(panicked.is_err_and(|error| error.is_panic()));
             let is_over = || async {
                 match run(&guard, &policy, name, async || Ok(invoice(3))).await {
-                    Ok(ran) => name == "plain" && ran == Ran::Executed(invoice(3)),
+                    Ok(ran) => name == "plain" && ran == RunOutcome::Executed(invoice(3)),
                     ended => {
                         let error = ended.unwrap_err();
-                        let RunError::Refused(refusal) = &error else { panic!("{error:?}") };
-                        assert_eq!(error.is_temporary(), refusal.code() == Code::InProgress);
-                        name == "held" && refusal.code() == Code::OutcomeUnknown
+                        let RunError::Rejected(rejection) = &error else { panic!("{error:?}") };
+                        assert_eq!(error.is_temporary(), rejection.code() == Code::InProgress);
+                        name == "held" && rejection.code() == Code::OutcomeUnknown
                     }
                 }
             };
@@ -307,11 +310,11 @@ async fn a_value_that_cannot_be_kept_is_done_all_the_same() {
     let guard = Guard::new(Memory::new());
     // A key that is no text cannot be written, and the other is too large.
     let strange = async || Ok(vec![HashMap::from([(vec![1], 2)])]);
-    assert!(matches!(run(&guard, &by_key(), "strange", strange).await, Ok(Ran::Executed(_))));
+    assert!(matches!(run(&guard, &by_key(), "strange", strange).await, Ok(RunOutcome::Executed(_))));
     let again = run(&guard, &by_key(), "strange", never::<Vec<HashMap<Vec<u8>, u8>>>).await;
     assert_eq!(code(again), Code::ReplyNotKept);
-    let policy = Policy::key(KeyRules::new().reply_limit(10));
-    assert!(matches!(run(&guard, &policy, "large", async || Ok("x".repeat(20))).await, Ok(Ran::Executed(_))));
+    let policy = Policy::key(KeyRules::retryable().reply_limit(10));
+    assert!(matches!(run(&guard, &policy, "large", async || Ok("x".repeat(20))).await, Ok(RunOutcome::Executed(_))));
     assert_eq!(code(run(&guard, &policy, "large", never::<String>).await), Code::ReplyNotKept);
 }
 
@@ -324,7 +327,7 @@ async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_l
             redis.freeze();
             Ok(invoice(4))
         };
-        assert_eq!(run(&guard, &policy, "k", work).await.unwrap(), Ran::Unprotected(invoice(4)));
+        assert_eq!(run(&guard, &policy, "k", work).await.unwrap(), RunOutcome::Unprotected(invoice(4)));
         let Err(error) = run(&guard, &policy, "k", never::<Invoice>).await else { panic!("the store is frozen") };
         assert!(matches!(error, RunError::Store(_)) && error.is_temporary(), "{error:?}");
         redis.thaw();
@@ -332,7 +335,7 @@ async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_l
         let intent = Intent::new("job", Subject::anonymous()).key(&key);
         let is_done = || async { matches!(guard.look(&policy, &intent).await, Ok(Seen::Done(Ok(_)))) };
         until("it is on record", LEASE * 5, is_done).await;
-        assert_eq!(run(&guard, &policy, "k", never).await.unwrap(), Ran::Replayed(invoice(4)));
+        assert_eq!(run(&guard, &policy, "k", never).await.unwrap(), RunOutcome::Replayed(invoice(4)));
     }
 }
 
@@ -346,7 +349,7 @@ async fn nothing_runs_if_the_store_cannot_be_asked_unless_the_policy_fails_open(
         assert!(matches!(&ended, Err(error @ RunError::Store(_)) if error.is_temporary()), "{ended:?}");
     }
     let open = Policy::interval(IntervalRules::new().fail_open());
-    assert_eq!(run(&guard, &open, "k", async || Ok(1)).await.unwrap(), Ran::Unprotected(1));
+    assert_eq!(run(&guard, &open, "k", async || Ok(1)).await.unwrap(), RunOutcome::Unprotected(1));
     assert_eq!(guard.let_through(), 1);
 }
 
@@ -357,7 +360,7 @@ async fn a_guard_that_is_off_runs_everything_and_asks_nothing_of_the_store() {
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Off).build();
     for number in 0..2 {
         let ran = run(&guard, &by_key(), "k", async || Ok(number)).await.unwrap();
-        assert_eq!(ran, Ran::Unprotected(number));
+        assert_eq!(ran, RunOutcome::Unprotected(number));
     }
     let failed = run::<(), _>(&guard, &by_key(), "k", async || Err("no paper")).await;
     assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
@@ -374,14 +377,14 @@ async fn a_guard_that_observes_runs_everything_and_counts_what_it_would_not_have
     assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
     let twice = async || {
         let beside = run(&guard, &by_key(), "k", async || Ok(2)).await.unwrap();
-        assert_eq!(beside, Ran::Unprotected(2), "it runs beside the first");
+        assert_eq!(beside, RunOutcome::Unprotected(2), "it runs beside the first");
         Ok(1)
     };
-    assert_eq!(run(&guard, &by_key(), "k", twice).await.unwrap(), Ran::Executed(1));
-    assert_eq!(run(&guard, &by_key(), "k", async || Ok(3)).await.unwrap(), Ran::Unprotected(3));
+    assert_eq!(run(&guard, &by_key(), "k", twice).await.unwrap(), RunOutcome::Executed(1));
+    assert_eq!(run(&guard, &by_key(), "k", async || Ok(3)).await.unwrap(), RunOutcome::Unprotected(3));
     assert_eq!(guard.would_have(), BTreeMap::from([("in_progress", 1), ("replayed", 1)]));
     redis.kill();
-    assert_eq!(run(&guard, &by_key(), "other", async || Ok(4)).await.unwrap(), Ran::Unprotected(4));
+    assert_eq!(run(&guard, &by_key(), "other", async || Ok(4)).await.unwrap(), RunOutcome::Unprotected(4));
     assert_eq!(guard.would_have().get("store_unavailable"), Some(&1));
 }
 
@@ -396,10 +399,10 @@ async fn work_under_a_token_runs_once_and_what_failed_may_be_tried_again() {
             let failed: Ended<Invoice> = guard.run(&policy, &intent, async || Err("no paper")).await;
             assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
             let done: Ended<Invoice> = guard.run(&policy, &intent, async || Ok::<_, &str>(invoice(5))).await;
-            assert_eq!(done.unwrap(), Ran::Executed(invoice(5)));
+            assert_eq!(done.unwrap(), RunOutcome::Executed(invoice(5)));
             let again: Ended<Invoice> = guard.run(&policy, &intent, never).await;
             match is_remembered {
-                true => assert_eq!(again.unwrap(), Ran::Replayed(invoice(5))),
+                true => assert_eq!(again.unwrap(), RunOutcome::Replayed(invoice(5))),
                 false => assert_eq!(code(again), Code::TokenUsed),
             }
             let nothing: Ended<Invoice> = guard.run(&policy, &Intent::new("job", Subject::anonymous()), never).await;
@@ -418,12 +421,12 @@ async fn work_in_an_interval_runs_once_in_it_and_what_failed_may_be_tried_at_onc
             let policy = Policy::interval(IntervalRules::new().every(every).unwrap());
             let failed = run::<(), _>(&guard, &policy, &name, async || Err("no paper")).await;
             assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
-            assert_eq!(run(&guard, &policy, &name, async || Ok(())).await.unwrap(), Ran::Executed(()));
+            assert_eq!(run(&guard, &policy, &name, async || Ok(())).await.unwrap(), RunOutcome::Executed(()));
             let soon = run(&guard, &policy, &name, never::<()>).await;
             if let Err(error) = &soon {
                 assert!(!error.is_temporary(), "a consumer that put it back would run it after the interval");
-                let RunError::Refused(refusal) = error else { panic!("{error:?}") };
-                assert_eq!(refusal.retry_after(), None);
+                let RunError::Rejected(rejection) = error else { panic!("{error:?}") };
+                assert_eq!(rejection.retry_after(), None);
             }
             assert_eq!(code(soon), Code::TooSoon);
             let is_over = || async { run(&guard, &policy, &name, async || Ok(())).await.is_ok() };
@@ -437,7 +440,7 @@ async fn work_in_an_interval_runs_once_in_it_and_what_failed_may_be_tried_at_onc
                 let is_temporary = beside.as_ref().is_err_and(RunError::is_temporary);
                 Ok(is_temporary && code(beside) == Code::Locked)
             };
-            assert_eq!(run(&guard, &policy, "lock", inner).await.unwrap(), Ran::Executed(true));
+            assert_eq!(run(&guard, &policy, "lock", inner).await.unwrap(), RunOutcome::Executed(true));
         }
     }
 }

@@ -29,19 +29,19 @@ fn remembered(guard: &Guard) -> Protect {
 }
 
 fn outer_key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::new().lease(MOMENT)).from(KeyFrom::header(OUTER))
+    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT)).from(KeyFrom::header(OUTER))
 }
 
 fn outer_held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::new().hold()).from(KeyFrom::header(OUTER))
+    Protect::key(guard, anyone(), KeyRules::at_most_once()).from(KeyFrom::header(OUTER))
 }
 
 fn key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::new())
+    Protect::key(guard, anyone(), KeyRules::retryable())
 }
 
 fn held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::new().hold())
+    Protect::key(guard, anyone(), KeyRules::at_most_once())
 }
 
 fn interval(guard: &Guard) -> Protect {
@@ -117,7 +117,7 @@ async fn unknown_outcome_of_an_inner_guard_is_not_called_anything_else_and_not_k
         assert_eq!(nest.submit("/orders", &second, 201).await.said(), "409 outcome_unknown", "{what}");
         let inner = Key::new("k").unwrap();
         let intent = Intent::new("POST /orders", Subject::anonymous()).key(&inner);
-        let settled = nest.guard.settle(&KeyRules::new().hold(), &intent, None, Effect::DidNotHappen, None).await;
+        let settled = nest.guard.settle(&KeyRules::at_most_once(), &intent, None, Effect::NotApplied, None).await;
         assert_eq!(settled.unwrap(), Resolved::Settled, "{what}");
         if what == "key" {
             // Its claim is left to its lease, and then the same runs.

@@ -120,8 +120,8 @@ async fn whoever_needs_a_lock_is_never_told_to_stay_away_for_longer_than_its_int
     let policy = Policy::interval(every(MINUTE).release_always());
     let intent = Intent::new("job", Subject::anonymous());
     let Ok(Verdict::Run(pass)) = late.check(&policy, &intent).await else { panic!("it is free") };
-    let Ok(Verdict::Refuse(refusal)) = early.check(&policy, &intent).await else { panic!("it is locked") };
-    assert_eq!((refusal.code(), refusal.retry_after()), (Code::Locked, Some(MINUTE)));
+    let Ok(Verdict::Reject(rejection)) = early.check(&policy, &intent).await else { panic!("it is locked") };
+    assert_eq!((rejection.code(), rejection.retry_after()), (Code::Locked, Some(MINUTE)));
     pass.release().await.unwrap();
 }
 
@@ -217,12 +217,12 @@ async fn success_keeps_the_interval_and_failure_frees_it_at_once() {
         let url = format!("{}/it", bed.served.url);
         let ask = || client.post(&url).header(STATUS, status).header(ORDER, status).body(status.to_string());
         let effect = match status {
-            200..400 => Effect::Happened,
-            400..=501 | 503 => Effect::DidNotHappen,
+            200..400 => Effect::Applied,
+            400..=501 | 503 => Effect::NotApplied,
             _ => Effect::Unknown,
         };
         assert_eq!(send(ask()).await.said(), ran(status, effect));
-        let is_free = effect == Effect::DidNotHappen;
+        let is_free = effect == Effect::NotApplied;
         let then = if is_free { ran(status, effect) } else { TOO_SOON.to_owned() };
         assert_eq!(send(ask()).await.said(), then, "{status}");
         assert_eq!(bed.ledger.count(&status.to_string()), 1 + usize::from(is_free));

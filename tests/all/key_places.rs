@@ -33,7 +33,7 @@ async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
     let guard = Guard::new(Memory::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
     let by_seq = |protect: Protect| protect.from(KeyFrom::body("/seq"));
-    let keyed = || by_seq(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let keyed = || by_seq(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let parts = KeyFrom::parts([KeyFrom::header(ORDER), KeyFrom::body("/seq")]);
     for (what, protect) in [
         ("a key", keyed()),
@@ -59,7 +59,7 @@ async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
 #[tokio::test]
 async fn compressed_body_under_a_key_in_a_header_is_taken() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = messages(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = messages(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     for said in ["201 executed", "201 replayed"] {
         let request = http().post(format!("{}/messages", served.url)).header("idempotency-key", "k");
         let request = request.header("content-type", "application/json").header("content-encoding", "gzip");
@@ -73,7 +73,7 @@ async fn compressed_body_under_a_key_in_a_header_is_taken() {
 async fn keys_that_are_not_utf8_are_refused_in_queries_and_forms() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
-    let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let named = Protect::interval(&guard, SubjectFrom::anonymous(), every);
     let served = serve(&ledger, move |config| {
         for (kind, protect) in [("key", &keyed), ("name", &named)] {

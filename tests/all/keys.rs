@@ -17,7 +17,7 @@ use reqwest::RequestBuilder;
 const JSON: &str = "application/json";
 
 fn by_key() -> Protect {
-    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::new())
+    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
 }
 
 fn served(protect: Protect) -> (Served, Ledger) {

@@ -20,7 +20,7 @@ struct Bed {
 impl Bed {
     fn with(shape: impl FnOnce(Protect) -> Protect) -> Self {
         let ledger = Ledger::new();
-        let protect = Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::new());
+        let protect = Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable());
         Self { served: serve_one(&ledger, shape(protect)), ledger }
     }
 

@@ -88,7 +88,7 @@ async fn after_a_crash_in_the_middle_of_a_handler_a_retry_runs_within_the_lease_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_hold_a_crash_at_any_moment_never_makes_two_effects() {
+async fn at_most_once_a_crash_at_any_moment_never_makes_two_effects() {
     let bed = Crash::new();
     let path = "/keyed/held";
     let told = std::sync::Mutex::new(Vec::new());
@@ -123,7 +123,7 @@ async fn under_hold_a_crash_at_any_moment_never_makes_two_effects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_hold_a_crash_after_the_effect_is_told_as_unknown() {
+async fn at_most_once_a_crash_after_the_effect_is_told_as_unknown() {
     let bed = Crash::new();
     for_each_crash(async |number| {
         let (path, name) = ("/keyed/held", format!("done-{number}"));

@@ -83,7 +83,7 @@ async fn a_redis_that_was_frozen_leaves_one_effect_although_somebody_tried_again
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_was_frozen_leaves_one_effect_under_hold_however_often_somebody_tries_again() {
+async fn a_redis_that_was_frozen_leaves_one_effect_at_most_once_however_often_somebody_tries_again() {
     frozen("/keyed/held", Retries::Storm).await;
 }
 
@@ -163,10 +163,10 @@ async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
 
 /// A reply may be kept for a shorter time than a lease lasts. A run that is alive is alive all the same.
 #[tokio::test]
-async fn under_hold_a_run_that_is_alive_keeps_its_claim_however_briefly_replies_are_kept() {
+async fn at_most_once_a_run_that_is_alive_keeps_its_claim_however_briefly_replies_are_kept() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let rules = KeyRules::new().hold().lease(LEASE * 3).retain(Duration::from_millis(300));
+    let rules = KeyRules::at_most_once().lease(LEASE * 3).retain(Duration::from_millis(300));
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_000)));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
@@ -180,10 +180,10 @@ async fn under_hold_a_run_that_is_alive_keeps_its_claim_however_briefly_replies_
 
 /// The store has lost everything while a handler ran, and the handler cannot tell how it ended.
 #[tokio::test]
-async fn under_hold_an_unknown_end_is_on_record_although_the_store_has_lost_the_claim() {
+async fn at_most_once_an_unknown_end_is_on_record_although_the_store_has_lost_the_claim() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let rules = KeyRules::new().hold().lease(LEASE * 3);
+    let rules = KeyRules::at_most_once().lease(LEASE * 3);
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
     let slow = send(under(&served.url, "/it", "k", "effect").header(TAKES, 200).header(STATUS, 504));
     let slow = tokio::spawn(slow);
@@ -198,7 +198,7 @@ async fn under_hold_an_unknown_end_is_on_record_although_the_store_has_lost_the_
 async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_there_is_room() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().lease(LEASE)));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
     let begin = |key: &str, status: u16| {
         tokio::spawn(send(under(&served.url, "/it", key, key).header(TAKES, 200).header(STATUS, status)))
     };
@@ -222,8 +222,10 @@ async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_th
 #[tokio::test]
 async fn a_run_that_outlasts_its_ceiling_is_taken_for_lost() {
     let ledger = Ledger::new();
-    let rules = || KeyRules::new().lease(BRIEF).ceiling(BRIEF);
-    for (rules, expected) in [(rules(), "200 executed"), (rules().hold(), "409 outcome_unknown")] {
+    for (rules, expected) in
+        [(KeyRules::retryable(), "200 executed"), (KeyRules::at_most_once(), "409 outcome_unknown")]
+    {
+        let rules = rules.lease(BRIEF).ceiling(BRIEF);
         let guard = Guard::new(Memory::new());
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
         let slow = tokio::spawn(send(under(&served.url, "/it", "k", "slow").header(TAKES, 2_000)));

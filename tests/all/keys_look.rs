@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Effect, Guard, Intent, Key, KeyRules, NotKept, Policy, Reply, Resolved, Seen, Subject};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, NoReply, Policy, Reply, Resolved, Seen, Subject};
 use onceward_api::Code;
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, http, send, submit, token};
@@ -93,7 +93,7 @@ struct Held {
 
 impl Held {
     fn new() -> Self {
-        let (guard, ledger, rules) = (Guard::new(Memory::new()), Ledger::new(), KeyRules::new().lease(BRIEF).hold());
+        let (guard, ledger, rules) = (Guard::new(Memory::new()), Ledger::new(), KeyRules::at_most_once().lease(BRIEF));
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
         Self { guard, served, ledger, rules, key: Key::new("k").unwrap() }
     }
@@ -118,7 +118,7 @@ impl Held {
 fn refused(resolved: &Resolved) -> Option<Code> {
     match resolved {
         Resolved::Settled => None,
-        Resolved::Refused(refusal) => Some(refusal.code()),
+        Resolved::Rejected(rejection) => Some(rejection.code()),
     }
 }
 
@@ -126,14 +126,14 @@ fn refused(resolved: &Resolved) -> Option<Code> {
 async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     let held = Held::new();
     assert_eq!(held.seen().await, Seen::Absent);
-    assert_eq!(refused(&held.settle(Effect::Happened, None).await), Some(Code::NotFound));
+    assert_eq!(refused(&held.settle(Effect::Applied, None).await), Some(Code::NotFound));
     assert_eq!(held.buy(504).await, "504 unknown");
     assert_eq!(held.buy(200).await, "409 outcome_unknown");
     assert!(matches!(held.seen().await, Seen::Unknown(_)));
 
     let reply = Reply::new(201, "it was booked").header("location", "/bookings/1").header("set-cookie", "x");
     for _ in 0..2 {
-        assert_eq!(held.settle(Effect::Happened, Some(reply.clone())).await, Resolved::Settled);
+        assert_eq!(held.settle(Effect::Applied, Some(reply.clone())).await, Resolved::Settled);
     }
     assert_eq!(held.seen().await, Seen::Done(Ok(reply.clone())));
     let replay = buy(&held.served.url, "/it", "k", "a").await;
@@ -141,7 +141,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     assert_eq!(replay.headers["location"], "/bookings/1");
     let other = send(under(&held.served.url, "/it", "k", "a").body("something else")).await;
     assert_eq!(other.said(), "422 key_reused", "it is still known what was asked");
-    assert_eq!(refused(&held.settle(Effect::DidNotHappen, None).await), Some(Code::ClaimLost), "too late");
+    assert_eq!(refused(&held.settle(Effect::NotApplied, None).await), Some(Code::ClaimLost), "too late");
     assert_eq!(held.ledger.runs().len(), 1);
 }
 
@@ -150,7 +150,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen()
     let held = Held::new();
     assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
-        assert_eq!(held.settle(Effect::DidNotHappen, None).await, Resolved::Settled);
+        assert_eq!(held.settle(Effect::NotApplied, None).await, Resolved::Settled);
     }
     assert_eq!(held.seen().await, Seen::Absent);
     assert_eq!([held.buy(200).await, held.buy(200).await], ["200 executed", "200 replayed"]);
@@ -164,7 +164,7 @@ async fn a_run_that_is_alive_is_settled_by_nobody_else() {
     until("it has begun", LONG, || async { held.ledger.count("begun") == 1 }).await;
     // For longer than its lease, which is renewed meanwhile.
     while !slow.is_finished() {
-        let resolved = [held.settle(Effect::Happened, None).await, held.settle(Effect::DidNotHappen, None).await];
+        let resolved = [held.settle(Effect::Applied, None).await, held.settle(Effect::NotApplied, None).await];
         if matches!(held.seen().await, Seen::Running(_)) {
             assert_eq!(resolved.each_ref().map(refused), [Some(Code::InProgress); 2]);
         }
@@ -181,8 +181,8 @@ async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_re
     {
         let held = Held::new();
         assert_eq!(held.buy(504).await, "504 unknown");
-        assert_eq!(held.settle(Effect::Happened, Some(reply)).await, Resolved::Settled);
-        assert_eq!(held.seen().await, Seen::Done(Err(NotKept::TooLarge)));
+        assert_eq!(held.settle(Effect::Applied, Some(reply)).await, Resolved::Settled);
+        assert_eq!(held.seen().await, Seen::Done(Err(NoReply::TooLarge)));
         assert_eq!(held.buy(200).await, "409 reply_not_kept");
         assert_eq!(held.ledger.runs().len(), 1);
     }

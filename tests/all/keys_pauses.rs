@@ -41,7 +41,7 @@ async fn process_that_was_paused_for_longer_than_its_lease_may_be_overtaken_and_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn process_that_was_paused_under_hold_is_not_overtaken() {
+async fn process_that_was_paused_at_most_once_is_not_overtaken() {
     let (told, first, effects) = paused("/keyed/held", LEASE * 4).await;
     assert!(told.contains(&"409 outcome_unknown".to_owned()), "{told:?}");
     assert!(told.iter().all(|said| said.starts_with("409 ") || said.starts_with("503 ")), "{told:?}");

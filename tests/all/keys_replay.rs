@@ -57,7 +57,7 @@ fn values<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
 #[tokio::test]
 async fn a_replay_has_the_headers_that_describe_its_body_and_nobody_s_login() {
     let ledger = Ledger::new();
-    let mut protect = by_key(KeyRules::new()).keep_header(HeaderName::from_static("x-request-cost"));
+    let mut protect = by_key(KeyRules::retryable()).keep_header(HeaderName::from_static("x-request-cost"));
     for name in ["set-cookie", "authorization", "date", "onceward-anything", "www-authenticate"] {
         protect = protect.keep_header(HeaderName::from_static(name));
     }
@@ -96,7 +96,7 @@ async fn a_replay_has_the_headers_that_describe_its_body_and_nobody_s_login() {
 #[tokio::test]
 async fn a_replay_of_an_answer_that_says_nothing_of_caches_is_not_cached() {
     let ledger = Ledger::new();
-    let served = serve_one(&ledger, by_key(KeyRules::new()));
+    let served = serve_one(&ledger, by_key(KeyRules::retryable()));
     let first = buy(&served.url, "/it", "k", "").await;
     let replay = buy(&served.url, "/it", "k", "").await;
     assert!(!first.headers.contains_key("cache-control"));
@@ -106,7 +106,7 @@ async fn a_replay_of_an_answer_that_says_nothing_of_caches_is_not_cached() {
 
 /// A server that compresses, outside of its guard or inside.
 fn compressing(ledger: &Ledger, is_outside: bool) -> Served {
-    let (ledger, protect) = (web::Data::new(ledger.clone()), by_key(KeyRules::new()));
+    let (ledger, protect) = (web::Data::new(ledger.clone()), by_key(KeyRules::retryable()));
     Served::run(move |listener| {
         let handler = async |request: HttpRequest, ledger: web::Data<Ledger>| {
             ledger.record(&format!("{:?}", request.headers().get("accept-encoding")));
@@ -167,7 +167,7 @@ async fn an_answer_that_is_compressed_inside_of_the_guard_never_runs_again_eithe
 #[tokio::test]
 async fn an_answer_that_is_too_large_or_streamed_is_not_kept_and_nothing_runs_again() {
     let ledger = Ledger::new();
-    let (protect, small) = (by_key(KeyRules::new()), by_key(KeyRules::new().reply_limit(1_000)));
+    let (protect, small) = (by_key(KeyRules::retryable()), by_key(KeyRules::retryable().reply_limit(1_000)));
     let served = serve(&ledger, move |config| {
         let streamed = async |ledger: web::Data<Ledger>| {
             ledger.record("streamed");
@@ -208,7 +208,7 @@ async fn an_answer_that_is_too_large_or_streamed_is_not_kept_and_nothing_runs_ag
 async fn after_its_time_a_key_runs_again() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let said = async || buy(&served.url, "/it", "k", "a").await.said();
     assert_eq!([said().await, said().await], ["200 executed", "200 replayed"]);
     clock.advance(Duration::from_secs(24 * 60 * 60 - 1));
@@ -222,7 +222,7 @@ async fn after_its_time_a_key_runs_again() {
 async fn after_its_time_a_key_runs_again_on_redis() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    for rules in [KeyRules::new(), KeyRules::new().hold()] {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let rules = rules.lease(Duration::from_millis(300)).retain(Duration::from_secs(1));
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules).action(served_name()));
         let said = async || buy(&served.url, "/it", "k", "a").await.said();
@@ -241,7 +241,7 @@ fn served_name() -> String {
 async fn a_record_of_another_version_is_never_run_over() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     assert_eq!(send(under(&served.url, "/it", "k", "a").header(STATUS, 201)).await.said(), "201 executed");
     let name = redis.keys().into_iter().find(|name| name.contains(":key:")).unwrap();
     for strange in ["\u{2}d-and-more", "\u{1}z", "\u{1}i", "x"] {

@@ -11,7 +11,7 @@ use actix_web::http::header::ContentLength;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Form, Json, Path, Query, ServiceConfig};
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
-use onceward::actix::{NotEntered, Protect, SubjectFrom, entered};
+use onceward::actix::{ExtractorError, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, KeyRules, ManualClock};
 use onceward_api::header;
@@ -52,8 +52,8 @@ impl Bed {
         for status in 200..600 {
             assert_eq!(self.ask(status).await, ran(status, effect(status)));
             let (said, runs) = match effect(status) {
-                Effect::Happened => (format!("{status} replayed"), 1),
-                Effect::DidNotHappen => (format!("{status} not_applied"), 2),
+                Effect::Applied => (format!("{status} replayed"), 1),
+                Effect::NotApplied => (format!("{status} not_applied"), 2),
                 Effect::Unknown => (unknown.to_owned(), 1),
             };
             assert_eq!(self.ask(status).await, said, "{status}");
@@ -70,15 +70,15 @@ impl Bed {
 
 fn usual(status: u16) -> Effect {
     match status {
-        401 | 403 | 408 | 425 | 429 | 500 | 501 | 503 => Effect::DidNotHappen,
-        200..500 => Effect::Happened,
+        401 | 403 | 408 | 425 | 429 | 500 | 501 | 503 => Effect::NotApplied,
+        200..500 => Effect::Applied,
         _ => Effect::Unknown,
     }
 }
 
 #[tokio::test]
 async fn every_status_settles_the_key_as_the_table_says() {
-    Bed::with(KeyRules::new()).settles(usual, "409 in_progress", true).await;
+    Bed::with(KeyRules::retryable()).settles(usual, "409 in_progress", true).await;
 }
 
 #[tokio::test]
@@ -87,12 +87,12 @@ async fn every_status_settles_a_key_that_is_held_as_the_table_says() {
         408 | 500 | 501 | 503 => Effect::Unknown,
         other => usual(other),
     };
-    Bed::with(KeyRules::new().hold()).settles(held, "409 outcome_unknown", false).await;
+    Bed::with(KeyRules::at_most_once()).settles(held, "409 outcome_unknown", false).await;
 }
 
 #[tokio::test]
 async fn every_status_replays_where_everything_does() {
-    Bed::with(KeyRules::new().replay_everything()).settles(|_| Effect::Happened, "", false).await;
+    Bed::with(KeyRules::retryable().replay_everything()).settles(|_| Effect::Applied, "", false).await;
 }
 
 /// An extractor of the application's own, which wants a header.
@@ -103,7 +103,7 @@ impl FromRequest for Signed {
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let wrong = |error| Err(NotEntered::new(error).into());
+        let wrong = |error| Err(ExtractorError::new(error).into());
         ready(match request.headers().get("x-signed").map(|signed| signed.as_bytes()) {
             Some(b"yes") => Ok(Self),
             Some(_) => wrong(ErrorServiceUnavailable("nobody can tell at the moment")),
@@ -249,7 +249,7 @@ async fn correctable(url: &str, root: &str, ledger: &Ledger) -> Vec<&'static str
 #[tokio::test]
 async fn what_an_extractor_of_a_marked_handler_rejects_may_be_corrected_under_the_same_key() {
     let ledger = Ledger::new();
-    for rules in [KeyRules::new(), KeyRules::new().hold(), KeyRules::new().replay_everything()] {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once(), KeyRules::retryable().replay_everything()] {
         let guard = Guard::new(Memory::new());
         let served = serve(&ledger, extracting(Protect::key(&guard, SubjectFrom::anonymous(), rules.clone())));
         let all: Vec<_> = cases(&served.url, "").into_iter().map(|case| case.what).collect();
@@ -262,9 +262,11 @@ async fn without_a_mark_only_a_certain_error_of_an_extractor_may_be_corrected() 
     let ledger = Ledger::new();
     let certain = ["json", "json type", "form type", "own", "busy"].as_slice();
     let marked = ["own", "busy"].as_slice();
-    for (rules, expected) in
-        [(KeyRules::new(), certain), (KeyRules::new().replay_everything(), certain), (KeyRules::new().hold(), marked)]
-    {
+    for (rules, expected) in [
+        (KeyRules::retryable(), certain),
+        (KeyRules::retryable().replay_everything(), certain),
+        (KeyRules::at_most_once(), marked),
+    ] {
         let guard = Guard::new(Memory::new());
         let served = serve(&ledger, extracting(Protect::key(&guard, SubjectFrom::anonymous(), rules.clone())));
         assert_eq!(correctable(&served.url, "/bare", &ledger).await, expected, "{rules:?}");
@@ -274,7 +276,8 @@ async fn without_a_mark_only_a_certain_error_of_an_extractor_may_be_corrected() 
 #[tokio::test]
 async fn without_a_mark_a_body_that_was_not_compared_proves_nothing() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).body_limit(10).skip_large_bodies();
+    let protect =
+        Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).body_limit(10).skip_large_bodies();
     let served = serve(&ledger, extracting(protect));
     let post = || under(&served.url, "/bare/json", "k", "a").header("content-type", "application/json");
     let (first, second) = (send(post().body("[1, 2, 3, 4, 5")).await, send(post().body("[1, 2, 3, 4, 5")).await);
@@ -285,7 +288,7 @@ async fn without_a_mark_a_body_that_was_not_compared_proves_nothing() {
 async fn under_a_token_a_marked_handler_that_was_not_entered_leaves_the_token_valid() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let token = || Protect::token(&guard, SubjectFrom::anonymous());
-    let remember = KeyRules::new().replay_everything();
+    let remember = KeyRules::retryable().replay_everything();
     for protect in [token(), token().remember_by(remember)] {
         let served = serve(&ledger, extracting(protect));
         for admitted in ["?", "ask"] {
@@ -317,7 +320,7 @@ async fn between(
 #[tokio::test]
 async fn error_of_middleware_behind_a_marked_handler_is_the_handler_s() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
     let served = serve(&ledger, move |config| {
         let admitted = async |request: HttpRequest, ledger: Data, _: Admitted| made(request, ledger).await;
         let route = web::resource("/it").wrap(from_fn(between)).wrap(protect.clone());
@@ -343,10 +346,10 @@ async fn error_of_middleware_behind_a_marked_handler_is_the_handler_s() {
 #[tokio::test]
 async fn response_where_no_route_matches_is_stored_under_a_key() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve(&ledger, move |config| {
         let orders = || web::resource("/orders").route(web::post().to(made));
-        let nowhere = async || Err::<HttpResponse, _>(NotEntered::new(ErrorNotFound("no such page")));
+        let nowhere = async || Err::<HttpResponse, _>(ExtractorError::new(ErrorNotFound("no such page")));
         config.service(web::scope("/scope").wrap(protect.clone()).service(orders())).service(
             web::scope("/marked")
                 .wrap(protect.clone().action("marked"))
@@ -372,9 +375,9 @@ async fn response_where_no_route_matches_is_stored_under_a_key() {
 #[tokio::test]
 async fn a_200_that_tells_of_a_failure_is_released_by_the_route_s_own_word() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).judge_body(|head, body| {
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).judge_body(|head, body| {
         let said: Value = serde_json::from_slice(body).ok()?;
-        (head.status == StatusCode::OK && said["code"] != 0).then_some(Effect::DidNotHappen)
+        (head.status == StatusCode::OK && said["code"] != 0).then_some(Effect::NotApplied)
     });
     let served = serve(&ledger, move |config| {
         let envelope = async |request: HttpRequest, ledger: web::Data<Ledger>| {

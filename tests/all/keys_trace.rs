@@ -78,7 +78,7 @@ fn by_key(rules: KeyRules, action: &str) -> Protect {
 #[tokio::test]
 async fn a_handler_is_given_the_name_of_its_run_and_logs_under_it() {
     let (ledger, action) = (Ledger::new(), "named-run");
-    let protect = by_key(KeyRules::new(), action);
+    let protect = by_key(KeyRules::retryable(), action);
     let served = serve(&ledger, move |config| {
         let handler = async |run: RunId| {
             tracing::info!(target: "shop", "at once");
@@ -113,10 +113,10 @@ async fn a_handler_is_given_the_name_of_its_run_and_logs_under_it() {
 async fn each_step_is_one_line_with_action_ticket_and_run_and_without_the_key() {
     let (ledger, raw) = (Ledger::new(), "raw-key-4711");
     for (at, (rules, status, steps)) in [
-        (KeyRules::new(), 200, vec!["claimed", "completed"]),
-        (KeyRules::new(), 503, vec!["claimed", "released", "claimed", "released"]),
-        (KeyRules::new(), 504, vec!["claimed", "unknown", "refused in_progress"]),
-        (KeyRules::new().hold(), 504, vec!["claimed", "unknown", "refused outcome_unknown"]),
+        (KeyRules::retryable(), 200, vec!["claimed", "completed"]),
+        (KeyRules::retryable(), 503, vec!["claimed", "released", "claimed", "released"]),
+        (KeyRules::retryable(), 504, vec!["claimed", "unknown", "refused in_progress"]),
+        (KeyRules::at_most_once(), 504, vec!["claimed", "unknown", "refused outcome_unknown"]),
     ]
     .into_iter()
     .enumerate()
@@ -134,10 +134,10 @@ async fn each_step_is_one_line_with_action_ticket_and_run_and_without_the_key() 
         }
         let first = &logged[0][2];
         let is_one_run = logged.iter().all(|[_, _, run]| run == first);
-        assert_eq!(is_one_run, status != 503, "a refusal names the run that is in its way");
+        assert_eq!(is_one_run, status != 503, "a rejection names the run that is in its way");
     }
     let action = "stepping-reused";
-    let served = serve_one(&ledger, by_key(KeyRules::new(), action));
+    let served = serve_one(&ledger, by_key(KeyRules::retryable(), action));
     let slow = tokio::spawn(send(under(&served.url, "/it", raw, "slow").header(TAKES, 200)));
     until("it has begun", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
     send(under(&served.url, "/it", raw, "").body("other")).await;
@@ -150,7 +150,7 @@ async fn each_step_is_one_line_with_action_ticket_and_run_and_without_the_key() 
 #[tokio::test]
 async fn a_run_that_panicked_has_a_line_that_says_unknown() {
     let (ledger, action) = (Ledger::new(), "stepping-panic");
-    let protect = by_key(KeyRules::new(), action);
+    let protect = by_key(KeyRules::retryable(), action);
     let served = serve(&ledger, move |config| {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(panics)));
     });
@@ -165,7 +165,7 @@ async fn path_that_is_rewritten_inside_the_guard_is_logged_as_an_error() {
     let (_, ledger) = (LOG.text(), web::Data::new(Ledger::new()));
     for (action, path) in [(None, "/rewritten"), (Some("named"), "/rewritten/named")] {
         let guard = Guard::new(Memory::new());
-        let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+        let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
         let (protect, data) = (action.map_or(protect.clone(), |action| protect.action(action)), ledger.clone());
         let served = Served::run(move |listener| {
             let app = move || {

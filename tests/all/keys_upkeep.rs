@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::error::{InternalError, JsonPayloadError};
 use actix_web::web::{self, Json, JsonConfig, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::actix::{KeyFrom, NotEntered, Protect, SubjectFrom, entered};
+use onceward::actix::{ExtractorError, KeyFrom, Protect, SubjectFrom, entered};
 use onceward::store::{Bytes, Compared, Memory, Redis, Store, StoreError, async_trait};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Resolved, Seen, Subject, Ticket, Verdict};
 use onceward_tests::client::{http, send};
@@ -107,7 +107,7 @@ async fn seen(guard: &Guard, rules: &KeyRules) -> Seen {
 async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().lease(LEASE)));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_500)));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     sleep(LEASE).await;
@@ -122,7 +122,7 @@ async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
 async fn no_ceiling_is_no_reason_to_stop_trying() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::new().lease(BRIEF).ceiling(Duration::MAX);
+    let rules = KeyRules::retryable().lease(BRIEF).ceiling(Duration::MAX);
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Refuses(Duration::ZERO));
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
@@ -135,7 +135,7 @@ async fn no_ceiling_is_no_reason_to_stop_trying() {
 async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::new().lease(BRIEF);
+    let rules = KeyRules::retryable().lease(BRIEF);
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Refuses(Duration::from_millis(250)));
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
@@ -150,7 +150,7 @@ async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
 async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::new().lease(BRIEF).hold();
+    let rules = KeyRules::at_most_once().lease(BRIEF);
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Deaf);
     assert!(timeout(Duration::from_millis(50), pass.complete(Some(Reply::new(200, "paid")))).await.is_err());
@@ -162,7 +162,7 @@ async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
 async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::new().lease(BRIEF).hold();
+    let rules = KeyRules::at_most_once().lease(BRIEF);
     store.be(Mood::Mute);
     let policy = Policy::key(rules.clone());
     let key = key();
@@ -174,7 +174,7 @@ async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
 #[tokio::test]
 async fn what_an_extractor_rejected_may_be_corrected_although_the_application_worded_it() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve(&ledger, move |config: &mut ServiceConfig| {
         // The example in the documentation of `JsonConfig`.
         let worded = JsonConfig::default().error_handler(|error: JsonPayloadError, _| {
@@ -184,7 +184,7 @@ async fn what_an_extractor_rejected_may_be_corrected_although_the_application_wo
             order(request, ledger, Bytes::new()).await
         };
         let not_entered = JsonConfig::default().error_handler(|error: JsonPayloadError, _| {
-            NotEntered::new(InternalError::from_response(error, HttpResponse::BadRequest().body("no JSON"))).into()
+            ExtractorError::new(InternalError::from_response(error, HttpResponse::BadRequest().body("no JSON"))).into()
         });
         let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone());
         config
@@ -207,7 +207,7 @@ async fn what_an_extractor_rejected_may_be_corrected_although_the_application_wo
 #[tokio::test]
 async fn of_a_body_that_is_too_large_to_compare_path_and_query_are_compared() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).action("pay");
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).action("pay");
     let served = serve_at(&ledger, "/orders/{id}/pay", protect.body_limit(1_000).skip_large_bodies());
     let pay = async |order: &str, size: usize| {
         send(under(&served.url, &format!("/orders/{order}/pay"), "k", order).body(vec![b'a'; size])).await.said()
@@ -219,7 +219,7 @@ async fn of_a_body_that_is_too_large_to_compare_path_and_query_are_compared() {
 #[tokio::test]
 async fn a_body_under_the_limit_is_not_one_that_is_over_it() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve_one(&ledger, protect.body_limit(1_000).skip_large_bodies());
     let ask = async |size: usize| send(under(&served.url, "/it", "k", "a").body(vec![b'a'; size])).await.said();
     assert_eq!(ask(500).await, "200 executed");
@@ -229,7 +229,7 @@ async fn a_body_under_the_limit_is_not_one_that_is_over_it() {
 #[tokio::test]
 async fn a_key_that_is_twice_in_the_body_is_refused() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).from(KeyFrom::body("/id"));
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id"));
     let served = serve_one(&ledger, protect);
     let json = http().post(format!("{}/it", served.url)).header("content-type", "application/json");
     assert_eq!(send(json.body(r#"{"id":"a","id":"b"}"#)).await.said(), "400 key_malformed");
@@ -238,7 +238,7 @@ async fn a_key_that_is_twice_in_the_body_is_refused() {
 #[tokio::test]
 async fn draining_waits_for_what_runs_unprotected() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).optional());
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).optional());
     let slow = http().post(format!("{}/it", served.url)).header(ORDER, "effect").header(TAKES, 500);
     let slow = tokio::spawn(async move { timeout(Duration::from_millis(200), slow.send()).await });
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
@@ -251,7 +251,7 @@ async fn draining_waits_for_what_runs_unprotected() {
 async fn draining_waits_for_what_is_taken_back() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::new().lease(BRIEF).hold();
+    let rules = KeyRules::at_most_once().lease(BRIEF);
     store.be(Mood::Refuses(Duration::ZERO));
     let policy = Policy::key(rules.clone());
     let key = key();
@@ -264,11 +264,11 @@ async fn draining_waits_for_what_is_taken_back() {
 #[tokio::test]
 async fn settling_the_same_twice_is_as_good_as_once() {
     let guard = Guard::new(Memory::new());
-    let rules = KeyRules::new().hold();
+    let rules = KeyRules::at_most_once();
     enter(&guard, &rules).await.unknown().await.unwrap();
     let key = key();
     let Seen::Unknown(run) = seen(&guard, &rules).await else { panic!("nobody can tell") };
-    let free = async || guard.settle(&rules, &intent(&key), Some(run), Effect::DidNotHappen, None).await.unwrap();
+    let free = async || guard.settle(&rules, &intent(&key), Some(run), Effect::NotApplied, None).await.unwrap();
     assert_eq!(free().await, Resolved::Settled);
     // It runs again meanwhile, and this time nobody knows of that run how it ended.
     enter(&guard, &rules).await.unknown().await.unwrap();
@@ -277,10 +277,10 @@ async fn settling_the_same_twice_is_as_good_as_once() {
 }
 
 #[tokio::test]
-async fn under_hold_an_unknown_end_is_on_record_although_the_store_was_away_and_has_forgotten() {
+async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_and_has_forgotten() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::new().lease(BRIEF).hold();
+    let rules = KeyRules::at_most_once().lease(BRIEF);
     let pass = enter(&guard, &rules).await;
     let ticket = pass.ticket();
     store.be(Mood::Refuses(Duration::ZERO));
@@ -300,7 +300,7 @@ async fn a_pointer_that_is_none_is_found_out_before_it_leaves_requests_unprotect
 async fn a_redis_that_is_full_for_longer_than_the_lease_leaves_one_effect() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().lease(LEASE)));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
     let mut slow = Vec::new();
     for number in 0..10 {
         let key = format!("k{number}");

@@ -42,7 +42,7 @@ fn outcome(said: &str) -> String {
 #[tokio::test]
 async fn one_body_in_every_wrapping_of_http_is_one_submission() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let url = served.url.clone();
     let said = tokio::task::spawn_blocking(move || {
         let head = "Host: x\r\nIdempotency-Key: k\r\n";
@@ -80,7 +80,7 @@ async fn one_body_in_every_wrapping_of_http_is_one_submission() {
 #[tokio::test]
 async fn a_body_that_breaks_off_runs_nothing_and_leaves_its_key_free() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     for head in [
         "Content-Length: 9\r\n\r\ntea",
         "Transfer-Encoding: chunked\r\n\r\n5\r\ntea",
@@ -96,7 +96,7 @@ async fn a_body_that_breaks_off_runs_nothing_and_leaves_its_key_free() {
 #[tokio::test]
 async fn an_answer_without_a_body_replays_without_one() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve(&ledger, move |config: &mut ServiceConfig| {
         let bare = async |request: HttpRequest, ledger: web::Data<Ledger>| {
             let mut answer = order(request, ledger, Bytes::new()).await;
@@ -131,14 +131,14 @@ async fn an_answer_without_a_body_replays_without_one() {
 #[tokio::test]
 async fn a_header_that_cannot_be_sent_is_never_sent() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let rules = KeyRules::new().lease(BRIEF).hold();
+    let rules = KeyRules::at_most_once().lease(BRIEF);
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
     let answer = send(under(&served.url, "/it", "k", "a").header(STATUS, 504)).await;
     assert_eq!(answer.said(), "504 unknown");
     let key = Key::new("k").unwrap();
     let intent = Intent::new("POST /it", Subject::anonymous()).key(&key);
     let split = Reply::new(200, "booked").header("location", "/a\r\nset-cookie: stolen=1");
-    assert_eq!(guard.settle(&rules, &intent, None, Effect::Happened, Some(split)).await.unwrap(), Resolved::Settled);
+    assert_eq!(guard.settle(&rules, &intent, None, Effect::Applied, Some(split)).await.unwrap(), Resolved::Settled);
     let replay = buy(&served.url, "/it", "k", "a").await;
     assert!(!replay.headers.contains_key("set-cookie"), "{replay:?}");
     assert_eq!(ledger.runs().len(), 1);
@@ -147,7 +147,7 @@ async fn a_header_that_cannot_be_sent_is_never_sent() {
 #[tokio::test]
 async fn a_thousand_runs_that_were_released_leave_nothing_behind_and_nothing_to_wait_for() {
     let guard = Guard::new(Memory::new());
-    let rules = KeyRules::new().lease(BRIEF);
+    let rules = KeyRules::retryable().lease(BRIEF);
     let (policy, key) = (Policy::key(rules), Key::new("k").unwrap());
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
     for _ in 0..1_000 {
@@ -157,5 +157,5 @@ async fn a_thousand_runs_that_were_released_leave_nothing_behind_and_nothing_to_
     assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Absent);
     timeout(LONG, guard.drain()).await.unwrap();
     let late = guard.check(&policy, &intent).await.unwrap();
-    assert!(matches!(late, Verdict::Refuse(refusal) if refusal.code() == Code::Overloaded));
+    assert!(matches!(late, Verdict::Reject(rejection) if rejection.code() == Code::Overloaded));
 }

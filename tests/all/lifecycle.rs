@@ -207,7 +207,7 @@ async fn a_guard_that_was_drained_lets_nothing_begin_and_uses_nothing_up() {
     second.release().await.unwrap();
     drained.await.unwrap();
 
-    let Ok(Verdict::Refuse(refusal)) = guard.check(&policy, &intent(&other)).await else { panic!("too late") };
-    assert_eq!(refusal.code(), onceward_api::Code::Overloaded);
+    let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent(&other)).await else { panic!("too late") };
+    assert_eq!(rejection.code(), onceward_api::Code::Overloaded);
     assert_eq!(guard.look(&policy, &intent(&other)).await.unwrap(), onceward::Seen::Issued);
 }

@@ -178,7 +178,7 @@ impl AsyncCaller for Recorded {
     async fn once(&self, guard: &Guard) {
         let key = Key::of_parts([uuid::Uuid::new_v4().to_string()]).expect("a key");
         let token = if self.by_key { String::new() } else { issued(guard).await };
-        let rules = KeyRules::new().lease(LEASE).hold();
+        let rules = KeyRules::at_most_once().lease(LEASE);
         let (policy, intent) = if self.by_key {
             (Policy::key(rules), Intent::new("a", Subject::anonymous()).key(&key))
         } else {
@@ -204,7 +204,7 @@ async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
                 let _ = pass.complete(None).await;
                 return true;
             }
-            Ok(Verdict::Refuse(refusal)) => match refusal.code() {
+            Ok(Verdict::Reject(rejection)) => match rejection.code() {
                 Code::InProgress if begun.elapsed() < MINUTE => sleep(MOMENT).await,
                 // Its owner could not write for a whole lease, and goes on trying: this may not be the last word.
                 Code::OutcomeUnknown if begun.elapsed() < MINUTE => sleep(MOMENT).await,
@@ -286,7 +286,7 @@ async fn scripts_that_are_forgotten_under_load_are_nobody_s_failure() {
                     assert_eq!(present(&guard, token.as_str(), &How::by(1)).await, Told::Accepted);
                     let key = Key::of_parts([token.as_str()]).unwrap();
                     let intent = Intent::new("a", Subject::anonymous()).key(&key);
-                    let verdict = guard.check(&Policy::key(KeyRules::new().hold()), &intent).await.unwrap();
+                    let verdict = guard.check(&Policy::key(KeyRules::at_most_once()), &intent).await.unwrap();
                     let Verdict::Run(pass) = verdict else { panic!("a new key runs: {verdict:?}") };
                     pass.complete(None).await.unwrap();
                     done.fetch_add(1, Ordering::SeqCst);

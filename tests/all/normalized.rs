@@ -50,7 +50,7 @@ impl Bed {
 }
 
 fn key() -> Protect {
-    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::new().hold())
+    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::at_most_once())
 }
 
 fn interval() -> Protect {

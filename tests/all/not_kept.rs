@@ -13,7 +13,7 @@ use futures_util::stream;
 use onceward::actix::{Protect, SubjectFrom, token_route};
 use onceward::store::{Memory, Sql};
 use onceward::transaction::claim_in;
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Refusal, Reply, Resolved, RunError, Subject, Verdict};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, Resolved, RunError, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::keyed::{buy, serve, under};
@@ -69,7 +69,7 @@ async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse
 fn served(guard: &Guard, ledger: &Ledger) -> Served {
     let guard = guard.clone();
     serve(ledger, move |config| {
-        let rules = || KeyRules::new().reply_limit(1_000);
+        let rules = || KeyRules::retryable().reply_limit(1_000);
         let key = Protect::key(&guard, SubjectFrom::anonymous(), rules());
         let remembered = Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules());
         let resource =
@@ -129,7 +129,7 @@ async fn duplicate_of_a_response_that_was_not_stored_gets_the_true_reason() {
 #[tokio::test]
 async fn true_reason_is_given_where_no_response_is_stored_at_all() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().reply_limit(0));
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().reply_limit(0));
     let served = serve(&ledger, move |config| {
         config.service(web::resource("/key").wrap(protect.clone()).route(web::post().to(answer)));
     });
@@ -149,7 +149,7 @@ fn intent<'a>(key: &'a Key) -> Intent<'a> {
 async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_gets_the_true_reason() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = served(&guard, &ledger);
-    let policy = Policy::key(KeyRules::new().hold());
+    let policy = Policy::key(KeyRules::at_most_once());
     for (name, true_one) in [("completed", NOT_GIVEN), ("settled", SETTLED), ("large", LARGE)] {
         let key = Key::new(name).unwrap();
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&key)).await else { panic!("a free key") };
@@ -158,8 +158,8 @@ async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_get
         } else {
             pass.unknown().await.unwrap();
             let reply = (name == "large").then(|| Reply::new(200, "x".repeat(2_000)));
-            let rules = KeyRules::new().reply_limit(1_000);
-            let settled = guard.settle(&rules, &intent(&key), None, Effect::Happened, reply).await.unwrap();
+            let rules = KeyRules::retryable().reply_limit(1_000);
+            let settled = guard.settle(&rules, &intent(&key), None, Effect::Applied, reply).await.unwrap();
             assert_eq!(settled, Resolved::Settled);
         }
         assert_says_only(&reason(&buy(&served.url, "/key", name, "order").await), true_one);
@@ -196,23 +196,23 @@ async fn backend_that_claims_gets_the_true_reason() {
     assert!(look["says"].as_str().unwrap().contains(SETTLED), "{look:#}");
 }
 
-/// What a refusal tells, having told that it was carried out.
+/// What a rejection tells, having told that it was carried out.
 #[track_caller]
 fn refused<T: std::fmt::Debug, E: std::fmt::Debug>(ended: Result<T, RunError<E>>) -> String {
-    let Err(RunError::Refused(refusal)) = ended else { panic!("{ended:?}") };
-    detail(&refusal)
+    let Err(RunError::Rejected(rejection)) = ended else { panic!("{ended:?}") };
+    detail(&rejection)
 }
 
 #[track_caller]
-fn detail(refusal: &Refusal) -> String {
-    assert_eq!(refusal.code(), Code::ReplyNotKept);
-    refusal.problem().detail
+fn detail(rejection: &Rejection) -> String {
+    assert_eq!(rejection.code(), Code::ReplyNotKept);
+    rejection.problem().detail
 }
 
 #[tokio::test]
 async fn function_whose_value_was_not_stored_gets_the_true_reason() {
     let guard = Guard::new(Memory::new());
-    let small = Policy::key(KeyRules::new().reply_limit(10));
+    let small = Policy::key(KeyRules::retryable().reply_limit(10));
     let [strange, large] = ["strange", "large"].map(|name| Key::new(name).unwrap());
     // A map whose key is no text is nothing that JSON has.
     let value = || vec![HashMap::from([(vec![1u8], 2u8)])];
@@ -231,7 +231,7 @@ async fn transaction_whose_value_was_not_stored_gets_the_true_reason() {
     Sql::migrate(&store).await.unwrap();
     let pool = SqlitePool::connect(&store).await.unwrap();
     let guard = Guard::new(Memory::new());
-    let rules = KeyRules::new().reply_limit(10).retain(MINUTE);
+    let rules = KeyRules::retryable().reply_limit(10).retain(MINUTE);
     let [bare, large, strange] = ["bare", "large", "strange"].map(|name| Key::new(name).unwrap());
     let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
     drop(claim_in(&mut transaction, &rules, &intent(&bare)).await.unwrap());

@@ -29,8 +29,8 @@ fn protect(guard: &Guard, policy: &str) -> Protect {
     let protect = match policy {
         "token" => Protect::token(guard, anyone()),
         "remembered" => Protect::token(guard, anyone()).remember(TTL),
-        "key" => Protect::key(guard, anyone(), KeyRules::new()),
-        "optional" => Protect::key(guard, anyone(), KeyRules::new()).optional(),
+        "key" => Protect::key(guard, anyone(), KeyRules::retryable()),
+        "optional" => Protect::key(guard, anyone(), KeyRules::retryable()).optional(),
         "interval" => Protect::interval(guard, anyone(), IntervalRules::new().every(MINUTE).expect("it is some time")),
         other => unreachable!("{other}"),
     };

@@ -7,7 +7,7 @@ use actix_web::error::{
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Query};
 use actix_web::{Error, HttpRequest, HttpResponse};
-use onceward::actix::{MarkEffect as _, NotEntered, Protect, SubjectFrom, entered};
+use onceward::actix::{ExtractorError, MarkEffect as _, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Effect, Guard, KeyRules};
 use onceward_tests::charging::{CHARGE, PROVIDER, charge, provider};
@@ -23,7 +23,7 @@ fn by_key(rules: KeyRules) -> Protect {
 
 #[tokio::test]
 async fn broken_upstream_response_is_charged_once() {
-    for rules in [KeyRules::new(), KeyRules::new().hold(), KeyRules::new().replay_everything()] {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once(), KeyRules::retryable().replay_everything()] {
         let ledger = Ledger::new();
         let provider = provider(&ledger);
         let way = RoughWay::to(&provider.url, |_| Mishap::CutAnswer(90)).await;
@@ -65,7 +65,7 @@ fn error(name: &str) -> Error {
         "form type" => UrlencodedError::ContentType.into(),
         "form overflow" => UrlencodedError::Overflow { size: 2, limit: 1 }.into(),
         "path error" => PathError::Deserialize(urlencoded()).into(),
-        "not entered" => NotEntered::new(ErrorNotFound("an extractor that the handler has called")).into(),
+        "not entered" => ExtractorError::new(ErrorNotFound("an extractor that the handler has called")).into(),
         other => unreachable!("{other} is no error"),
     }
 }
@@ -122,21 +122,21 @@ async fn run_twice(served: &Served, ledger: &Ledger, names: impl IntoIterator<It
 #[tokio::test]
 async fn error_that_a_handler_can_pass_on_is_stored() {
     let ledger = Ledger::new();
-    let served = failing(&ledger, by_key(KeyRules::new()));
+    let served = failing(&ledger, by_key(KeyRules::retryable()));
     assert_eq!(run_twice(&served, &ledger, AMBIGUOUS).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn no_error_type_frees_a_key_under_hold() {
+async fn no_error_type_frees_a_key_at_most_once() {
     let ledger = Ledger::new();
-    let served = failing(&ledger, by_key(KeyRules::new().hold()));
+    let served = failing(&ledger, by_key(KeyRules::at_most_once()));
     assert_eq!(run_twice(&served, &ledger, AMBIGUOUS.into_iter().chain(OF_EXTRACTORS)).await, [""; 0]);
 }
 
 #[tokio::test]
 async fn default_service_that_takes_effect_runs_once() {
     let ledger = Ledger::new();
-    for rules in [KeyRules::new(), KeyRules::new().hold()] {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let protect = by_key(rules);
         let served = serve(&ledger, move |config| {
             let empty = async |request: HttpRequest, ledger: web::Data<Ledger>| {
@@ -171,7 +171,7 @@ async fn default_service_that_takes_effect_runs_once() {
 
 #[tokio::test]
 async fn error_of_a_marked_handler_is_stored_whatever_its_type() {
-    for rules in [KeyRules::new(), KeyRules::new().hold(), KeyRules::new().replay_everything()] {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once(), KeyRules::retryable().replay_everything()] {
         let ledger = Ledger::new();
         let protect = by_key(rules.clone());
         let served = serve(&ledger, move |config| {
@@ -184,10 +184,10 @@ async fn error_of_a_marked_handler_is_stored_whatever_its_type() {
 
 /// By the table these statuses say that nothing took effect. A handler that passes on another party's knows better.
 #[tokio::test]
-async fn passed_on_refusal_that_the_handler_calls_unknown_does_not_run_again_under_hold() {
+async fn passed_on_refusal_that_the_handler_calls_unknown_does_not_run_again_at_most_once() {
     for status in [401, 403, 425, 429] {
         let ledger = Ledger::new();
-        let protect = by_key(KeyRules::new().hold());
+        let protect = by_key(KeyRules::at_most_once());
         let served = serve(&ledger, move |config| {
             let charged = move |ledger: web::Data<Ledger>| async move {
                 ledger.record(CHARGE);

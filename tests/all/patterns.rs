@@ -69,9 +69,9 @@ fn said<R>(answer: &Answer<R>) -> &'static str {
     match answer {
         Answer::Applied(_) => "applied",
         Answer::AlreadyApplied(_) => "already applied",
-        Answer::Refused(Why::Missing(_)) => "missing",
-        Answer::Refused(Why::Different(_)) => "different",
-        Answer::Refused(Why::Unmet(_)) => "unmet",
+        Answer::Rejected(Why::Missing(_)) => "missing",
+        Answer::Rejected(Why::Different(_)) => "different",
+        Answer::Rejected(Why::Unmet(_)) => "unmet",
     }
 }
 

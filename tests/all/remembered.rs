@@ -44,7 +44,7 @@ struct Bed {
 impl Bed {
     /// A duplicate is told at once what is on record.
     fn remembering(retain: Duration) -> Self {
-        Self::with(KeyRules::new().retain(retain), |protect| protect.wait(Duration::ZERO))
+        Self::with(KeyRules::retryable().retain(retain), |protect| protect.wait(Duration::ZERO))
     }
 
     fn with(rules: KeyRules, change: impl Fn(Protect) -> Protect) -> Self {
@@ -254,7 +254,7 @@ async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_act
     let said = async |action, user| match guard.check(&policy, &intent(action, user)).await.unwrap() {
         Verdict::Run(pass) => pass.complete(Some(Reply::new(201, "made"))).await.map(|_| "run".to_owned()).unwrap(),
         Verdict::Replay(reply) => format!("replay {}", reply.status()),
-        Verdict::Refuse(refusal) => refusal.code().to_string(),
+        Verdict::Reject(rejection) => rejection.code().to_string(),
         _ => unreachable!("there is nothing else"),
     };
     assert_eq!(said("pay", "alice").await, "run");
@@ -264,7 +264,7 @@ async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_act
         assert_eq!(said(action, user).await, expected, "{action} for {user}");
         let looked = guard.look(&policy, &intent(action, user)).await.unwrap().into_reply();
         let looked =
-            looked.map_or_else(|refusal| refusal.code().to_string(), |reply| format!("replay {}", reply.status()));
+            looked.map_or_else(|rejection| rejection.code().to_string(), |reply| format!("replay {}", reply.status()));
         assert_eq!(looked, expected, "{action} for {user}");
     }
 }
@@ -315,7 +315,7 @@ async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second(
         let again = bed.guard.check(&policy, &intent).await.unwrap();
         match (then, again) {
             ("issued", Verdict::Run(pass)) => assert_eq!(pass.release().await.unwrap(), Settled::Back),
-            ("gone", Verdict::Refuse(refusal)) => assert_eq!(refusal.code(), Code::TokenUsed),
+            ("gone", Verdict::Reject(rejection)) => assert_eq!(rejection.code(), Code::TokenUsed),
             (_, other) => panic!("after {age} ms: {other:?}"),
         }
     }
@@ -329,15 +329,15 @@ async fn a_token_that_an_attempt_has_used_is_used_and_one_that_is_remembered_is_
     let one = bed.guard.issue(TTL, Binding::none()).await.unwrap();
     let intent = Intent::new("a", Subject::anonymous()).credential(one.as_str());
     let Ok(Verdict::Run(pass)) = bed.guard.check(&plain, &intent.clone().attempt(&attempt)).await else { panic!() };
-    let Ok(Verdict::Refuse(refusal)) = bed.guard.check(&remembered, &intent).await else { panic!("it is used") };
-    assert_eq!(refusal.code(), Code::TokenUsed);
+    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&remembered, &intent).await else { panic!("it is used") };
+    assert_eq!(rejection.code(), Code::TokenUsed);
     assert_eq!(pass.complete(None).await.unwrap(), Settled::Final);
 
     let token = bed.token().await;
     let first = bed.say(&token, "/it", "tea").await;
     let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt(&attempt);
-    let Ok(Verdict::Refuse(refusal)) = bed.guard.check(&plain, &intent).await else { panic!("it is used") };
-    assert_eq!(refusal.code(), Code::TokenUsed);
+    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&plain, &intent).await else { panic!("it is used") };
+    assert_eq!(rejection.code(), Code::TokenUsed);
     is_first_again(&first, &bed.say(&token, "/it", "tea").await);
 }
 
@@ -376,7 +376,7 @@ async fn a_handler_that_panics_leaves_an_unknown_outcome() {
 
 #[tokio::test]
 async fn an_answer_too_large_to_keep_is_told_and_nothing_runs_again() {
-    let bed = Bed::with(KeyRules::new().reply_limit(1_000), |protect| protect);
+    let bed = Bed::with(KeyRules::retryable().reply_limit(1_000), |protect| protect);
     let token = bed.token().await;
     let ask = || send(bed.post(&token, "/it").header(SIZE, 2_000));
     assert_eq!((ask().await.said(), ask().await.said()), ("200 executed".into(), "409 reply_not_kept".into()));
@@ -385,7 +385,7 @@ async fn an_answer_too_large_to_keep_is_told_and_nothing_runs_again() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_to_compare_is_refused_and_the_token_is_not_used() {
-    let bed = Bed::with(KeyRules::new(), |protect| protect.body_limit(1_000));
+    let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000));
     let token = bed.token().await;
     let large = send(bed.post(&token, "/it").body(vec![b'x'; 2_000])).await;
     assert_eq!(large.said(), "413 body_too_large");
@@ -395,7 +395,7 @@ async fn a_body_that_is_too_large_to_compare_is_refused_and_the_token_is_not_use
 
 #[tokio::test]
 async fn a_body_that_is_let_through_uncompared_never_gets_the_answer_to_one_that_was_compared() {
-    let bed = Bed::with(KeyRules::new(), |protect| protect.body_limit(1_000).skip_large_bodies());
+    let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000).skip_large_bodies());
     let large = async |token: &str, path: &str| send(bed.post(token, path).body(vec![b'x'; 2_000])).await;
     let token = bed.token().await;
     let first = large(&token, "/it").await;
@@ -647,7 +647,10 @@ fn try_plainly(guard: &Guard, token: &Token) -> JoinHandle<()> {
     tokio::spawn(async move {
         let intent = Intent::new("plain", Subject::anonymous()).credential(token.as_str());
         let verdict = guard.check(&Policy::token(), &intent).await;
-        assert!(matches!(&verdict, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::TokenUsed), "{verdict:?}");
+        assert!(
+            matches!(&verdict, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::TokenUsed),
+            "{verdict:?}"
+        );
     })
 }
 
@@ -703,7 +706,7 @@ async fn a_claim_that_is_made_again_is_no_token_for_anybody_else_either() {
     let guard = Guard::new(Arc::clone(&store));
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     // It is renewed once.
-    let rules = KeyRules::new().lease(LEASE).ceiling(Duration::ZERO);
+    let rules = KeyRules::retryable().lease(LEASE).ceiling(Duration::ZERO);
     let policy = Policy::Token(TokenRules::new().remember_by(rules));
     let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };

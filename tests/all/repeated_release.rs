@@ -47,13 +47,13 @@ async fn guard(address: &str) -> Guard {
     builder.clock((&clock).into()).build()
 }
 
-/// Claims, and gives the pass in writing, or the code of the refusal.
+/// Claims, and gives the pass in writing, or the code of the rejection.
 async fn claim(guard: &Guard, rules: &KeyRules, key: &str, attempt: &str) -> Result<String, Code> {
     let (key, attempt) = (Key::new(key).unwrap(), Attempt::new(attempt).unwrap());
     let intent = Intent::new("pay", Subject::named("alice")).key(&key).attempt(&attempt);
     match guard.check(&Policy::key(rules.clone()), &intent).await.unwrap() {
-        Verdict::Run(pass) => Ok(pass.write_down().await.unwrap().unwrap()),
-        Verdict::Refuse(refusal) => Err(refusal.code()),
+        Verdict::Run(pass) => Ok(pass.into_signed().await.unwrap().unwrap()),
+        Verdict::Reject(rejection) => Err(rejection.code()),
         other => panic!("{other:?}"),
     }
 }
@@ -63,21 +63,21 @@ async fn repeated_release_of_a_claim_frees_no_later_run() {
     let stores = Stores::start().await;
     for address in stores.addresses() {
         let guard = guard(&address).await;
-        for rules in [KeyRules::new(), KeyRules::new().hold()] {
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
             for round in 0..ROUNDS / 2 {
-                let key = format!("{}-{round}", rules == KeyRules::new());
+                let key = format!("{}-{round}", rules == KeyRules::retryable());
                 let first = claim(&guard, &rules, &key, "one").await.unwrap();
                 assert_eq!(claim(&guard, &rules, &key, "one").await, Ok(first.clone()), "asked again, it is the same");
-                let late = guard.read_pass(&first).await.unwrap().unwrap();
+                let late = guard.open_pass(&first).await.unwrap().unwrap();
                 assert_eq!(late.release().await.unwrap(), Resolved::Settled);
                 let second = claim(&guard, &rules, &key, "one").await.unwrap();
                 assert_ne!(first, second, "{address}, round {round}: one pass for two runs");
-                let lost = Resolved::Refused(Code::ClaimLost.into());
+                let lost = Resolved::Rejected(Code::ClaimLost.into());
                 assert_eq!(late.release().await.unwrap(), lost, "{address}, round {round}");
                 assert_eq!(late.renew().await.unwrap(), lost);
                 assert_eq!(late.complete(None).await.unwrap(), lost);
                 assert_eq!(claim(&guard, &rules, &key, "two").await, Err(Code::InProgress), "{address}, round {round}");
-                let pass = guard.read_pass(&second).await.unwrap().unwrap();
+                let pass = guard.open_pass(&second).await.unwrap().unwrap();
                 assert_eq!(pass.release().await.unwrap(), Resolved::Settled);
             }
         }
@@ -93,7 +93,7 @@ async fn redeem(guard: &Guard, token: &str, attempt: &Attempt) -> Result<RunId, 
             pass.complete(None).await.unwrap();
             Ok(run)
         }
-        Verdict::Refuse(refusal) => Err(refusal.code()),
+        Verdict::Reject(rejection) => Err(rejection.code()),
         other => panic!("{other:?}"),
     }
 }
@@ -111,7 +111,7 @@ async fn repeated_release_of_a_token_frees_no_later_run() {
             assert_eq!(guard.release(&token, &one, first).await.unwrap(), Released::Back);
             let second = redeem(&guard, &token, &one).await.unwrap();
             assert_ne!(first, second, "{address}, round {round}: one name for two runs");
-            let lost = Released::Refused(Code::ClaimLost.into());
+            let lost = Released::Rejected(Code::ClaimLost.into());
             assert_eq!(guard.release(&token, &one, first).await.unwrap(), lost, "{address}, round {round}");
             assert_eq!(redeem(&guard, &token, &two).await, Err(Code::TokenUsed), "{address}, round {round}");
         }

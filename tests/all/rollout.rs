@@ -11,7 +11,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer, error, test};
 use futures_util::future::join_all;
 use futures_util::stream;
-use onceward::actix::{Exempt, KeyFrom, Presented, Protect, Require, SubjectFrom, token_route};
+use onceward::actix::{Exempt, HasToken, KeyFrom, Protect, RequireProtection, SubjectFrom, token_route};
 use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, IntervalRules, KeyRules, Mode, Secret};
 use onceward_api::header::TOKEN;
@@ -79,9 +79,9 @@ fn routes(guard: Option<Guard>, mode: Mode) -> impl Fn(&mut ServiceConfig) + Clo
         config
             .service(scope("/token").wrap(token().bound().next_token()))
             .service(scope("/remembered").wrap(token().remember(LONG)))
-            .service(scope("/key").wrap(key(KeyRules::new()).wait(LONG)))
-            .service(scope("/held").wrap(key(KeyRules::new().hold()).keep_header("x-own".parse().unwrap())))
-            .service(scope("/named").wrap(key(KeyRules::new()).from(KeyFrom::header("x-order"))))
+            .service(scope("/key").wrap(key(KeyRules::retryable()).wait(LONG)))
+            .service(scope("/held").wrap(key(KeyRules::at_most_once()).keep_header("x-own".parse().unwrap())))
+            .service(scope("/named").wrap(key(KeyRules::retryable()).from(KeyFrom::header("x-order"))))
             .service(scope("/interval").wrap(Protect::interval(guard, anyone(), IntervalRules::new()).mode(mode)));
     }
 }
@@ -443,7 +443,7 @@ async fn logged_in(
 fn shop(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     let guard = guard.clone();
     move |config| {
-        let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+        let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
         let resource = |path: &str| web::resource(path.to_owned());
         config
             .service(resource("/protected").wrap(protect()).route(web::post().to(order)))
@@ -469,16 +469,16 @@ fn shop(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     }
 }
 
-/// The shop behind a [`Require`].
+/// The shop behind a [`RequireProtection`].
 struct Net {
     served: Served,
-    require: Require,
+    require: RequireProtection,
     ledger: Ledger,
 }
 
 impl Net {
     fn under(guard: &Guard) -> Self {
-        let (require, ledger, shop) = (Require::new(guard), Ledger::new(), shop(guard));
+        let (require, ledger, shop) = (RequireProtection::new(guard), Ledger::new(), shop(guard));
         let (own, data) = (require.clone(), web::Data::new(ledger.clone()));
         let served = Served::run(move |listener| {
             let app = move || App::new().app_data(data.clone()).wrap(own.clone()).configure(shop.clone());
@@ -583,8 +583,8 @@ async fn a_login_check_that_answers_for_a_protected_route_does_not_have_it_refus
 #[actix_web::test]
 async fn a_redirect_finds_a_route_until_a_guard_is_seen_on_it_and_has_nothing_refused() {
     let guard = Guard::new(Memory::new());
-    let require = Require::new(&guard);
-    let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let require = RequireProtection::new(&guard);
+    let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let post = || web::post().to(order);
     let app = App::new()
         .app_data(web::Data::new(Ledger::new()))
@@ -627,7 +627,7 @@ async fn closed(
 async fn a_page_shuts_nothing<R, B: MessageBody>(
     app: &impl Service<R, Response = ServiceResponse<B>, Error = Error>,
     ask_as: impl Fn(&str, Option<&str>) -> R,
-    require: &Require,
+    require: &RequireProtection,
     ledger: &Ledger,
     scope: &str,
 ) {
@@ -647,19 +647,19 @@ async fn a_page_shuts_nothing<R, B: MessageBody>(
 async fn a_page_that_is_answered_in_the_place_of_a_protected_route_does_not_have_it_refused() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let on = |path: &str| web::resource(path.to_owned()).route(web::post().to(order));
-    let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let ask_as = |path: &str, user: Option<&str>| {
         let request = test::TestRequest::post().uri(path).insert_header((KEY, uuid::Uuid::new_v4().to_string()));
         let request = request.insert_header((ORDER, path));
         if let Some(user) = user { request.insert_header(("x-user", user)) } else { request }.to_request()
     };
 
-    let require = Require::new(&guard);
+    let require = RequireProtection::new(&guard);
     let app = App::new().app_data(web::Data::new(ledger.clone())).wrap(from_fn(closed)).wrap(require.clone());
     let app = app.service(on("/it").wrap(protect())).service(on("/forgotten"));
     a_page_shuts_nothing(&test::init_service(app).await, ask_as, &require, &ledger, "").await;
 
-    let require = Require::new(&guard);
+    let require = RequireProtection::new(&guard);
     let members = web::scope("/members").service(on("/it").wrap(protect())).service(on("/forgotten"));
     let app = App::new().app_data(web::Data::new(ledger.clone())).wrap(require.clone());
     let app = app.service(members.wrap(from_fn(closed))).service(on("/late").wrap(protect()).wrap(from_fn(closed)));
@@ -676,7 +676,7 @@ async fn a_page_that_is_answered_in_the_place_of_a_protected_route_does_not_have
 async fn what_is_taken_without_a_route_is_found_too() {
     let guard = Guard::new(Memory::new());
     for is_exempt in [false, true] {
-        let (require, ledger) = (Require::new(&guard), Ledger::new());
+        let (require, ledger) = (RequireProtection::new(&guard), Ledger::new());
         let fallback = if is_exempt { web::to(order).wrap(Exempt) } else { web::to(order) };
         let app = App::new()
             .app_data(web::Data::new(ledger.clone()))
@@ -713,7 +713,7 @@ async fn a_guard_that_is_off_or_observes_has_a_net_that_refuses_nothing() {
     }
 }
 
-/// A refusal before the handler leaves a body that nobody has read.
+/// A rejection before the handler leaves a body that nobody has read.
 #[tokio::test]
 async fn what_the_net_refuses_is_told_although_it_was_sent_with_a_body() {
     let net = Net::under(&Guard::new(Memory::new()));
@@ -730,7 +730,7 @@ async fn what_the_net_refuses_is_told_although_it_was_sent_with_a_body() {
 #[actix_web::test]
 async fn a_user_s_own_tests_say_which_routes_were_forgotten() {
     let guard = Guard::new(Memory::new());
-    let require = Require::new(&guard);
+    let require = RequireProtection::new(&guard);
     let app = App::new()
         .app_data(web::Data::new(Ledger::new()))
         .wrap(require.clone())
@@ -757,7 +757,7 @@ async fn a_user_s_own_tests_say_which_routes_were_forgotten() {
 #[actix_web::test]
 async fn the_route_that_gives_out_tokens_needs_no_protection() {
     let guard = Guard::new(Memory::new());
-    let require = Require::new(&guard);
+    let require = RequireProtection::new(&guard);
     let app = App::new().wrap(require.clone()).service(token_route(&guard, SubjectFrom::anonymous()));
     let app = test::init_service(app).await;
     for _ in 0..2 {
@@ -777,7 +777,7 @@ fn application(guard: &Guard, ledger: &Ledger) -> Served {
             .service(web::resource("/it").wrap(protect).route(web::post().to(order)))
             .service(
                 web::resource("/led")
-                    .route(web::post().guard(Presented::new(&guard)).to(order))
+                    .route(web::post().guard(HasToken::new(&guard)).to(order))
                     .route(web::post().to(HttpResponse::BadRequest)),
             );
     })

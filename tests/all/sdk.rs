@@ -81,7 +81,7 @@ async fn a_used_token_is_unknown_after_an_own_try_without_an_answer_and_a_duplic
     assert_eq!((unknown.code(), unknown.tries(), unknown.key()), (Some(Code::TokenUsed), 2, None));
     assert_eq!(shop.ledger.count("lost"), 1);
 
-    way.plan(first([Mishap::Refuse(Code::TokenUsed)]));
+    way.plan(first([Mishap::Reject(Code::TokenUsed)]));
     let duplicate = client().post(&url).header(ORDER, "refused").send().await.unwrap_err();
     assert!(duplicate.is_duplicate() && !duplicate.is_unknown() && duplicate.tries() == 1, "{duplicate:?}");
     assert_eq!(shop.ledger.count("refused"), 0);

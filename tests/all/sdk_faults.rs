@@ -28,7 +28,7 @@ fn anything(seen: &Seen) -> Mishap {
     if fastrand::u8(0..3) > 0 {
         return Mishap::None;
     }
-    let refusals = [Code::StoreUnavailable, Code::Overloaded, Code::RateLimited];
+    let rejections = [Code::StoreUnavailable, Code::Overloaded, Code::RateLimited];
     let submitted = [Code::InProgress, Code::RedeemUnknown, Code::TokenExpired, Code::TokenStale];
     let by_key = seen.headers.contains_key("idempotency-key");
     match fastrand::u8(0..10) {
@@ -37,10 +37,10 @@ fn anything(seen: &Seen) -> Mishap {
         2 | 3 => Mishap::CutAnswer(0),
         4 => Mishap::CutAnswer(fastrand::usize(1..100)),
         5 => Mishap::Delay(Duration::from_millis(fastrand::u64(0..600))),
-        6 => Mishap::Refuse(refusals[fastrand::usize(0..refusals.len())]),
+        6 => Mishap::Reject(rejections[fastrand::usize(0..rejections.len())]),
         7 if seen.fetches() => Mishap::Instead(503),
         // A key is never told that its token has expired.
-        7 => Mishap::Refuse(submitted[fastrand::usize(0..if by_key { 1 } else { submitted.len() })]),
+        7 => Mishap::Reject(submitted[fastrand::usize(0..if by_key { 1 } else { submitted.len() })]),
         8 => Mishap::Instead([429, 502, 503, 504][fastrand::usize(0..4)]),
         _ => Mishap::After([502, 504][fastrand::usize(0..2)]),
     }

@@ -132,7 +132,7 @@ async fn no_token_to_be_had_is_said_with_the_reason() {
     let limited = without_token(&way.url).await;
     says(&limited, "rate_limited");
     assert_eq!((limited.code(), limited.retry_after()), (Some(Code::RateLimited), Some(Duration::from_secs(3600))));
-    way.plan(|_| Mishap::Refuse(Code::StoreUnavailable));
+    way.plan(|_| Mishap::Reject(Code::StoreUnavailable));
     says(&without_token(&way.url).await, "store_unavailable");
     way.plan(|_| Mishap::Instead(500));
     says(&without_token(&way.url).await, "Try again in a moment");
@@ -202,7 +202,7 @@ async fn two_servers_whose_clocks_differ_are_named_as_such() {
     let shop = Shop::on(Memory::new());
     let way = RoughWay::to(shop.url(), |seen| match seen.fetches() {
         true => Mishap::None,
-        false => Mishap::Refuse(Code::TokenExpired),
+        false => Mishap::Reject(Code::TokenExpired),
     });
     let error = client().post(format!("{}/orders", way.await.url)).header(ORDER, "a").send().await.unwrap_err();
     assert!(error.ran_nothing() && error.tries() == 2, "{error:?}");

@@ -24,7 +24,7 @@ async fn all_tries_of_a_submission_carry_the_same_and_the_next_another() {
     let shop = Shop::on(Memory::new());
     let troubled = || {
         let lead = Mishap::Lead(307, "/keyed/orders".into());
-        first([Mishap::CutBefore, Mishap::CutRequest, lead, Mishap::Refuse(Code::InProgress), Mishap::CutAnswer(50)])
+        first([Mishap::CutBefore, Mishap::CutRequest, lead, Mishap::Reject(Code::InProgress), Mishap::CutAnswer(50)])
     };
     let way = RoughWay::to(shop.url(), smooth).await;
     for (header, client) in [(KEY, builder().with_keys().build().unwrap()), (TOKEN, client())] {

@@ -242,7 +242,7 @@ async fn backend_calls_need_the_api_key_and_issuing_never_does() {
         assert_eq!(answer.said(), "200 redeemed", "{scheme}");
     }
     let answer = send(raw(&service, "/token/redeem", json!({"token": unspent}).to_string()).bearer_auth(KEY)).await;
-    assert_eq!(answer.said(), "200 redeemed", "no refusal has used it up");
+    assert_eq!(answer.said(), "200 redeemed", "no rejection has used it up");
 }
 
 #[tokio::test]

@@ -50,11 +50,11 @@ async fn every_status_settles_the_token_as_the_table_says() {
     let client = http();
     for status in 200..600 {
         let effect = match status {
-            200..400 => Effect::Happened,
-            400..500 | 500 | 501 | 503 => Effect::DidNotHappen,
+            200..400 => Effect::Applied,
+            400..500 | 500 | 501 | 503 => Effect::NotApplied,
             _ => Effect::Unknown,
         };
-        let is_free = effect == Effect::DidNotHappen;
+        let is_free = effect == Effect::NotApplied;
         let (token, name) = (token(shop.url()).await, status.to_string());
         let request = client.post(format!("{}/orders", shop.url())).header("connection", "close");
         let request = request.header(onceward_api::header::TOKEN, &token).header(shop::ORDER, &name);
@@ -162,7 +162,7 @@ async fn breaks(
         }
         let mut answer = HttpResponse::build(status).insert_header(("x-own-answer", "kept")).body("its own words");
         if effect.as_deref() == Some("did not") {
-            answer = answer.effect(Effect::DidNotHappen);
+            answer = answer.effect(Effect::NotApplied);
         }
         InternalError::from_response("broken", answer).into()
     });

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onceward::store::{Admission, Redis, Store as _};
-use onceward::{Guard, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Ran, Reply, Subject, Ticket, Verdict};
+use onceward::{
+    Guard, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Reply, RunOutcome, Subject, Ticket, Verdict,
+};
 use onceward_tests::client::{Answer, send};
 use onceward_tests::keyed::{KEY, PATIENT};
 use onceward_tests::ledger::Ledger;
@@ -210,7 +212,7 @@ async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_w
     let store = Redis::open(&proxy.url()).unwrap().timeout(LATE);
     let guard = Guard::new(store.clone());
     let key = |name: &str| Key::new(name).unwrap();
-    let policy = Policy::key(KeyRules::new());
+    let policy = Policy::key(KeyRules::retryable());
     let check = async |name: &str| {
         let key = key(name);
         guard.check(&policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await
@@ -235,7 +237,7 @@ async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_w
     let known = key("job");
     let ran =
         guard.run(&open, &Intent::new("job", Subject::anonymous()).key(&known), async || Ok::<_, String>(1)).await;
-    assert!(matches!(ran, Ok(Ran::Unprotected(_))), "{ran:?}");
+    assert!(matches!(ran, Ok(RunOutcome::Unprotected(_))), "{ran:?}");
     // What has begun is ended, as far as Redis can be reached.
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err(), "its answer is late too");
 

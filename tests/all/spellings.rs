@@ -56,7 +56,7 @@ fn routes(guard: &Guard, gate: &Gate) -> impl Fn(&mut ServiceConfig) + Clone + S
         let anyone = SubjectFrom::anonymous;
         let every = |every| IntervalRules::new().every(every).expect("it is some time");
         let route = |policy: &str| web::resource(format!("/{{policy:{policy}}}/{{name}}/end"));
-        let by_key = || Protect::key(&guard, anyone(), KeyRules::new());
+        let by_key = || Protect::key(&guard, anyone(), KeyRules::retryable());
         let interval = |rules| Protect::interval(&guard, anyone(), rules);
         config
             .app_data(gate.clone())
@@ -246,7 +246,7 @@ async fn spelled_path_of_a_static_route_is_its_action() {
     let guard = Guard::new(Memory::new());
     let targets =
         ["/keybody", "/%6beybody", "/keybod%79", "/%6B%65%79%62%6f%64%79", "http://shop/%6beybody", "/keybody?"];
-    let by_body = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()).from(KeyFrom::body("/id"));
+    let by_body = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id"));
     let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new().every(LONG).unwrap());
     for protect in [by_body(), by_body().action("keys"), spaced()] {
         let ledger = Ledger::new();
@@ -264,7 +264,7 @@ async fn spelled_path_of_a_static_route_is_its_action() {
 #[tokio::test]
 async fn paths_that_differ_are_different_actions() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve_at(&ledger, "/{all:.*}", Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = serve_at(&ledger, "/{all:.*}", Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let targets = [
         "/a/b",
         "/a%2Fb",
@@ -306,7 +306,7 @@ async fn paths_that_differ_are_different_actions() {
 #[tokio::test]
 async fn spelled_query_is_the_same_content() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve_at(&ledger, "/it", protect);
     let ask = async |target: &str| post(&served.url, target, &[(KEY, "k")], "").await.said();
     assert_eq!(ask("/it?a=1&b=2").await, "200 executed");

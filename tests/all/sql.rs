@@ -199,10 +199,10 @@ async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
             let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
             let Ok(Verdict::Run(pass)) = third.check(&Policy::token(), &intent).await else { panic!("a good token") };
             pass.complete(None).await.unwrap();
-            let Ok(Verdict::Refuse(refusal)) = open().await.check(&Policy::token(), &intent).await else {
+            let Ok(Verdict::Reject(rejection)) = open().await.check(&Policy::token(), &intent).await else {
                 panic!("a used token")
             };
-            assert_eq!(refusal.code(), Code::TokenUsed);
+            assert_eq!(rejection.code(), Code::TokenUsed);
         }
     }
 }
@@ -223,8 +223,8 @@ async fn a_token_of_another_epoch_is_stale_and_not_used() {
 /// What a token is refused for.
 async fn refused(guard: &Guard, token: &Token) -> Code {
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-    let Ok(Verdict::Refuse(refusal)) = guard.check(&Policy::token(), &intent).await else { panic!("it is refused") };
-    refusal.code()
+    let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else { panic!("it is refused") };
+    rejection.code()
 }
 
 #[tokio::test]
@@ -234,12 +234,12 @@ async fn a_thread_that_is_blocked_does_not_stop_renewals() {
         let (first, second) = (open().await, open().await);
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::new().lease(Duration::from_millis(1500)));
+        let policy = Policy::key(KeyRules::retryable().lease(Duration::from_millis(1500)));
         let Ok(Verdict::Run(pass)) = first.check(&policy, &intent).await else { panic!("a free key") };
         #[expect(clippy::disallowed_methods, reason = "to block the thread is the point")]
         std::thread::sleep(Duration::from_secs(4));
-        let Ok(Verdict::Refuse(refusal)) = second.check(&policy, &intent).await else { panic!("it still runs") };
-        assert_eq!(refusal.code(), Code::InProgress);
+        let Ok(Verdict::Reject(rejection)) = second.check(&policy, &intent).await else { panic!("it still runs") };
+        assert_eq!(rejection.code(), Code::InProgress);
         pass.release().await.unwrap();
     }
 }

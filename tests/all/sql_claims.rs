@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::store::{Memory, Sql, StoreError};
-use onceward::transaction::{ClaimError, Entered, Lent, claim_in};
-use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Ran, Reply, RunError, Subject};
+use onceward::transaction::{ClaimError, TxHandle, TxVerdict, claim_in};
+use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
 use onceward_tests::bank::{TABLES, figures, pay, pay_once};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::proxy::{Fate, Proxy};
@@ -34,15 +34,15 @@ async fn a_claim_that_was_rolled_back_to_a_savepoint_does_not_overwrite_what_oth
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let rules = KeyRules::new();
+    let rules = KeyRules::retryable();
 
     let mut first = pool.begin().await.unwrap();
     let mut savepoint = first.begin().await.unwrap();
-    let Ok(Entered::Run(lost)) = claim_in(&mut savepoint, &rules, &intent).await else { panic!("it is free") };
+    let Ok(TxVerdict::Run(lost)) = claim_in(&mut savepoint, &rules, &intent).await else { panic!("it is free") };
     savepoint.rollback().await.unwrap();
 
     let mut second = pool.begin().await.unwrap();
-    let Ok(Entered::Run(kept)) = claim_in(&mut second, &rules, &intent).await else { panic!("it is free again") };
+    let Ok(TxVerdict::Run(kept)) = claim_in(&mut second, &rules, &intent).await else { panic!("it is free again") };
     pay(&mut second, "k").await.unwrap();
     kept.complete_in(&mut second, Reply::new(201, "the second's")).await.unwrap();
     second.commit().await.unwrap();
@@ -52,25 +52,25 @@ async fn a_claim_that_was_rolled_back_to_a_savepoint_does_not_overwrite_what_oth
     first.commit().await.unwrap();
     assert!(kept.was_committed(&pool).await.unwrap() && !lost.was_committed(&pool).await.unwrap());
     let again = claim_in(&mut pool.begin().await.unwrap(), &rules, &intent).await.unwrap();
-    assert!(matches!(&again, Entered::Done(Some(reply)) if &reply.body()[..] == b"the second's"), "{again:?}");
+    assert!(matches!(&again, TxVerdict::Done(Some(reply)) if &reply.body()[..] == b"the second's"), "{again:?}");
 }
 
 /// A validity that ran from the claim would be over when the one that waited for the commit looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_takes_longer_than_its_record_lives_has_one_effect() {
     let (server, guard) = (bank().await, in_mode(Mode::Enforce));
-    let (pool, rules) = (server.pool(4).await, KeyRules::new().retain(Duration::from_secs(2)));
+    let (pool, rules) = (server.pool(4).await, KeyRules::retryable().retain(Duration::from_secs(2)));
     let slow = async || {
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-        let work = |mut transaction: Lent<Postgres>| async move {
+        let work = |mut transaction: TxHandle<Postgres>| async move {
             sqlx::query("SELECT pg_sleep(3)").execute(&mut *transaction).await?;
             pay(&mut transaction, "k").await
         };
         guard.transact(&pool, &rules, &intent, work).await.unwrap()
     };
     let (one, other) = tokio::join!(slow(), slow());
-    let executed = [&one, &other].into_iter().filter(|ran| matches!(ran, Ran::Executed(_))).count();
+    let executed = [&one, &other].into_iter().filter(|ran| matches!(ran, RunOutcome::Executed(_))).count();
     assert_eq!((executed, figures(&server).await), (1, [1; 4]), "{one:?} {other:?}");
 }
 
@@ -80,11 +80,11 @@ async fn a_transaction_of_sqlite_that_takes_longer_than_its_record_lives_has_one
     let address = format!("sqlite:{}", folder.path().join("bank.db").display());
     Sql::migrate(&address).await.unwrap();
     let pool = SqlitePoolOptions::new().max_connections(2).connect(&address).await.unwrap();
-    let rules = KeyRules::new().retain(Duration::from_secs(2));
+    let rules = KeyRules::retryable().retain(Duration::from_secs(2));
     let slow = async || {
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-        let work = |transaction: Lent<Sqlite>| async move {
+        let work = |transaction: TxHandle<Sqlite>| async move {
             tokio::time::sleep(Duration::from_secs(3)).await;
             drop(transaction);
             Ok::<_, sqlx::Error>("paid".to_owned())
@@ -92,7 +92,10 @@ async fn a_transaction_of_sqlite_that_takes_longer_than_its_record_lives_has_one
         guard.transact(&pool, &rules, &intent, work).await.unwrap()
     };
     let (one, other) = tokio::join!(slow(), slow());
-    assert!(matches!((&one, &other), (Ran::Executed(_), Ran::Replayed(_)) | (Ran::Replayed(_), Ran::Executed(_))));
+    assert!(matches!(
+        (&one, &other),
+        (RunOutcome::Executed(_), RunOutcome::Replayed(_)) | (RunOutcome::Replayed(_), RunOutcome::Executed(_))
+    ));
 }
 
 /// What is still valid is not read: the time bounds what is looked at in the index.
@@ -162,14 +165,14 @@ async fn a_wish_for_a_repetition_is_understood_through_a_transparent_error() {
         let key = Key::new(name).unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
         let (both, tries) = (&both, &tries);
-        let work = |mut transaction: Lent<Postgres>| async move {
+        let work = |mut transaction: TxHandle<Postgres>| async move {
             sqlx::query("SELECT balance FROM account").execute(&mut *transaction).await.map_err(Transparent)?;
             if tries.fetch_add(1, Ordering::SeqCst) < 2 {
                 both.wait().await;
             }
             pay(&mut transaction, name).await.map_err(Transparent)
         };
-        guard.transact(&pool, &KeyRules::new(), &intent, work).await.unwrap()
+        guard.transact(&pool, &KeyRules::retryable(), &intent, work).await.unwrap()
     };
     tokio::join!(pays("one"), pays("other"));
     assert_eq!(figures(&server).await, [2; 4]);
@@ -199,14 +202,14 @@ async fn a_guard_that_observes_goes_on_where_it_cannot_and_counts_another_reques
     for content in ["10 EUR", "10 EUR", "20 EUR"] {
         let fingerprint = Fingerprint::of_bytes(content.as_bytes());
         let intent = Intent::new("pay", Subject::named("alice")).key(&key).fingerprint(fingerprint);
-        let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, "k").await };
-        guard.transact(&pool, &KeyRules::new(), &intent, work).await.unwrap();
+        let work = |mut transaction: TxHandle<Postgres>| async move { pay(&mut transaction, "k").await };
+        guard.transact(&pool, &KeyRules::retryable(), &intent, work).await.unwrap();
     }
     assert_eq!(guard.would_have(), [("key_reused", 1), ("replayed", 1)].into());
 
     server.execute("DROP TABLE onceward_records").await;
     let ran = pay_once(&guard, &pool, "k").await.unwrap();
-    assert!(matches!(ran, Ran::Unprotected(_)), "{ran:?}");
+    assert!(matches!(ran, RunOutcome::Unprotected(_)), "{ran:?}");
     assert_eq!(server.number("SELECT balance FROM account").await, 4);
 }
 
@@ -216,12 +219,13 @@ async fn what_the_database_rolled_back_is_an_error_without_a_claim_too() {
     let pool = server.pool(2).await;
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let swallow = |mut transaction: Lent<Postgres>| async move {
+    let swallow = |mut transaction: TxHandle<Postgres>| async move {
         pay(&mut transaction, "k").await?;
         let _ = sqlx::query("SELECT 1 / 0").execute(&mut *transaction).await;
         Ok::<_, sqlx::Error>("paid".to_owned())
     };
-    let error = in_mode(Mode::Off).transact(&pool, &KeyRules::new(), &intent, swallow).await.unwrap_err().to_string();
+    let error =
+        in_mode(Mode::Off).transact(&pool, &KeyRules::retryable(), &intent, swallow).await.unwrap_err().to_string();
     assert!(error.contains("has failed before"), "{error}");
     assert_eq!(figures(&server).await, [0; 4]);
 }

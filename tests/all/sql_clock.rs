@@ -169,7 +169,7 @@ async fn file_of_the_first_version_is_refused_with_the_command_that_updates_it()
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
     let pool = sqlx::SqlitePool::connect(&file.url()).await.unwrap();
-    let claimed = claim_in(&mut pool.begin().await.unwrap(), &KeyRules::new(), &intent).await;
+    let claimed = claim_in(&mut pool.begin().await.unwrap(), &KeyRules::retryable(), &intent).await;
     let Err(ClaimError::Tables(claimed)) = claimed else { panic!("there is no clock: {claimed:?}") };
     for error in [Sql::open(&file.url()).await.unwrap_err(), claimed] {
         assert!(matches!(error, SqlError::Outdated { found: 1, needed: 2 }), "{error}");
@@ -218,7 +218,7 @@ async fn postgresql_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_to
     let guard = Guard::new(Sql::open_within(&server.url(), LONG).await.unwrap());
     let (tally, key) = (Tally::default(), Key::new("k").unwrap());
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
-    let policy = Policy::key(KeyRules::new().hold());
+    let policy = Policy::key(KeyRules::at_most_once());
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
     pass.complete(None).await.unwrap();
     let mut tokens = Vec::new();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use onceward::api::Code;
 use onceward::store::{Memory, Sql, StoreError};
-use onceward::transaction::{ClaimError, Claimed, Entered, Lent, claim_in};
-use onceward::{Guard, Intent, Key, KeyRules, Mode, Ran, Reply, RunError, Subject};
+use onceward::transaction::{ClaimError, TxClaim, TxHandle, TxVerdict, claim_in};
+use onceward::{Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
 use onceward_tests::bank::{TABLES, figures, pay, pay_once};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::proxy::{Delay, Fate, Proxy};
@@ -37,11 +37,11 @@ fn over(port: u16, setting: (&'static str, &'static str)) -> PgPool {
 }
 
 /// Claims by hand, pays, and loses the answer to the commit, which meets this fate.
-async fn lose(pool: &PgPool, proxy: &Proxy, rules: &KeyRules, fate: Fate) -> Claimed {
+async fn lose(pool: &PgPool, proxy: &Proxy, rules: &KeyRules, fate: Fate) -> TxClaim {
     let key = Key::new("by hand").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let mut transaction = pool.begin().await.unwrap();
-    let Ok(Entered::Run(claimed)) = claim_in(&mut transaction, rules, &intent).await else { panic!("it is free") };
+    let Ok(TxVerdict::Run(claimed)) = claim_in(&mut transaction, rules, &intent).await else { panic!("it is free") };
     pay(&mut transaction, "by hand").await.unwrap();
     claimed.complete_in(&mut transaction, Reply::new(201, "paid")).await.unwrap();
     proxy.next("COMMIT", fate);
@@ -71,7 +71,7 @@ async fn a_commit_that_is_still_on_its_way_when_it_is_asked_about_is_waited_for(
             }
             paid += 1;
             let ran = paying.await.unwrap();
-            assert_eq!(ran, Ran::Executed(format!("paid {level}-{arrives}")));
+            assert_eq!(ran, RunOutcome::Executed(format!("paid {level}-{arrives}")));
             assert_eq!(figures(&server).await, [paid; 4], "{level}, {arrives}");
         }
     }
@@ -84,7 +84,7 @@ async fn whoever_asks_about_his_own_commit_waits_for_it_too() {
         let server = bank().await;
         let proxy = Proxy::before(server.port()).await;
         let pool = over(proxy.port(), isolation[0]);
-        let claimed = lose(&pool, &proxy, &KeyRules::new(), Fate::Late).await;
+        let claimed = lose(&pool, &proxy, &KeyRules::retryable(), Fate::Late).await;
         let asking = {
             let pool = over(server.port(), setting);
             tokio::spawn(async move { claimed.was_committed(&pool).await })
@@ -116,10 +116,10 @@ async fn a_lost_commit_whose_record_may_be_over_is_unknown_and_not_done_again() 
     let delay = Delay { connect: Duration::from_secs(1), ..Delay::default() };
     let proxy = Proxy::slowly_before(server.port(), delay).await;
     let pool = || over(proxy.port(), ("default_transaction_isolation", "read committed"));
-    let rules = KeyRules::new().retain(Duration::from_millis(200));
+    let rules = KeyRules::retryable().retain(Duration::from_millis(200));
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, "k").await };
+    let work = |mut transaction: TxHandle<Postgres>| async move { pay(&mut transaction, "k").await };
     proxy.next("COMMIT", Fate::LoseAnswer);
     let lost = guard.transact(&pool(), &rules, &intent, work).await;
     assert!(matches!(lost, Err(RunError::Store(StoreError::Unknown(_)))), "{lost:?}");
@@ -139,22 +139,24 @@ async fn whoever_has_waited_for_the_first_as_long_as_the_lock_timeout_says_is_to
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let mut first = pool.begin().await.unwrap();
-    let Ok(Entered::Run(claimed)) = claim_in(&mut first, &KeyRules::new(), &intent).await else { panic!("it is free") };
+    let Ok(TxVerdict::Run(claimed)) = claim_in(&mut first, &KeyRules::retryable(), &intent).await else {
+        panic!("it is free")
+    };
 
     let mut second = pool.begin().await.unwrap();
-    let entered = claim_in(&mut second, &KeyRules::new(), &intent).await.unwrap();
-    let Entered::Refuse(refusal) = entered else { panic!("the first has it: {entered:?}") };
-    assert_eq!((refusal.code(), refusal.retry_after()), (Code::InProgress, Some(Duration::from_secs(1))));
+    let entered = claim_in(&mut second, &KeyRules::retryable(), &intent).await.unwrap();
+    let TxVerdict::Reject(rejection) = entered else { panic!("the first has it: {entered:?}") };
+    assert_eq!((rejection.code(), rejection.retry_after()), (Code::InProgress, Some(Duration::from_secs(1))));
     second.rollback().await.unwrap();
     let refused = pay_once(&guard(), &pool, "k").await.unwrap_err();
-    assert!(matches!(&refused, RunError::Refused(refusal) if refusal.code() == Code::InProgress), "{refused:?}");
+    assert!(matches!(&refused, RunError::Rejected(rejection) if rejection.code() == Code::InProgress), "{refused:?}");
     assert!(refused.is_temporary());
 
     let observing = Guard::builder(Memory::new()).mode(Mode::Observe).build();
-    assert_eq!(pay_once(&observing, &pool, "k").await.unwrap(), Ran::Unprotected("paid k".to_owned()));
+    assert_eq!(pay_once(&observing, &pool, "k").await.unwrap(), RunOutcome::Unprotected("paid k".to_owned()));
     assert_eq!(observing.would_have(), [("in_progress", 1)].into());
 
     claimed.complete_in(&mut first, Reply::new(200, "\"paid k\"")).await.unwrap();
     first.commit().await.unwrap();
-    assert_eq!(pay_once(&guard(), &pool, "k").await.unwrap(), Ran::Replayed("paid k".to_owned()));
+    assert_eq!(pay_once(&guard(), &pool, "k").await.unwrap(), RunOutcome::Replayed("paid k".to_owned()));
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use onceward::store::{Memory, Sql};
-use onceward::{Guard, Ran};
+use onceward::{Guard, RunOutcome};
 use onceward_tests::bank::{TABLES, figures, pay_once};
 use onceward_tests::piggy_bank;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
@@ -76,7 +76,7 @@ async fn an_application_that_is_killed_between_any_two_statements_has_paid_once_
         killed += usize::from(!has_ended);
         turnstile.cut();
         let ran = pay_once(&guard, &pool, &payment).await.unwrap();
-        had_paid += usize::from(matches!(ran, Ran::Replayed(_)));
+        had_paid += usize::from(matches!(ran, RunOutcome::Replayed(_)));
         assert_eq!(ran.into_value(), format!("paid {payment}"));
         assert_eq!(figures(&server).await, [time as i64; 4], "{message} {stop:?}");
         assert!(time < 3 * times + MESSAGES, "it is killed hardly ever: {killed} of {time}");
@@ -121,7 +121,7 @@ async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_
         }
         payer.kill().and_then(|()| payer.wait()).expect("the payer can be killed");
         let ran = piggy_bank::pay_step_by_step(&pool, &payment, || Ok(())).await.unwrap();
-        had_paid += usize::from(matches!(ran, Ran::Replayed(_)));
+        had_paid += usize::from(matches!(ran, RunOutcome::Replayed(_)));
         assert_eq!(ran.into_value(), format!("paid {payment}"));
         assert_eq!(piggy_bank::figures(&pool).await, [time as i64 + 1; 3], "{payment}");
     }
@@ -153,7 +153,7 @@ async fn a_database_backend_that_is_killed_between_any_two_statements_has_paid_o
         turnstile.cut();
         // It has found out by itself, or has failed for certain; either way the same payment again is the same payment.
         if let Ok(ran) = paying.await.unwrap() {
-            assert!(matches!(ran, Ran::Executed(_)), "nobody else has paid: {ran:?}");
+            assert!(matches!(ran, RunOutcome::Executed(_)), "nobody else has paid: {ran:?}");
             executed += 1;
         }
         let ran = pay_once(&guard, &server.pool(2).await, &payment).await.unwrap();
@@ -189,7 +189,10 @@ async fn a_server_that_crashes_in_the_middle_of_payments_has_made_each_once_or_n
             failed += usize::from(first.is_err());
             let name = format!("payment-{crash}-{payment}");
             let again = pay_once(&guard, &server.pool(2).await, &name).await.unwrap();
-            assert!(first.is_err() || matches!(again, Ran::Replayed(_)), "told that it was paid: {first:?} {again:?}");
+            assert!(
+                first.is_err() || matches!(again, RunOutcome::Replayed(_)),
+                "told that it was paid: {first:?} {again:?}"
+            );
         }
         assert_eq!(figures(&server).await, [20 * (crash as i64 + 1); 4]);
     }
@@ -211,7 +214,7 @@ async fn a_lost_answer_to_a_commit_is_neither_a_second_payment_nor_a_false_dupli
         proxy.next("COMMIT", fate);
         let payment = format!("payment-{time}");
         let ran = pay_once(&guard, &pool, &payment).await.unwrap();
-        assert_eq!(ran, Ran::Executed(format!("paid {payment}")), "{fate:?}");
+        assert_eq!(ran, RunOutcome::Executed(format!("paid {payment}")), "{fate:?}");
     }
     assert_eq!(proxy.struck(), times);
     assert_eq!(figures(&server).await, [times as i64; 4]);

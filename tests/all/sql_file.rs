@@ -23,7 +23,7 @@ async fn open(path: &Path) -> Guard {
 async fn may_run(guard: &Guard, key: &str) -> Result<bool, StoreError> {
     let key = Key::new(key).unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    match guard.check(&Policy::key(KeyRules::new().hold()), &intent).await? {
+    match guard.check(&Policy::key(KeyRules::at_most_once()), &intent).await? {
         Verdict::Run(pass) => pass.complete(None).await.map(|_| true),
         _ => Ok(false),
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, refuse};
+use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, reject};
 use onceward::store::{Redis, Sql};
-use onceward::transaction::Lent;
+use onceward::transaction::TxHandle;
 use onceward::{Guard, KeyRules, Mode, RunError};
 use onceward_tests::bank::{TABLES, figures, pay};
 use onceward_tests::client::{Answer, http, send};
@@ -24,10 +24,10 @@ async fn handle(
     body: web::Bytes,
 ) -> HttpResponse {
     let amount = &String::from_utf8(body.to_vec()).unwrap();
-    let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, amount).await };
-    match guard.transact(&pool, &KeyRules::new(), &asked.intent(), work).await {
+    let work = |mut transaction: TxHandle<Postgres>| async move { pay(&mut transaction, amount).await };
+    match guard.transact(&pool, &KeyRules::retryable(), &asked.intent(), work).await {
         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
-        Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
+        Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
         Err(error) => HttpResponse::ServiceUnavailable().body(error.to_string()),
     }
 }
@@ -40,11 +40,11 @@ async fn stumble(
     runs: web::Data<Runs>,
 ) -> HttpResponse {
     let run = runs.0.fetch_add(1, Ordering::SeqCst);
-    let work = |mut transaction: Lent<Postgres>| async move {
+    let work = |mut transaction: TxHandle<Postgres>| async move {
         let paid = pay(&mut transaction, "10").await?;
         if run == 0 { Err(sqlx::Error::RowNotFound) } else { Ok(paid) }
     };
-    match guard.transact(&pool, &KeyRules::new().hold(), &asked.intent(), work).await {
+    match guard.transact(&pool, &KeyRules::at_most_once(), &asked.intent(), work).await {
         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
         Err(error) => HttpResponse::ServiceUnavailable().body(error.to_string()).effect(error.effect()),
     }
@@ -69,8 +69,8 @@ impl Shop {
         let (url, runs) = (database.url(), Runs::default());
         let served = Served::run(move |listener| {
             let server = HttpServer::new(move || {
-                let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
-                let held = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold());
+                let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+                let held = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
                 App::new()
                     .app_data(web::Data::new(runs.clone()))
                     .app_data(web::Data::new(guard.clone()))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onceward::store::{Memory, Migrated, Sql, SqlError};
-use onceward::transaction::{ClaimError, Entered, claim_in};
+use onceward::transaction::{ClaimError, TxVerdict, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
 use onceward_tests::bank::{TABLES, pay_once};
 use onceward_tests::client::Answer;
@@ -42,7 +42,7 @@ async fn a_missing_migration_names_the_command() {
     let pool = SqlitePool::connect(&format!("{address}?mode=rwc")).await.unwrap();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
-    let error = claim_in(&mut pool.begin().await.unwrap(), &KeyRules::new(), &intent).await.unwrap_err();
+    let error = claim_in(&mut pool.begin().await.unwrap(), &KeyRules::retryable(), &intent).await.unwrap_err();
     assert!(matches!(error, ClaimError::Tables(SqlError::NotMigrated)), "{error}");
 }
 
@@ -120,7 +120,7 @@ async fn a_database_that_says_no_is_not_out_of_reach() {
         (&read_only, "read-only transaction", "name the primary"),
     ] {
         let error = Sql::migrate(address).await.unwrap_err();
-        assert!(matches!(error, SqlError::Refused { .. }), "{error}");
+        assert!(matches!(error, SqlError::Rejected { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(says) && text.contains(fix) && !text.contains("reach"), "{text}");
     }
@@ -217,12 +217,14 @@ async fn a_transaction_that_has_failed_already_says_so() {
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
     let mut failed = pool.begin().await.unwrap();
     sqlx::query("SELECT 1 / 0").execute(&mut *failed).await.unwrap_err();
-    let error = claim_in(&mut failed, &KeyRules::new(), &intent).await.unwrap_err();
+    let error = claim_in(&mut failed, &KeyRules::retryable(), &intent).await.unwrap_err();
     assert!(matches!(error, ClaimError::FailedAlready) && error.to_string().contains("roll it back"), "{error}");
     drop(failed);
 
     let mut first = pool.begin().await.unwrap();
-    let Ok(Entered::Run(claimed)) = claim_in(&mut first, &KeyRules::new(), &intent).await else { panic!("it is free") };
+    let Ok(TxVerdict::Run(claimed)) = claim_in(&mut first, &KeyRules::retryable(), &intent).await else {
+        panic!("it is free")
+    };
     first.rollback().await.unwrap();
     let mut second = pool.begin().await.unwrap();
     let error = claimed.complete_in(&mut second, Reply::new(200, "")).await.unwrap_err();

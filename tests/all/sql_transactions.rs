@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use onceward::api::Code;
 use onceward::store::{Memory, Sql};
-use onceward::transaction::{Claimed, Entered, Lent, claim_in};
-use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Ran, Reply, RunError, Subject};
+use onceward::transaction::{TxClaim, TxHandle, TxVerdict, claim_in};
+use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
 use onceward_tests::bank::{TABLES, figures, pay, pay_once};
 use onceward_tests::postgres::PostgresServer;
 use onceward_tests::wait::until;
@@ -61,7 +61,7 @@ async fn of_32_racers_at_each_isolation_level_one_has_an_effect_and_all_get_its_
             for racer in racers {
                 let (payment, ran) = racer.await.unwrap();
                 let ran = ran.unwrap_or_else(|error| panic!("{level}: {error}"));
-                executed += usize::from(matches!(ran, Ran::Executed(_)));
+                executed += usize::from(matches!(ran, RunOutcome::Executed(_)));
                 assert_eq!(ran.into_value(), format!("paid {payment}"), "{level}");
             }
             paid += 2;
@@ -92,14 +92,14 @@ async fn whoever_looks_first_and_inserts_then_pays_twice() {
 }
 
 /// Begins, claims and gives both.
-async fn claim(pool: &PgPool, intent: &Intent<'_>) -> (Transaction<'static, Postgres>, Entered) {
+async fn claim(pool: &PgPool, intent: &Intent<'_>) -> (Transaction<'static, Postgres>, TxVerdict) {
     let mut transaction = pool.begin().await.unwrap();
-    let entered = claim_in(&mut transaction, &KeyRules::new(), intent).await.unwrap();
+    let entered = claim_in(&mut transaction, &KeyRules::retryable(), intent).await.unwrap();
     (transaction, entered)
 }
 
-fn claimed(entered: Entered) -> Claimed {
-    let Entered::Run(claimed) = entered else { panic!("it is free: {entered:?}") };
+fn claimed(entered: TxVerdict) -> TxClaim {
+    let TxVerdict::Run(claimed) = entered else { panic!("it is free: {entered:?}") };
     claimed
 }
 
@@ -122,18 +122,18 @@ async fn what_is_rolled_back_is_free_and_what_is_committed_is_answered_again() {
     transaction.commit().await.unwrap();
     assert!(kept.was_committed(&pool).await.unwrap() && !lost.was_committed(&pool).await.unwrap());
 
-    let Entered::Done(Some(again)) = claim(&pool, &intent).await.1 else { panic!("it is done") };
+    let TxVerdict::Done(Some(again)) = claim(&pool, &intent).await.1 else { panic!("it is done") };
     assert_eq!(again, reply);
     let other = intent.clone().fingerprint(Fingerprint::of_bytes(b"20 EUR"));
-    let Entered::Refuse(refusal) = claim(&pool, &other).await.1 else { panic!("it is another request") };
-    assert_eq!(refusal.code(), Code::KeyReused);
+    let TxVerdict::Reject(rejection) = claim(&pool, &other).await.1 else { panic!("it is another request") };
+    assert_eq!(rejection.code(), Code::KeyReused);
     for others in [Intent::new("refund", Subject::named("alice")), Intent::new("pay", Subject::named("bob"))] {
         drop(claimed(claim(&pool, &others.key(&key)).await.1));
     }
-    let Entered::Refuse(refusal) = claim(&pool, &Intent::new("pay", Subject::anonymous())).await.1 else {
+    let TxVerdict::Reject(rejection) = claim(&pool, &Intent::new("pay", Subject::anonymous())).await.1 else {
         panic!("there is no key")
     };
-    assert_eq!(refusal.code(), Code::KeyMissing);
+    assert_eq!(rejection.code(), Code::KeyMissing);
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_claim_without_an_answer_is_one_statement_and_says_only_that_it_was_do
     drop(claimed(entered));
     transaction.commit().await.unwrap();
     assert_eq!(calls().await, 1, "a claim");
-    assert!(matches!(claim(&pool, &intent).await.1, Entered::Done(None)));
+    assert!(matches!(claim(&pool, &intent).await.1, TxVerdict::Done(None)));
     assert_eq!(calls().await, 2, "a duplicate");
     pay_once(&guard(), &pool, "with an answer").await.unwrap();
     assert_eq!(calls().await, 4, "a claim and its answer");
@@ -172,7 +172,7 @@ async fn a_second_transaction_waits_for_the_first() {
         let (second_pool, second_key) = (pool.clone(), key.clone());
         let second = tokio::spawn(async move {
             let intent = Intent::new("pay", Subject::named("alice")).key(&second_key);
-            matches!(claim(&second_pool, &intent).await.1, Entered::Run(_))
+            matches!(claim(&second_pool, &intent).await.1, TxVerdict::Run(_))
         });
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         until("the second waits", Duration::from_secs(10), async || server.number(waits).await == 1).await;
@@ -191,14 +191,14 @@ async fn work_that_fails_is_rolled_back_and_may_be_done_again() {
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let fail = |mut transaction: Lent<Postgres>| async move {
+    let fail = |mut transaction: TxHandle<Postgres>| async move {
         pay(&mut transaction, "k").await?;
         Err::<String, _>(sqlx::Error::RowNotFound)
     };
-    let failed = guard.transact(&pool, &KeyRules::new(), &intent, fail).await;
+    let failed = guard.transact(&pool, &KeyRules::retryable(), &intent, fail).await;
     assert!(matches!(failed, Err(RunError::Failed(sqlx::Error::RowNotFound))), "{failed:?}");
     assert_eq!(figures(&server).await, [0; 4]);
-    assert_eq!(pay_once(&guard, &pool, "k").await.unwrap(), Ran::Executed("paid k".to_owned()));
+    assert_eq!(pay_once(&guard, &pool, "k").await.unwrap(), RunOutcome::Executed("paid k".to_owned()));
     assert_eq!(figures(&server).await, [1; 4]);
 }
 
@@ -209,12 +209,12 @@ async fn work_that_swallows_an_error_of_the_database_is_not_taken_for_done() {
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let swallow = |mut transaction: Lent<Postgres>| async move {
+    let swallow = |mut transaction: TxHandle<Postgres>| async move {
         pay(&mut transaction, "k").await?;
         let _ = sqlx::query("SELECT 1 / 0").execute(&mut *transaction).await;
         Ok::<_, sqlx::Error>("paid".to_owned())
     };
-    let error = guard.transact(&pool, &KeyRules::new(), &intent, swallow).await.unwrap_err().to_string();
+    let error = guard.transact(&pool, &KeyRules::retryable(), &intent, swallow).await.unwrap_err().to_string();
     assert!(error.contains("has failed before"), "{error}");
     assert_eq!(figures(&server).await, [0; 4]);
 }
@@ -226,8 +226,8 @@ async fn each_operation_has_a_validity_of_its_own() {
     let pay_for = async |life: Duration, name: &str| {
         let key = Key::new(name).unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-        let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, name).await };
-        guard.transact(&pool, &KeyRules::new().retain(life), &intent, work).await.unwrap()
+        let work = |mut transaction: TxHandle<Postgres>| async move { pay(&mut transaction, name).await };
+        guard.transact(&pool, &KeyRules::retryable().retain(life), &intent, work).await.unwrap()
     };
     let year = Duration::from_secs(365 * 24 * 60 * 60);
     for _ in 0..2 {
@@ -236,9 +236,9 @@ async fn each_operation_has_a_validity_of_its_own() {
     let days = "SELECT floor(extract(epoch FROM expires_at - now()) / 86400)::bigint FROM onceward_records";
     assert_eq!((server.number(days).await, figures(&server).await), (364, [1; 4]));
 
-    assert!(matches!(pay_for(Duration::from_millis(50), "brief").await, Ran::Executed(_)));
+    assert!(matches!(pay_for(Duration::from_millis(50), "brief").await, RunOutcome::Executed(_)));
     until("it is over", Duration::from_secs(5), async || {
-        matches!(pay_for(Duration::from_millis(50), "brief").await, Ran::Executed(_))
+        matches!(pay_for(Duration::from_millis(50), "brief").await, RunOutcome::Executed(_))
     })
     .await;
     let over = "SELECT count(*) FROM onceward_records WHERE expires_at < clock_timestamp()";
@@ -272,14 +272,18 @@ async fn file() -> (tempfile::TempDir, SqlitePool) {
     (folder, pool)
 }
 
-async fn pay_from_file(guard: &Guard, pool: &SqlitePool, payment: &str) -> Result<Ran<i64>, RunError<sqlx::Error>> {
+async fn pay_from_file(
+    guard: &Guard,
+    pool: &SqlitePool,
+    payment: &str,
+) -> Result<RunOutcome<i64>, RunError<sqlx::Error>> {
     let key = Key::new(payment).unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let work = |mut transaction: Lent<Sqlite>| async move {
+    let work = |mut transaction: TxHandle<Sqlite>| async move {
         sqlx::query("INSERT INTO ledger VALUES (?1)").bind(payment).execute(&mut *transaction).await?;
         sqlx::query_scalar("SELECT count(*) FROM ledger").fetch_one(&mut *transaction).await
     };
-    guard.transact(pool, &KeyRules::new(), &intent, work).await
+    guard.transact(pool, &KeyRules::retryable(), &intent, work).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -295,7 +299,7 @@ async fn of_32_racers_on_sqlite_one_has_an_effect_and_all_get_its_answer() {
         let mut executed = 0;
         for racer in racers {
             let ran = racer.await.unwrap();
-            executed += usize::from(matches!(ran, Ran::Executed(_)));
+            executed += usize::from(matches!(ran, RunOutcome::Executed(_)));
             assert_eq!(ran.into_value(), round + 1);
         }
         assert_eq!(executed, 1);
@@ -312,6 +316,6 @@ async fn a_transaction_of_sqlite_that_read_before_others_wrote_is_to_be_begun_ag
     pay_from_file(&guard, &pool, "k").await.unwrap();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let error = claim_in(&mut late, &KeyRules::new(), &intent).await.unwrap_err();
+    let error = claim_in(&mut late, &KeyRules::retryable(), &intent).await.unwrap_err();
     assert!(error.asks_for_a_repetition(), "{error}");
 }

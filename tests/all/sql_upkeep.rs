@@ -62,8 +62,10 @@ async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove(
             assert!(database.number(OVER).await > 0, "it was busy all the time");
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-        let Ok(Verdict::Refuse(refusal)) = guard.check(&Policy::token(), &intent).await else { panic!("it is stale") };
-        assert_eq!(refusal.code(), Code::TokenStale, "{}", database.url());
+        let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("it is stale")
+        };
+        assert_eq!(rejection.code(), Code::TokenStale, "{}", database.url());
     }
 }
 
@@ -78,7 +80,7 @@ async fn how_long_a_record_lives_is_told_by_the_clock_of_the_database() {
         guard.issue(10 * MINUTE, Binding::none()).await.unwrap();
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::new().retain(DAY));
+        let policy = Policy::key(KeyRules::retryable().retain(DAY));
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a free key") };
         pass.complete(None).await.unwrap();
         // A token's record outlives it by a minute.

@@ -67,7 +67,7 @@ async fn each_step_is_one_command_and_a_bad_token_none() {
     let before = sent().len();
     for bad in [forged.as_str(), elsewhere.as_str(), brief.as_str(), "", "x"] {
         let verdict = guard.check(&policy, &anyone().credential(bad)).await.unwrap();
-        assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Reject(_)), "{verdict:?}");
     }
     assert_eq!(sent().len(), before, "forged, wrongly bound and expired ask nothing");
 
@@ -79,7 +79,7 @@ async fn each_step_is_one_command_and_a_bad_token_none() {
     assert_eq!((sent().len() - before, count("GETDEL")), (2, 1), "a look and a redeem: {:?}", sent());
 
     assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Absent);
-    let Ok(Verdict::Refuse(_)) = guard.check(&policy, &intent).await else { panic!("a used token") };
+    let Ok(Verdict::Reject(_)) = guard.check(&policy, &intent).await else { panic!("a used token") };
     assert_eq!(count("GETDEL"), 2, "a duplicate is one command as well");
 }
 
@@ -177,6 +177,6 @@ async fn a_token_of_a_memory_store_that_was_restarted_is_stale_and_not_used() {
     let boot = || Guard::builder(Memory::new()).secret(secret.clone()).build();
     let token = boot().issue(MINUTE, Binding::none()).await.unwrap();
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-    let Ok(Verdict::Refuse(refusal)) = boot().check(&Policy::token(), &intent).await else { panic!("a stale token") };
-    assert_eq!(refusal.code(), onceward_api::Code::TokenStale);
+    let Ok(Verdict::Reject(rejection)) = boot().check(&Policy::token(), &intent).await else { panic!("a stale token") };
+    assert_eq!(rejection.code(), onceward_api::Code::TokenStale);
 }

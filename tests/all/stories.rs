@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::{HttpRequest, HttpResponse, web};
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Redis;
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Ran, Reply, Resolved, RunError, Subject};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, RunError, RunOutcome, Subject};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::consumer::{DELIVERED, Message};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, THEN, buy, serve, under};
@@ -94,7 +94,7 @@ impl Warehouse {
         let served = [(); 2].map(|()| {
             let guard = Guard::new(Redis::open(&redis.url()).unwrap());
             let client = web::Data::new(redis::Client::open(redis.url()).unwrap());
-            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().lease(BRIEF));
+            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(BRIEF));
             serve(&ledger, move |config| {
                 let deduct = web::resource("/deduct").wrap(protect.clone()).route(web::post().to(deduct));
                 config.app_data(client.clone()).service(deduct);
@@ -175,9 +175,9 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
     let guard = Guard::new(Redis::open(&pair.redis.url()).unwrap());
     let key = Key::new("payment-1").unwrap();
     let intent = Intent::new("POST /keyed/held", Subject::anonymous()).key(&key);
-    let rules = KeyRules::new().lease(LEASE).hold();
+    let rules = KeyRules::at_most_once().lease(LEASE);
     let receipt = Reply::new(200, "the bank says it is paid");
-    let settled = guard.settle(&rules, &intent, None, Effect::Happened, Some(receipt)).await.unwrap();
+    let settled = guard.settle(&rules, &intent, None, Effect::Applied, Some(receipt)).await.unwrap();
     assert_eq!(settled, Resolved::Settled);
     let retry = buy(pair.other(), path, "payment-1", "charged").await;
     assert_eq!((retry.said().as_str(), &retry.body[..]), ("200 replayed", &b"the bank says it is paid"[..]));
@@ -189,7 +189,7 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
 async fn a_payment_is_made_once_for_an_order_and_a_declined_one_can_be_made_again() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let rules = KeyRules::new().lease(LEASE).hold();
+    let rules = KeyRules::at_most_once().lease(LEASE);
     let pay = Protect::key(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::path("order")).action("pay");
     let served = serve(&ledger, move |config| {
         let route = web::post().to(onceward_tests::keyed::purchase);
@@ -245,23 +245,23 @@ async fn messages_about_an_order_may_come_twice_and_in_any_order() {
     let redis = RedisServer::start();
     let client = redis::Client::open(redis.url()).unwrap();
     let guards = [(); 2].map(|()| Guard::new(Redis::open(&redis.url()).unwrap()));
-    let policy = Policy::key(KeyRules::new().lease(BRIEF));
-    let receive = async |at: usize, id: &str, to: State| -> Result<Ran<Moved>, RunError<redis::RedisError>> {
+    let policy = Policy::key(KeyRules::retryable().lease(BRIEF));
+    let receive = async |at: usize, id: &str, to: State| -> Result<RunOutcome<Moved>, RunError<redis::RedisError>> {
         let key = Key::of_parts(["order", id]).unwrap();
         let intent = Intent::new("move order", Subject::anonymous()).key(&key);
         guards[at].run(&policy, &intent, async || advance(&client, to).await).await
     };
     for (at, id, to, expected) in [
-        (0, "m1", State::Created, Ran::Executed(Moved::To(State::Created))),
+        (0, "m1", State::Created, RunOutcome::Executed(Moved::To(State::Created))),
         // Shipped overtakes paid.
-        (1, "m3", State::Shipped, Ran::Executed(Moved::To(State::Shipped))),
-        (0, "m2", State::Paid, Ran::Executed(Moved::TooLate(State::Shipped))),
+        (1, "m3", State::Shipped, RunOutcome::Executed(Moved::To(State::Shipped))),
+        (0, "m2", State::Paid, RunOutcome::Executed(Moved::TooLate(State::Shipped))),
         // Each of them is delivered again, elsewhere, and is told the same again.
-        (1, "m2", State::Paid, Ran::Replayed(Moved::TooLate(State::Shipped))),
-        (0, "m3", State::Shipped, Ran::Replayed(Moved::To(State::Shipped))),
-        (1, "m1", State::Created, Ran::Replayed(Moved::To(State::Created))),
+        (1, "m2", State::Paid, RunOutcome::Replayed(Moved::TooLate(State::Shipped))),
+        (0, "m3", State::Shipped, RunOutcome::Replayed(Moved::To(State::Shipped))),
+        (1, "m1", State::Created, RunOutcome::Replayed(Moved::To(State::Created))),
         // Another message that says what is so already.
-        (1, "m4", State::Shipped, Ran::Executed(Moved::There)),
+        (1, "m4", State::Shipped, RunOutcome::Executed(Moved::There)),
     ] {
         assert_eq!(receive(at, id, to).await.unwrap(), expected, "{id}");
         assert!(redis.ask::<u8>("GET order") >= State::Created as u8);

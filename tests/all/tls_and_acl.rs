@@ -126,7 +126,7 @@ async fn without_scripting_tokens_and_intervals_work_and_the_others_say_so() {
     assert_eq!((refused.said().as_str(), shop.ledger.count("remembered")), ("503 store_unavailable", 0));
     let key = Key::new("k").unwrap();
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
-    let error = shop.guard.check(&Policy::key(KeyRules::new()), &intent).await.unwrap_err().to_string();
+    let error = shop.guard.check(&Policy::key(KeyRules::retryable()), &intent).await.unwrap_err().to_string();
     assert!(error.contains("script"), "{error}");
     let output = command(&["check", "--store", &url]).output().unwrap();
     let said = all_said(&output);

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use onceward::actix::{KeyFrom, Protect, RequestIntent, SubjectFrom, refuse};
+use onceward::actix::{KeyFrom, Protect, RequestIntent, SubjectFrom, reject};
 use onceward::store::{Memory, Redis, Store};
 use onceward::{Binding, Fields, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RunError, Seen, Subject};
 use onceward_api::{Code, Retry};
@@ -26,7 +26,7 @@ fn anyone() -> SubjectFrom {
 }
 
 fn key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::new())
+    Protect::key(guard, anyone(), KeyRules::retryable())
 }
 
 fn token(guard: &Guard) -> Protect {
@@ -83,7 +83,7 @@ async fn same_claim_by_two_guards_is_an_error_and_nothing_runs() {
     let pairs: [Both; 8] = [
         ("key, key", key, key),
         ("key, waiting key", key, |guard| key(guard).wait(PATIENCE)),
-        ("key, held key", key, |guard| Protect::key(guard, anyone(), KeyRules::new().hold())),
+        ("key, held key", key, |guard| Protect::key(guard, anyone(), KeyRules::at_most_once())),
         ("token, token", token, token),
         ("remembered, remembered", remembered, remembered),
         ("token, remembered", token, remembered),
@@ -119,7 +119,7 @@ async fn token_and_key_are_valid_again_after_two_guards_were_found() {
     submit(&served, "").await;
     let name = Key::new("k").unwrap();
     let intent = Intent::new("POST /shop/orders", Subject::anonymous()).key(&name);
-    assert_eq!(guard.look(&Policy::key(KeyRules::new()), &intent).await.unwrap(), Seen::Absent);
+    assert_eq!(guard.look(&Policy::key(KeyRules::retryable()), &intent).await.unwrap(), Seen::Absent);
 }
 
 async fn two_guards_on(one: impl Store, other: impl Store, what: &str) {
@@ -216,9 +216,9 @@ async fn runs_again(
         ledger.record("work");
         Ok::<_, io::Error>(())
     };
-    match guard.run(&Policy::key(KeyRules::new()), &intent, work).await {
+    match guard.run(&Policy::key(KeyRules::retryable()), &intent, work).await {
         Ok(_) => HttpResponse::Ok().finish(),
-        Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
+        Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
         Err(other) => panic!("{other}"),
     }
 }

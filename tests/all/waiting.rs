@@ -73,9 +73,12 @@ async fn a_duplicate_waits_for_the_first_and_gets_its_answer() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap());
     for guard in [on_redis, Guard::new(Memory::new())] {
-        for rules in [KeyRules::new(), KeyRules::new().hold()] {
-            let bed =
-                Bed::new(by_key(&guard, rules.clone(), LONG).action(if rules == KeyRules::new() { "a" } else { "b" }));
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
+            let bed = Bed::new(by_key(&guard, rules.clone(), LONG).action(if rules == KeyRules::retryable() {
+                "a"
+            } else {
+                "b"
+            }));
             let first = bed.begin(500, 201).await;
             let (second, _) = bed.duplicate().await;
             let first = first.await.unwrap();
@@ -106,7 +109,7 @@ async fn a_second_click_waits_for_the_answer_to_the_first_where_tokens_are_remem
 
 #[tokio::test]
 async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_answer() {
-    for rules in [KeyRules::new(), KeyRules::new().hold()] {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let bed = on_memory(rules, LONG);
         // Not applied, also under hold.
         let first = bed.begin(400, 429).await;
@@ -125,7 +128,7 @@ async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_ans
 
 #[tokio::test]
 async fn waiters_decide_again_once_and_not_after_a_second_run_that_was_not_applied() {
-    let bed = on_memory(KeyRules::new(), LONG);
+    let bed = on_memory(KeyRules::retryable(), LONG);
     let first = bed.begin(400, 503).await;
     let again = || send(under(&bed.served.url, "/it", "k", "duplicate").header(TAKES, 400).header(STATUS, 503));
     let duplicates = join_all((0..5).map(|_| again())).await;
@@ -145,7 +148,7 @@ async fn waiters_decide_again_once_and_not_after_a_second_run_that_was_not_appli
 /// The client of a waiter hangs up when the waiter runs: that run comes to its end, as any other.
 #[tokio::test]
 async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
-    let bed = on_memory(KeyRules::new(), LONG);
+    let bed = on_memory(KeyRules::retryable(), LONG);
     let first = bed.begin(400, 503).await;
     let mut waiter = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
     let head = format!("host: shop\r\n{KEY}: k\r\n{ORDER}: waiter\r\n{TAKES}: 400\r\ncontent-length: 0\r\n");
@@ -163,7 +166,7 @@ async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
 async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied() {
     let (guard, key) = (Guard::new(Memory::new()), Key::new("k").unwrap());
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
-    let first = claim(&guard, &Policy::key(KeyRules::new().lease(LONG)), &intent).await;
+    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG)), &intent).await;
     let (told, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
         sleep(PAUSE).await;
         let drained = tokio::spawn({
@@ -173,8 +176,8 @@ async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied
         until("nothing new begins", LONG, || async {
             let other = Key::new("other").unwrap();
             let asked = Intent::new("buy", Subject::anonymous()).key(&other);
-            let policy = Policy::key(KeyRules::new());
-            matches!(guard.check(&policy, &asked).await, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::Overloaded)
+            let policy = Policy::key(KeyRules::retryable());
+            matches!(guard.check(&policy, &asked).await, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::Overloaded)
         })
         .await;
         first.release().await.unwrap();
@@ -187,7 +190,7 @@ async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied
 #[tokio::test]
 async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
     let guard = Guard::builder(Memory::new()).waiters(8).build();
-    let policy = Policy::key(KeyRules::new().lease(LONG));
+    let policy = Policy::key(KeyRules::retryable().lease(LONG));
     let [hot, other] = ["hot", "other"].map(|key| Key::new(key).unwrap());
     let mut passes = Vec::new();
     for key in [&hot, &other] {
@@ -215,7 +218,7 @@ async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
 
 #[tokio::test]
 async fn whoever_has_waited_for_long_enough_is_told_that_it_is_in_progress() {
-    let bed = on_memory(KeyRules::new(), Duration::from_millis(300));
+    let bed = on_memory(KeyRules::retryable(), Duration::from_millis(300));
     let first = bed.begin(2_000, 200).await;
     let (answer, took) = bed.duplicate().await;
     assert!(!first.is_finished() && took >= Duration::from_millis(300), "{took:?}");
@@ -227,7 +230,7 @@ async fn whoever_has_waited_for_long_enough_is_told_that_it_is_in_progress() {
 
 #[tokio::test]
 async fn whoever_may_wait_for_ever_may_do_so() {
-    let bed = on_memory(KeyRules::new(), Duration::MAX);
+    let bed = on_memory(KeyRules::retryable(), Duration::MAX);
     let first = bed.begin(300, 200).await;
     assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
     assert_eq!(first.await.unwrap().said(), "200 executed");
@@ -235,7 +238,9 @@ async fn whoever_may_wait_for_ever_may_do_so() {
 
 #[tokio::test]
 async fn an_end_that_nobody_can_tell_is_told_to_whoever_waits() {
-    for (rules, expected) in [(KeyRules::new().hold(), "409 outcome_unknown"), (KeyRules::new(), "409 in_progress")] {
+    for (rules, expected) in
+        [(KeyRules::at_most_once(), "409 outcome_unknown"), (KeyRules::retryable(), "409 in_progress")]
+    {
         let bed = on_memory(rules, LONG);
         let first = bed.begin(300, 504).await;
         let (answer, took) = bed.duplicate().await;
@@ -284,7 +289,7 @@ async fn a_process_that_is_told_to_end_lets_whoever_waits_in_it_have_the_answer(
 
 #[tokio::test]
 async fn other_content_is_refused_at_once_and_not_after_waiting() {
-    let bed = on_memory(KeyRules::new(), LONG);
+    let bed = on_memory(KeyRules::retryable(), LONG);
     let first = bed.begin(1_000, 200).await;
     let other = send(under(&bed.served.url, "/it", "k", "duplicate").body("something else")).await;
     assert!(!first.is_finished(), "it was not waited for");
@@ -308,9 +313,9 @@ async fn claim(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
 /// Checks, waits, and says what came of it.
 async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> String {
     let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(body));
-    match guard.check_and_wait(&Policy::key(KeyRules::new().lease(LEASE)), &intent, longest).await {
+    match guard.check_and_wait(&Policy::key(KeyRules::retryable().lease(LEASE)), &intent, longest).await {
         Ok(Verdict::Replay(reply)) => String::from_utf8_lossy(reply.body()).into_owned(),
-        Ok(Verdict::Refuse(refusal)) => refusal.code().as_str().to_owned(),
+        Ok(Verdict::Reject(rejection)) => rejection.code().as_str().to_owned(),
         Ok(other) => format!("{other:?}"),
         Err(error) => error.to_string(),
     }
@@ -322,7 +327,7 @@ async fn whoever_waits_is_never_given_the_answer_to_other_content() {
     let store = Arc::new(Memory::new());
     // The first runs in another process, so that its waiters here have to find out by themselves that it has ended.
     let (elsewhere, guard) = (Guard::new(Arc::clone(&store)), Guard::new(store));
-    let policy = Policy::key(KeyRules::new().lease(LEASE));
+    let policy = Policy::key(KeyRules::retryable().lease(LEASE));
     let told = join_all((0..20).map(async |number| {
         let key = Key::new(format!("k{number}")).unwrap();
         let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
@@ -385,9 +390,9 @@ async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
     // One key gets a quarter of the seats.
     let guard = Guard::builder(store).waiters(4_000).build();
     let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new()));
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let calm = another(&served, 20).await;
-    let policy = Policy::key(KeyRules::new().lease(LONG));
+    let policy = Policy::key(KeyRules::retryable().lease(LONG));
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&guard, &policy, &intent).await;
     let (begun, last_gone) = (Instant::now(), Arc::new(AtomicU64::new(0)));
@@ -439,7 +444,7 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap().timeout(LONG)).waiters(2_000).build();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
-    let first = claim(&guard, &Policy::key(KeyRules::new().lease(LONG)), &intent).await;
+    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG)), &intent).await;
     let monitor = redis.monitor();
     let begun = Instant::now();
     let crowd: Vec<_> = (0..500)
@@ -484,13 +489,13 @@ fn where_there_is_no_answer_to_wait_for_the_route_cannot_be_made() {
     let is_made = |protect: &dyn Fn() -> Protect| catch_unwind(AssertUnwindSafe(|| protect().wait(LONG))).is_ok();
     assert_eq!([is_made(&token), is_made(&interval)], [false, false]);
     assert!(is_made(&|| token().remember(LONG)));
-    assert!(is_made(&|| Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())));
+    assert!(is_made(&|| Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())));
 }
 
 #[tokio::test]
 async fn where_nobody_may_wait_everybody_is_told_at_once() {
     let guard = Guard::builder(Memory::new()).waiters(0).build();
-    let bed = Bed::new(by_key(&guard, KeyRules::new(), LONG));
+    let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
     let first = bed.begin(1_000, 200).await;
     assert_eq!(bed.duplicate().await.0.said(), "409 in_progress");
     assert!(!first.is_finished());
@@ -507,7 +512,7 @@ async fn a_client_that_has_hung_up_does_not_keep_its_seat() {
 async fn hangs_up(is_reset: bool) {
     let guard = Guard::builder(Memory::new()).waiters(1).build();
     let ledger = Ledger::new();
-    let (data, protect) = (web::Data::new(ledger.clone()), by_key(&guard, KeyRules::new(), LONG * 6));
+    let (data, protect) = (web::Data::new(ledger.clone()), by_key(&guard, KeyRules::retryable(), LONG * 6));
     let served = Served::run(move |listener| {
         let resource = move || web::resource("/it").wrap(protect.clone()).route(web::route().to(purchase));
         let server = HttpServer::new(move || App::new().app_data(data.clone()).service(resource()));
@@ -539,7 +544,7 @@ async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
     for is_killed in [false, true] {
         let mut redis = RedisServer::start();
         let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
-        let bed = Bed::new(by_key(&Guard::new(store), KeyRules::new(), Duration::from_secs(2)));
+        let bed = Bed::new(by_key(&Guard::new(store), KeyRules::retryable(), Duration::from_secs(2)));
         let first = bed.begin(1_000, 200).await;
         let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
         sleep(PAUSE).await;
@@ -561,7 +566,7 @@ async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
 #[tokio::test]
 async fn a_store_that_has_lost_everything_does_not_make_waiting_end_in_a_run() {
     let redis = RedisServer::start();
-    let bed = Bed::new(by_key(&Guard::new(Redis::open(&redis.url()).unwrap()), KeyRules::new(), LONG));
+    let bed = Bed::new(by_key(&Guard::new(Redis::open(&redis.url()).unwrap()), KeyRules::retryable(), LONG));
     let first = bed.begin(1_500, 200).await;
     let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
     sleep(PAUSE).await;
@@ -581,7 +586,7 @@ async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
     let other = Guard::new(store);
     let key = Key::new("k").unwrap();
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
-    let first = claim(&one, &Policy::key(KeyRules::new().lease(BRIEF)), &intent).await;
+    let first = claim(&one, &Policy::key(KeyRules::retryable().lease(BRIEF)), &intent).await;
     let (told, ()) = tokio::join!(wait(&other, &key, b"it", LONG), async {
         // Longer than the lease, which is renewed.
         sleep(BRIEF * 3).await;

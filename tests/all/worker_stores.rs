@@ -86,7 +86,7 @@ fn is_answered(mut stream: TcpStream) -> bool {
 /// A guard for the route. Stores compete at the place of the caller, so each test has a place of its own.
 #[track_caller]
 fn by_key(guard: &Guard) -> Protect {
-    Protect::key(guard, SubjectFrom::anonymous(), KeyRules::new().hold())
+    Protect::key(guard, SubjectFrom::anonymous(), KeyRules::at_most_once())
 }
 
 /// A server whose closure calls `protect`, which builds a guard or uses one.
@@ -237,7 +237,7 @@ fn applications_of_tests_may_build_a_guard_on_every_thread() {
             thread::spawn(|| {
                 actix_web::rt::System::new().block_on(async {
                     let guard = Guard::new(Memory::new());
-                    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+                    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
                     let pay = web::resource("/pay").wrap(protect).route(web::post().to(HttpResponse::Created));
                     let app = init_service(App::new().service(pay)).await;
                     let request = TestRequest::post().uri("/pay").insert_header(("idempotency-key", "k"));

@@ -67,7 +67,7 @@ impl Wrapped {
     }
 
     /// Asserts that each of these paths runs once per token, and that a script of another origin can read what it is
-    /// told: of what ran always, and of refusals and panics if CORS is outside of the guard.
+    /// told: of what ran always, and of rejections and panics if CORS is outside of the guard.
     async fn holds(&self, paths: &[&str], is_cors_outside: bool) {
         for path in paths {
             let token = self.token().await;

@@ -1,7 +1,7 @@
 //! A business in a database: each payment is a row of a ledger, and moves a balance. Nothing of Onceward is in it.
 
-use onceward::transaction::Lent;
-use onceward::{Guard, Intent, Key, KeyRules, Ran, RunError, Subject};
+use onceward::transaction::TxHandle;
+use onceward::{Guard, Intent, Key, KeyRules, RunError, RunOutcome, Subject};
 use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::postgres::PostgresServer;
@@ -18,11 +18,15 @@ pub async fn pay(connection: &mut PgConnection, payment: &str) -> Result<String,
 }
 
 /// Pays under a key that is the payment's name, in a transaction of its own.
-pub async fn pay_once(guard: &Guard, pool: &PgPool, payment: &str) -> Result<Ran<String>, RunError<sqlx::Error>> {
+pub async fn pay_once(
+    guard: &Guard,
+    pool: &PgPool,
+    payment: &str,
+) -> Result<RunOutcome<String>, RunError<sqlx::Error>> {
     let key = Key::new(payment).expect("a key");
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-    let work = |mut transaction: Lent<Postgres>| async move { pay(&mut transaction, payment).await };
-    guard.transact(pool, &KeyRules::new(), &intent, work).await
+    let work = |mut transaction: TxHandle<Postgres>| async move { pay(&mut transaction, payment).await };
+    guard.transact(pool, &KeyRules::retryable(), &intent, work).await
 }
 
 /// How many payments the ledger has, how many of them differ, how many are on record, and the balance.

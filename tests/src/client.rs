@@ -59,9 +59,9 @@ impl Answer {
 /// kept may be another's.
 pub fn ran(status: u16, effect: Effect) -> String {
     let outcome = match effect {
-        Effect::Happened if status >= 400 => "replayable",
-        Effect::Happened => "executed",
-        Effect::DidNotHappen => "not_applied",
+        Effect::Applied if status >= 400 => "replayable",
+        Effect::Applied => "executed",
+        Effect::NotApplied => "not_applied",
         Effect::Unknown => "unknown",
     };
     format!("{status} {outcome}")

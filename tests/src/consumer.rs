@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::{Guard, Intent, Key, KeyRules, Policy, Ran, RunError, Subject};
+use onceward::{Guard, Intent, Key, KeyRules, Policy, RunError, RunOutcome, Subject};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, RedisResult};
 use serde::{Deserialize, Serialize};
@@ -84,20 +84,20 @@ impl Consumer {
 async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection, queue: String, message: Message) {
     let Ok(key) = Key::new(&message.id) else { return };
     let intent = Intent::new("send", Subject::anonymous()).key(&key);
-    let policy = Policy::key(KeyRules::new().lease(BRIEF));
+    let policy = Policy::key(KeyRules::retryable().lease(BRIEF));
     let ran = guard.run(&policy, &intent, async || work(&ledger, &message).await).await;
     let became = match &ran {
-        Ok(Ran::Executed(receipt)) => format!("executed by {}", receipt.by),
-        Ok(Ran::Replayed(receipt)) => format!("replayed of {}", receipt.by),
-        Ok(Ran::Unprotected(_)) => "unprotected".to_owned(),
-        Err(RunError::Refused(refusal)) => refusal.code().as_str().to_owned(),
+        Ok(RunOutcome::Executed(receipt)) => format!("executed by {}", receipt.by),
+        Ok(RunOutcome::Replayed(receipt)) => format!("replayed of {}", receipt.by),
+        Ok(RunOutcome::Unprotected(_)) => "unprotected".to_owned(),
+        Err(RunError::Rejected(rejection)) => rejection.code().as_str().to_owned(),
         Err(RunError::Failed(failed)) => (*failed).to_owned(),
         Err(error) => error.to_string(),
     };
     let delivered = format!("{} {became}", message.id);
     redis.rpush::<_, _, ()>(DELIVERED, delivered).await.expect("the queue is there");
     let later = match ran {
-        Err(RunError::Refused(refusal)) => refusal.retry_after(),
+        Err(RunError::Rejected(rejection)) => rejection.retry_after(),
         Err(error) if error.is_temporary() || matches!(error, RunError::Failed(_)) => Some(Duration::from_millis(50)),
         _ => None,
     };

@@ -37,7 +37,7 @@ pub enum Flaw {
     SetThenExpire,
     /// It takes what the client sent for the key.
     RawKey,
-    /// It swallows the store's refusal and gives out a token that was never stored.
+    /// It swallows the store's rejection and gives out a token that was never stored.
     SwallowedIssue,
     /// It does not give the token back after a validation error.
     BurnedToken,

@@ -26,7 +26,7 @@ pub enum Mishap {
     /// It gets there only after this long.
     Stall(Duration),
     /// A guard refuses it.
-    Refuse(Code),
+    Reject(Code),
     /// The same, with this to wait.
     RefuseFor(Code, u64),
     /// Something on the way answers for it, and it does not get there.
@@ -187,8 +187,8 @@ async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, mishap: Mis
             sleep(long).await;
             forward(request, upstream).await?
         }
-        Mishap::Refuse(code) => refusal(code, ""),
-        Mishap::RefuseFor(code, seconds) => refusal(code, &format!("retry-after: {seconds}\r\n")),
+        Mishap::Reject(code) => rejection(code, ""),
+        Mishap::RefuseFor(code, seconds) => rejection(code, &format!("retry-after: {seconds}\r\n")),
         Mishap::Instead(status) => bare(status, ""),
         Mishap::After(status) => {
             forward(request, upstream).await?;
@@ -205,11 +205,11 @@ fn bare(status: u16, lines: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} On the way\r\n{lines}content-length: 0\r\n\r\n").into_bytes()
 }
 
-fn refusal(code: Code, lines: &str) -> Vec<u8> {
+fn rejection(code: Code, lines: &str) -> Vec<u8> {
     let body = serde_json::to_string(&Problem::new(code)).expect("plain data");
     let (status, kind, length) = (code.status(), Problem::CONTENT_TYPE, body.len());
     format!(
-        "HTTP/1.1 {status} Refused\r\nonceward-outcome: {code}\r\n{lines}content-type: {kind}\r\n\
+        "HTTP/1.1 {status} Rejected\r\nonceward-outcome: {code}\r\n{lines}content-type: {kind}\r\n\
          content-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()

@@ -1,8 +1,8 @@
 //! A business in a file: each payment is a row of a ledger. Nothing of Onceward is in it.
 
 use onceward::store::Memory;
-use onceward::transaction::Lent;
-use onceward::{Guard, Intent, Key, KeyRules, Ran, RunError, Subject};
+use onceward::transaction::TxHandle;
+use onceward::{Guard, Intent, Key, KeyRules, RunError, RunOutcome, Subject};
 use sqlx::{Sqlite, SqlitePool};
 
 /// Its table.
@@ -13,17 +13,17 @@ pub async fn pay_step_by_step(
     pool: &SqlitePool,
     payment: &str,
     step: impl Fn() -> std::io::Result<()>,
-) -> Result<Ran<String>, RunError<sqlx::Error>> {
+) -> Result<RunOutcome<String>, RunError<sqlx::Error>> {
     let key = Key::new(payment).expect("a key");
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let step = &step;
-    let work = |mut transaction: Lent<Sqlite>| async move {
+    let work = |mut transaction: TxHandle<Sqlite>| async move {
         step()?;
         sqlx::query("INSERT INTO ledger VALUES (?1)").bind(payment).execute(&mut *transaction).await?;
         step()?;
         Ok(format!("paid {payment}"))
     };
-    Guard::new(Memory::new()).transact(pool, &KeyRules::new(), &intent, work).await
+    Guard::new(Memory::new()).transact(pool, &KeyRules::retryable(), &intent, work).await
 }
 
 /// How many payments the ledger has, how many of them differ, and how many are on record.

@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let guard = guard.clone();
     move |config| {
-        let rules = || KeyRules::new().lease(LEASE);
+        let rules = || KeyRules::retryable().lease(LEASE);
         let waiting = |rules| Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules);
         // A duplicate is told at once what is on record.
         let remember = |rules| waiting(rules).wait(Duration::ZERO);

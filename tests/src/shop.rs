@@ -11,7 +11,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use onceward::Effect;
 use onceward::Guard;
-use onceward::actix::{MarkEffect as _, Presented, Protect, SubjectFrom, token_route};
+use onceward::actix::{HasToken, MarkEffect as _, Protect, SubjectFrom, token_route};
 use onceward::store::Store;
 
 use crate::ledger::Ledger;
@@ -120,7 +120,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
                 "/judged",
                 Protect::token(&guard, anyone()).judge(|head| {
                     // An application that answers 200 to everything and says in a header how it went.
-                    head.headers().contains_key("x-failed").then_some(Effect::DidNotHappen)
+                    head.headers().contains_key("x-failed").then_some(Effect::NotApplied)
                 }),
             ))
             .service(web::resource("/panic").wrap(Protect::token(&guard, anyone())).route(web::post().to(panics)))
@@ -129,7 +129,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
             .service(web::resource("/block").wrap(Protect::token(&guard, anyone())).route(web::post().to(block)))
             .service(
                 web::resource("/presented")
-                    .route(web::post().guard(Presented::new(&guard)).to(HttpResponse::Ok))
+                    .route(web::post().guard(HasToken::new(&guard)).to(HttpResponse::Ok))
                     .route(web::post().to(HttpResponse::NotFound)),
             )
             .service(web::resource("/open").route(web::route().to(order)));
@@ -159,8 +159,8 @@ pub async fn order(request: HttpRequest, ledger: web::Data<Ledger>, body: web::B
     }
     let answer = answer.body(format!("ordered with {} bytes", body.len()));
     match header(&request, EFFECT) {
-        Some("happened") => answer.effect(Effect::Happened),
-        Some("did not") => answer.effect(Effect::DidNotHappen),
+        Some("happened") => answer.effect(Effect::Applied),
+        Some("did not") => answer.effect(Effect::NotApplied),
         Some("unknown") => answer.effect(Effect::Unknown),
         _ => answer,
     }

@@ -79,7 +79,7 @@ async fn decide(guard: &Guard, policy: Policy, intent: Intent<'_>) -> Told {
             let _ = pass.complete(None).await;
             Told::Accepted
         }
-        Ok(Verdict::Refuse(refusal)) => match refusal.code() {
+        Ok(Verdict::Reject(rejection)) => match rejection.code() {
             Code::TokenUsed => Told::Used,
             Code::TokenStale => Told::Stale,
             other => Told::Other(other),

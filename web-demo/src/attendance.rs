@@ -10,7 +10,7 @@ use actix_web::middleware::Next;
 use actix_web::web::{Bytes, Data};
 use actix_web::{Error, HttpResponse};
 use futures_util::stream;
-use onceward::actix::refuse;
+use onceward::actix::reject;
 use onceward_api::{Outcome, header};
 
 use crate::books::Tally;
@@ -33,8 +33,8 @@ pub(crate) async fn attend<B: MessageBody + 'static>(
     let (visitor, conduct) = (Visitor::of(request.request()), Conduct::of(request.request()));
     let place = match shop.admit(visitor) {
         Ok(place) => place,
-        Err(refusal) => {
-            let answer = refuse(request.request(), shop.guard(), &refusal);
+        Err(rejection) => {
+            let answer = reject(request.request(), shop.guard(), &rejection);
             return Ok(request.into_response(answer));
         }
     };

@@ -28,7 +28,7 @@ pub(crate) fn remembered(guard: &Guard) -> Protect {
 
 /// The page makes a key for each order.
 pub(crate) fn key(guard: &Guard) -> Protect {
-    Protect::key(guard, visitor(), KeyRules::new().retain(RETAIN)).wait(WAIT).body_limit(BODY)
+    Protect::key(guard, visitor(), KeyRules::retryable().retain(RETAIN)).wait(WAIT).body_limit(BODY)
 }
 
 /// Nobody makes anything.

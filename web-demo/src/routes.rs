@@ -8,8 +8,8 @@ use actix_web::http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, SET
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data, Form, FormConfig, Path, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
-use onceward::Refusal;
-use onceward::actix::{Protect, entered, refuse};
+use onceward::Rejection;
+use onceward::actix::{Protect, entered, reject};
 use onceward_api::{Code, Outcome, header};
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn orders(name: &str, route: Route) -> Resource {
 /// One that is told apart by its path, and says which method it takes.
 fn resource(path: &str, route: Route, allowed: &'static str) -> Resource {
     let other = move |request: HttpRequest, shop: Data<Shop>| async move {
-        let mut answer = refuse(&request, shop.guard(), &Refusal::new(Code::MethodNotAllowed));
+        let mut answer = reject(&request, shop.guard(), &Rejection::new(Code::MethodNotAllowed));
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
         answer
     };
@@ -73,8 +73,8 @@ async fn page(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
 
 async fn file(request: HttpRequest, shop: Data<Shop>, name: Path<String>) -> HttpResponse {
     assets::file(&name).unwrap_or_else(|| {
-        let refusal = Refusal::new(Code::NotFound).detail("There is nothing at this address.");
-        refuse(&request, shop.guard(), &refusal)
+        let rejection = Rejection::new(Code::NotFound).detail("There is nothing at this address.");
+        reject(&request, shop.guard(), &rejection)
     })
 }
 
@@ -136,6 +136,6 @@ fn unreadable(error: UrlencodedError, request: &HttpRequest) -> Error {
         _ => Code::BadRequest,
     };
     let Some(shop) = request.app_data::<Data<Shop>>() else { return error.into() };
-    let refusal = Refusal::new(code).detail("An order is a form with `item`, `quantity` and `name`, in 4 KiB.");
-    InternalError::from_response(error, refuse(request, shop.guard(), &refusal)).into()
+    let rejection = Rejection::new(code).detail("An order is a form with `item`, `quantity` and `name`, in 4 KiB.");
+    InternalError::from_response(error, reject(request, shop.guard(), &rejection)).into()
 }

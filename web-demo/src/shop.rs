@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onceward::actix::HiddenToken;
-use onceward::{Binding, Guard, Refusal};
+use onceward::{Binding, Guard, Rejection};
 use onceward_api::Code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -40,13 +40,13 @@ impl Shop {
     ///
     /// # Errors
     /// If the visitor, or all of them, are too fast or too many.
-    pub(crate) fn admit(&self, visitor: Visitor) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub(crate) fn admit(&self, visitor: Visitor) -> Result<OwnedSemaphorePermit, Rejection> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place =
-            place.map_err(|_| Refusal::new(Code::Overloaded).detail("The demo is full. Try it in a moment."))?;
+            place.map_err(|_| Rejection::new(Code::Overloaded).detail("The demo is full. Try it in a moment."))?;
         match self.books().admit(visitor, self.now()) {
             Ok(()) => Ok(place),
-            Err(wait) => Err(Refusal::new(Code::RateLimited).detail("The demo takes it slower.").wait(wait)),
+            Err(wait) => Err(Rejection::new(Code::RateLimited).detail("The demo takes it slower.").wait(wait)),
         }
     }
 

@@ -42,13 +42,13 @@ pub(crate) enum Told {
 /// If an answer breaks off while it is being read.
 pub(crate) async fn told(mut response: Response) -> reqwest::Result<Told> {
     let said = outcome(response.headers());
-    if !matches!(said, Some(Outcome::Refused(_)) | None) {
+    if !matches!(said, Some(Outcome::Rejected(_)) | None) {
         return Ok(Told::Answer(response));
     }
     let retry_after = retry_after(response.headers());
     let refused = |problem| Ok(Told::Refused(Refusal { problem, retry_after }));
     match said {
-        Some(Outcome::Refused(code)) => {
+        Some(Outcome::Rejected(code)) => {
             // The head has said it: what becomes of the body does not matter.
             let read = read(&mut response, LIMIT).await.map(Read::into_bytes).unwrap_or_default();
             let problem = serde_json::from_slice(&read).ok().filter(|problem: &Problem| problem.code == code);

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::guard::Guard;
 use crate::policy::Effect;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::reply::Reply;
 
 /// Lets a handler say of its own answer whether it took effect, where the status does not tell.
@@ -25,7 +25,7 @@ use crate::reply::Reply;
 /// use onceward::Effect;
 /// use onceward::actix::MarkEffect as _;
 ///
-/// let answer = HttpResponse::Ok().body("sold out").effect(Effect::DidNotHappen);
+/// let answer = HttpResponse::Ok().body("sold out").effect(Effect::NotApplied);
 /// # let _ = answer;
 /// ```
 pub trait MarkEffect {
@@ -66,15 +66,15 @@ pub(super) fn replay(reply: &Reply) -> HttpResponse {
 #[derive(Clone, Copy)]
 pub(super) struct InnerOutcome(pub(super) Outcome);
 
-/// Answers a refusal: a problem for programs, a short page for people. From a handler it says that nothing has happened, so that
+/// Answers a rejection: a problem for programs, a short page for people. From a handler it says that nothing has happened, so that
 /// nothing of it is kept; `outcome_unknown` leaves the effect unknown, and `internal` says nothing of it.
-pub fn refuse(request: &HttpRequest, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-    refuse_at(request, request.uri().path(), guard, refusal)
+pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
+    reject_at(request, request.uri().path(), guard, rejection)
 }
 
 /// The same where another path was asked for than that of the request, as a gateway does.
-pub fn refuse_at(request: &HttpRequest, path: &str, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-    refused(request.headers().get(ACCEPT), path, guard, refusal)
+pub fn reject_at(request: &HttpRequest, path: &str, guard: &Guard, rejection: &Rejection) -> HttpResponse {
+    refused(request.headers().get(ACCEPT), path, guard, rejection)
 }
 
 /// Who reads an answer, as far as the request tells. Made for every request and hardly ever asked, so it is only noted here.
@@ -92,17 +92,17 @@ impl Audience {
         self.uri.path()
     }
 
-    pub(super) fn refuse(&self, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-        refused(self.accept.as_ref(), self.path(), guard, refusal)
+    pub(super) fn reject(&self, guard: &Guard, rejection: &Rejection) -> HttpResponse {
+        refused(self.accept.as_ref(), self.path(), guard, rejection)
     }
 }
 
-fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Refusal) -> HttpResponse {
-    let problem = refusal.problem().base(guard.problem_base()).instance(path);
+fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, rejection: &Rejection) -> HttpResponse {
+    let problem = rejection.problem().base(guard.problem_base()).instance(path);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = HttpResponse::build(status);
     answer.insert_header((CACHE_CONTROL, "no-store"));
-    if let Some(wait) = refusal.retry_after() {
+    if let Some(wait) = rejection.retry_after() {
         answer.insert_header((header::RETRY_AFTER, whole_seconds(wait)));
     }
     let mut answer = if accept.is_some_and(prefers_html) {
@@ -111,11 +111,11 @@ fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Re
     } else {
         answer.insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE)).body(json(&problem))
     };
-    mark(answer.headers_mut(), Outcome::Refused(refusal.code()));
-    match refusal.code() {
+    mark(answer.headers_mut(), Outcome::Rejected(rejection.code()));
+    match rejection.code() {
         Code::Internal => {}
         Code::OutcomeUnknown => tell_guards(&mut answer, Effect::Unknown, Code::OutcomeUnknown),
-        code => tell_guards(&mut answer, Effect::DidNotHappen, code),
+        code => tell_guards(&mut answer, Effect::NotApplied, code),
     }
     answer
 }
@@ -124,7 +124,7 @@ fn refused(accept: Option<&HeaderValue>, path: &str, guard: &Guard, refusal: &Re
 pub(super) fn tell_guards(answer: &mut HttpResponse, effect: Effect, code: Code) {
     let mut said = answer.extensions_mut();
     said.insert(effect);
-    said.insert(InnerOutcome(Outcome::Refused(code)));
+    said.insert(InnerOutcome(Outcome::Rejected(code)));
 }
 
 /// Rounded up: whoever comes early comes for nothing.

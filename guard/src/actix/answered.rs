@@ -13,26 +13,26 @@ use futures_util::stream;
 use onceward_api::Outcome;
 
 use super::answer::InnerOutcome;
-use super::not_entered::NotEntered;
+use super::not_entered::ExtractorError;
 use super::passage::Entry;
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::policy::Effect;
 use crate::reply::Reply;
 
 /// An answer. An error may have its answer in it and give it out once, so what is judged here is what is sent.
-pub(super) enum Answered<B> {
-    Answer(ServiceResponse<EitherBody<B>>, Result<Bytes, NotKept>),
-    Failed(Error, HttpResponse, Result<Bytes, NotKept>),
+pub(super) enum CapturedResponse<B> {
+    Answer(ServiceResponse<EitherBody<B>>, Result<Bytes, NoReply>),
+    Failed(Error, HttpResponse, Result<Bytes, NoReply>),
 }
 
-impl<B: MessageBody + 'static> Answered<B> {
+impl<B: MessageBody + 'static> CapturedResponse<B> {
     /// Takes an answer as it is: nothing of it is kept, however small it is.
     pub(super) fn new(answer: Result<ServiceResponse<B>, Error>) -> Self {
         match answer {
-            Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NotKept::Unrecorded)),
+            Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NoReply::Unrecorded)),
             Err(error) => {
                 let said = error.error_response();
-                Self::Failed(error, said, Err(NotKept::Unrecorded))
+                Self::Failed(error, said, Err(NoReply::Unrecorded))
             }
         }
     }
@@ -68,7 +68,7 @@ impl<B: MessageBody + 'static> Answered<B> {
     }
 
     /// The same, or why it was not.
-    fn looked_into(&self) -> Result<&Bytes, NotKept> {
+    fn looked_into(&self) -> Result<&Bytes, NoReply> {
         match self {
             Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().map_err(|reason| *reason),
         }
@@ -116,7 +116,7 @@ impl<B: MessageBody + 'static> Answered<B> {
             Entry::Extracting => true,
             Entry::Entered => false,
             Entry::Unmarked => self.error().is_some_and(|error| {
-                error.as_error::<NotEntered>().is_some() || (believes_extractors && is_of_an_extractor(error))
+                error.as_error::<ExtractorError>().is_some() || (believes_extractors && is_of_an_extractor(error))
             }),
         }
     }
@@ -129,7 +129,7 @@ impl<B: MessageBody + 'static> Answered<B> {
     }
 
     /// What is kept of it, or why nothing is: its body was not looked into.
-    pub(super) fn reply(&self, also: &[HeaderName]) -> Result<Reply, NotKept> {
+    pub(super) fn reply(&self, also: &[HeaderName]) -> Result<Reply, NoReply> {
         let reply = Reply::new(self.status().as_u16(), self.looked_into()?.clone());
         let kept = self.head().headers().iter().filter(|(name, _)| Reply::keeps(name.as_str()) || also.contains(name));
         Ok(kept
@@ -165,17 +165,17 @@ impl<B: MessageBody + 'static> Answered<B> {
 
 /// Why a body is not looked into: nobody knows how long it is, or it is longer than this. A compression that comes before the guard
 /// streams what it makes.
-fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NotKept> {
+fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NoReply> {
     match size {
         BodySize::None | BodySize::Sized(0) => None,
-        BodySize::Sized(length) => (length > limit as u64).then_some(NotKept::TooLarge),
-        BodySize::Stream if headers.contains_key(CONTENT_ENCODING) => Some(NotKept::Compressed),
-        BodySize::Stream => Some(NotKept::Streamed),
+        BodySize::Sized(length) => (length > limit as u64).then_some(NoReply::TooLarge),
+        BodySize::Stream if headers.contains_key(CONTENT_ENCODING) => Some(NoReply::Compressed),
+        BodySize::Stream => Some(NoReply::Streamed),
     }
 }
 
 /// Reads a body and puts it back. One that breaks off does so for the client too.
-async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Result<Bytes, NotKept>) {
+async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Result<Bytes, NoReply>) {
     let (answer, body) = answer.into_parts();
     // Most bodies are there already, and need not be copied.
     let read = match body.try_into_bytes() {
@@ -187,7 +187,7 @@ async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>
         Err(error) => {
             let error: Box<dyn std::error::Error> = error.into();
             let broken = stream::iter([Err::<Bytes, _>(error)]);
-            (answer.set_body(BoxBody::new(BodyStream::new(broken))), Err(NotKept::BrokeOff))
+            (answer.set_body(BoxBody::new(BodyStream::new(broken))), Err(NoReply::BrokeOff))
         }
     }
 }

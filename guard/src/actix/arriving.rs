@@ -11,7 +11,7 @@ use actix_web::web::Bytes;
 use futures_util::Stream;
 
 /// A body on its way. The guard and the handler read it from its beginning, each for itself.
-pub(super) struct Arriving(Rc<Body>);
+pub(super) struct ObservedBody(Rc<Body>);
 
 struct Body {
     rest: RefCell<Payload>,
@@ -26,11 +26,11 @@ struct Body {
 
 #[derive(Clone, Copy)]
 enum End {
-    Whole,
+    BufferedBody,
     Broken,
 }
 
-impl Arriving {
+impl ObservedBody {
     /// A body of which the guard reads this much.
     pub(super) fn new(payload: Payload, limit: usize) -> Self {
         Self(Rc::new(Body {
@@ -51,7 +51,7 @@ impl Arriving {
 
     /// The body for the handler, which waits for it.
     pub(super) fn to_its_end(&self) -> Payload {
-        if matches!(self.0.end.get(), Some(End::Whole)) && self.0.size.get() == 0 {
+        if matches!(self.0.end.get(), Some(End::BufferedBody)) && self.0.size.get() == 0 {
             return Payload::None;
         }
         self.reader(Patience::Endless)
@@ -63,7 +63,7 @@ impl Arriving {
     }
 
     fn reader(&self, patience: Patience) -> Payload {
-        let reader = Reader { body: Rc::clone(&self.0), at: 0, patience, has_yielded: false, is_over: false };
+        let reader = BodyTap { body: Rc::clone(&self.0), at: 0, patience, has_yielded: false, is_over: false };
         Payload::Stream { payload: Box::pin(reader) }
     }
 }
@@ -74,7 +74,7 @@ enum Patience {
     Endless,
 }
 
-struct Reader {
+struct BodyTap {
     body: Rc<Body>,
     at: usize,
     patience: Patience,
@@ -82,7 +82,7 @@ struct Reader {
     is_over: bool,
 }
 
-impl Reader {
+impl BodyTap {
     /// The next chunk from the client.
     fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
         let received = Pin::new(&mut *self.body.rest.borrow_mut()).poll_next(context);
@@ -94,7 +94,7 @@ impl Reader {
             }
             Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
             Poll::Ready(Some(Err(_))) => self.body.end.set(Some(End::Broken)),
-            Poll::Ready(None) => self.body.end.set(Some(End::Whole)),
+            Poll::Ready(None) => self.body.end.set(Some(End::BufferedBody)),
         }
         received
     }
@@ -117,7 +117,7 @@ impl Reader {
     }
 }
 
-impl Stream for Reader {
+impl Stream for BodyTap {
     type Item = Result<Bytes, PayloadError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -130,7 +130,7 @@ impl Stream for Reader {
             return Poll::Ready(Some(Ok(chunk.clone())));
         }
         match this.body.end.get() {
-            Some(End::Whole) => return Poll::Ready(None),
+            Some(End::BufferedBody) => return Poll::Ready(None),
             Some(End::Broken) => return this.break_off(),
             None => {}
         }
@@ -171,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn whole_body_is_read_by_the_guard_and_then_by_the_handler() {
-        let body = Arriving::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
+        let body = ObservedBody::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
         assert_eq!(read(body.so_far()).await, ("abc".into(), false));
         assert!(!body.ran_out());
         assert_eq!(read(body.to_its_end()).await, ("abc".into(), false));
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn guard_does_not_wait_for_what_has_not_arrived() {
-        let body = Arriving::new(body(&["a", "b"], None), 10);
+        let body = ObservedBody::new(body(&["a", "b"], None), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("ab".into(), true), true));
         let mut handler = body.to_its_end();
         assert_eq!(handler.next().await.unwrap().unwrap(), "a");
@@ -190,28 +190,28 @@ mod tests {
 
     #[tokio::test]
     async fn guard_sees_afterwards_as_much_as_the_handler_has_read() {
-        let body = Arriving::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
+        let body = ObservedBody::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
         assert_eq!(read(body.to_its_end()).await, ("abc".into(), false));
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("abc".into(), false), false));
     }
 
     #[tokio::test]
     async fn body_that_breaks_off_does_so_for_both() {
-        let body = Arriving::new(body(&["a"], Some(Err(PayloadError::Overflow))), 10);
+        let body = ObservedBody::new(body(&["a"], Some(Err(PayloadError::Overflow))), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("a".into(), true), false));
         assert_eq!(read(body.to_its_end()).await, ("a".into(), true));
     }
 
     #[tokio::test]
     async fn no_more_of_a_large_body_is_kept_than_the_guard_reads() {
-        let body = Arriving::new(body(&["aa", "bb", "cc", "dd"], Some(Ok(()))), 3);
+        let body = ObservedBody::new(body(&["aa", "bb", "cc", "dd"], Some(Ok(()))), 3);
         assert_eq!(read(body.to_its_end()).await, ("aabbccdd".into(), false));
         assert_eq!(body.0.seen.borrow().concat(), b"aabb");
     }
 
     #[tokio::test]
     async fn request_without_a_body_stays_one() {
-        let body = Arriving::new(Payload::None, 10);
+        let body = ObservedBody::new(Payload::None, 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), ((String::new(), false), false));
         assert!(matches!(body.to_its_end(), Payload::None));
     }

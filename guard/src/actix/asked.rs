@@ -12,22 +12,22 @@ use futures_util::stream::{self, Stream};
 use onceward_api::Code;
 use onceward_api::path::canonical;
 
-use super::carrier::Carried;
+use super::carrier::TokenSources;
 use super::form::{Form, Scan, broken};
 #[cfg(feature = "sql")]
 use super::request_intent::RequestIntent;
 use crate::fingerprint::Fingerprint;
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
-/// A body up to this size is read to its end before a refusal, so that the connection can be used again.
+/// A body up to this size is read to its end before a rejection, so that the connection can be used again.
 const DRAINED: usize = 64 * 1024;
 /// How long that may take.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// What a request asks.
-pub(super) struct Asked {
+pub(super) struct ParsedRequest {
     action: String,
     subject: Subject<'static>,
     token: Option<String>,
@@ -37,15 +37,19 @@ pub(super) struct Asked {
     only_looks: bool,
 }
 
-impl Asked {
+impl ParsedRequest {
     /// What is asked, and by whom, and whether nothing is to run.
     pub(super) fn new(action: String, subject: Subject<'static>, only_looks: bool) -> Self {
         Self { action, subject, token: None, key: None, fingerprint: None, has_whole_body: false, only_looks }
     }
 
     /// With the token that the request carries. The body is looked into only if it is a form, and handed on as it came.
-    pub(super) async fn with_token(mut self, request: &mut ServiceRequest, body_limit: usize) -> Result<Self, Refusal> {
-        let mut carried = Carried::default();
+    pub(super) async fn with_token(
+        mut self,
+        request: &mut ServiceRequest,
+        body_limit: usize,
+    ) -> Result<Self, Rejection> {
+        let mut carried = TokenSources::default();
         carried.and_headers(request.headers())?;
         carried.and_query(request.query_string())?;
         let mime = request.mime_type().ok().flatten();
@@ -116,9 +120,9 @@ pub fn action_of(method: &str, path: &str) -> String {
 async fn read_form(
     request: &mut ServiceRequest,
     mut form: Form,
-    carried: &mut Carried,
+    carried: &mut TokenSources,
     limit: usize,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     let mut payload = request.take_payload();
     let mut read = BytesMut::new();
     let scan = loop {
@@ -141,7 +145,7 @@ async fn read_form(
         Scan::Found(token) => carried.and_body(&token),
         Scan::Absent => Ok(()),
         Scan::More if carried.is_some() => Ok(()),
-        Scan::More => Err(Refusal::new(Code::BodyTooLarge).detail(format!(
+        Scan::More => Err(Rejection::new(Code::BodyTooLarge).detail(format!(
             "No token was found in the first {limit} bytes of the form. Send it as the first field, or in the Onceward-Token header."
         ))),
         Scan::Broken(how) => Err(broken(how)),

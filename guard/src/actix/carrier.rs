@@ -3,7 +3,7 @@
 use actix_web::http::header::{HeaderMap, HeaderName};
 use onceward_api::{Code, header};
 
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// Made once: a header that is looked up by its text is parsed each time.
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
@@ -12,8 +12,8 @@ static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
 ///
 /// # Errors
 /// If there are two that differ, or if what stands there is no text.
-pub fn token_in(headers: &HeaderMap, query: &str) -> Result<Option<String>, Refusal> {
-    let mut carried = Carried::default();
+pub fn token_in(headers: &HeaderMap, query: &str) -> Result<Option<String>, Rejection> {
+    let mut carried = TokenSources::default();
     carried.and_headers(headers)?;
     carried.and_query(query)?;
     Ok(carried.into_token())
@@ -21,16 +21,16 @@ pub fn token_in(headers: &HeaderMap, query: &str) -> Result<Option<String>, Refu
 
 /// The one token that a request carries, from all the places it could stand in.
 #[derive(Default)]
-pub(super) struct Carried {
+pub(super) struct TokenSources {
     token: Option<String>,
 }
 
-impl Carried {
+impl TokenSources {
     /// Takes in what another place carries. Empty is nothing: a form whose script has not run sends its field empty.
-    fn and(&mut self, other: &str) -> Result<(), Refusal> {
+    fn and(&mut self, other: &str) -> Result<(), Rejection> {
         match &self.token {
             _ if other.is_empty() => Ok(()),
-            Some(token) if token != other => Err(Refusal::new(Code::TokenMalformed)
+            Some(token) if token != other => Err(Rejection::new(Code::TokenMalformed)
                 .detail("The request carries two different tokens. Send one, in the header or in the form.")),
             Some(_) => Ok(()),
             None => {
@@ -41,7 +41,7 @@ impl Carried {
     }
 
     /// Takes in the header, also if it was sent more than once.
-    pub(super) fn and_headers(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn and_headers(&mut self, headers: &HeaderMap) -> Result<(), Rejection> {
         headers.get_all(&TOKEN).try_for_each(|value| match value.to_str() {
             Ok(text) => self.and(text),
             Err(_) => Err(Code::TokenMalformed.into()),
@@ -49,14 +49,14 @@ impl Carried {
     }
 
     /// Takes in the query.
-    pub(super) fn and_query(&mut self, query: &str) -> Result<(), Refusal> {
+    pub(super) fn and_query(&mut self, query: &str) -> Result<(), Rejection> {
         form_urlencoded::parse(query.as_bytes())
             .filter(|(name, _)| name == header::FIELD)
             .try_for_each(|(_, value)| self.and(&value))
     }
 
     /// Takes in what was found in the body.
-    pub(super) fn and_body(&mut self, found: &str) -> Result<(), Refusal> {
+    pub(super) fn and_body(&mut self, found: &str) -> Result<(), Rejection> {
         self.and(found)
     }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn two_places_may_agree_and_must_not_differ() {
-        let mut carried = Carried::default();
+        let mut carried = TokenSources::default();
         carried.and("").unwrap();
         assert!(!carried.is_some());
         carried.and("t").unwrap();

@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, Handler, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use super::passage::Passage;
+use super::passage::GuardedRequest;
 
 /// Marks a handler, so that the guard knows whether it was entered.
 ///
@@ -30,27 +30,27 @@ use super::passage::Passage;
 ///
 /// let (guard, _clock) = testing::guard();
 /// let payments = web::resource("/payments")
-///     .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold()))
+///     .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once()))
 ///     .route(web::post().to(entered(pay)));
 /// # let _ = payments;
 /// ```
 ///
 /// [`Protect::key`](super::Protect::key) says what counts without a mark.
-pub fn entered<H, Args>(handler: H) -> Entered<H, Args>
+pub fn entered<H, Args>(handler: H) -> MarkedHandler<H, Args>
 where
     H: Handler<Args>,
     Args: FromRequest + 'static,
 {
-    Entered { handler, args: PhantomData }
+    MarkedHandler { handler, args: PhantomData }
 }
 
 /// A handler with a mark; see [`entered`].
-pub struct Entered<H, Args> {
+pub struct MarkedHandler<H, Args> {
     handler: H,
     args: PhantomData<fn(Args)>,
 }
 
-impl<H, Args> Handler<Extracted<Args>> for Entered<H, Args>
+impl<H, Args> Handler<MarkedArgs<Args>> for MarkedHandler<H, Args>
 where
     H: Handler<Args>,
     Args: FromRequest + 'static,
@@ -58,7 +58,7 @@ where
     type Output = H::Output;
     type Future = H::Future;
 
-    fn call(&self, Extracted { args, passage }: Extracted<Args>) -> Self::Future {
+    fn call(&self, MarkedArgs { args, passage }: MarkedArgs<Args>) -> Self::Future {
         if let Some(passage) = passage {
             passage.note_entered();
         }
@@ -66,30 +66,30 @@ where
     }
 }
 
-impl<H: Clone, Args> Clone for Entered<H, Args> {
+impl<H: Clone, Args> Clone for MarkedHandler<H, Args> {
     fn clone(&self) -> Self {
         Self { handler: self.handler.clone(), args: PhantomData }
     }
 }
 
-impl<H, Args> fmt::Debug for Entered<H, Args> {
+impl<H, Args> fmt::Debug for MarkedHandler<H, Args> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entered").finish_non_exhaustive()
+        f.debug_struct("MarkedHandler").finish_non_exhaustive()
     }
 }
 
 /// The arguments of a marked handler, all of which were extracted.
-pub struct Extracted<Args> {
+pub struct MarkedArgs<Args> {
     args: Args,
-    passage: Option<Rc<Passage>>,
+    passage: Option<Rc<GuardedRequest>>,
 }
 
-impl<Args: FromRequest + 'static> FromRequest for Extracted<Args> {
+impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
     type Error = Args::Error;
     type Future = LocalBoxFuture<'static, Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let passage = Passage::of(request);
+        let passage = GuardedRequest::of(request);
         if let Some(passage) = &passage {
             passage.note_extracting();
         }
@@ -98,8 +98,8 @@ impl<Args: FromRequest + 'static> FromRequest for Extracted<Args> {
     }
 }
 
-impl<Args> fmt::Debug for Extracted<Args> {
+impl<Args> fmt::Debug for MarkedArgs<Args> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extracted").finish_non_exhaustive()
+        f.debug_struct("MarkedArgs").finish_non_exhaustive()
     }
 }

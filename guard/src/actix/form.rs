@@ -3,7 +3,7 @@
 use actix_web::http::header::{ContentDisposition, HeaderMap, HeaderValue};
 use onceward_api::{Code, header};
 
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// A body that may carry a token, looked through as it arrives.
 pub(super) enum Form {
@@ -19,21 +19,21 @@ pub(super) enum Form {
         /// What stands between the parts, with the end of line before it.
         delimiter: Vec<u8>,
         /// How far the first part has been read.
-        reading: Reading,
+        reading: PartReader,
     },
 }
 
 /// What is being read of a first part, where that begins, and how far its end has been looked for: a body may come in
 /// any number of pieces, and nothing is searched twice.
 #[derive(Default)]
-pub(super) struct Reading {
-    stage: Stage,
+pub(super) struct PartReader {
+    stage: PartStage,
     begin: usize,
     searched: usize,
 }
 
 #[derive(Default, Clone, Copy)]
-enum Stage {
+enum PartStage {
     #[default]
     Preamble,
     Boundary,
@@ -41,8 +41,8 @@ enum Stage {
     Value,
 }
 
-impl Reading {
-    fn go_on(&mut self, stage: Stage, begin: usize) {
+impl PartReader {
+    fn go_on(&mut self, stage: PartStage, begin: usize) {
         *self = Self { stage, begin, searched: begin };
     }
 
@@ -69,7 +69,7 @@ pub(super) enum Scan {
 
 impl Form {
     /// The form that a content type announces, if it is one that may carry a token.
-    pub(super) fn of(headers: &HeaderMap, mime: Option<&mime::Mime>) -> Option<Result<Self, Refusal>> {
+    pub(super) fn of(headers: &HeaderMap, mime: Option<&mime::Mime>) -> Option<Result<Self, Rejection>> {
         let encoded = headers.get("content-encoding").is_some_and(|encoding| encoding != "identity");
         let mime = mime.filter(|_| !encoded)?;
         match mime.essence_str() {
@@ -83,7 +83,7 @@ impl Form {
     }
 
     fn multipart(boundary: &str) -> Self {
-        Self::Multipart { delimiter: format!("\r\n--{boundary}").into_bytes(), reading: Reading::default() }
+        Self::Multipart { delimiter: format!("\r\n--{boundary}").into_bytes(), reading: PartReader::default() }
     }
 
     /// Looks at all that has been read so far; `ended` if nothing more will come.
@@ -95,9 +95,9 @@ impl Form {
     }
 }
 
-/// The refusal of a body that cannot be read.
-pub(super) fn broken(how: &'static str) -> Refusal {
-    Refusal::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
+/// The rejection of a body that cannot be read.
+pub(super) fn broken(how: &'static str) -> Rejection {
+    Rejection::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
 }
 
 fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) -> Scan {
@@ -122,31 +122,33 @@ fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) 
     }
 }
 
-fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Reading) -> Scan {
+fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut PartReader) -> Scan {
     loop {
         let (mark, missing): (&[u8], _) = match reading.stage {
             // At the very beginning, the end of line before it is left out.
-            Stage::Preamble if read.starts_with(&delimiter[2..]) => {
-                reading.go_on(Stage::Boundary, delimiter.len() - 2);
+            PartStage::Preamble if read.starts_with(&delimiter[2..]) => {
+                reading.go_on(PartStage::Boundary, delimiter.len() - 2);
                 continue;
             }
-            Stage::Boundary if read[reading.begin..].starts_with(b"--") => return Scan::Absent,
-            Stage::Preamble => (delimiter, "its boundary is not in it"),
-            Stage::Boundary => (b"\r\n", "it ends within a boundary"),
-            Stage::Head => (b"\r\n\r\n", "its first part has no end to its head"),
-            Stage::Value => (delimiter, "its first part has no end"),
+            PartStage::Boundary if read[reading.begin..].starts_with(b"--") => return Scan::Absent,
+            PartStage::Preamble => (delimiter, "its boundary is not in it"),
+            PartStage::Boundary => (b"\r\n", "it ends within a boundary"),
+            PartStage::Head => (b"\r\n\r\n", "its first part has no end to its head"),
+            PartStage::Value => (delimiter, "its first part has no end"),
         };
         let Some(end) = reading.find(read, mark) else {
             return if ended { Scan::Broken(missing) } else { Scan::More };
         };
         let piece = &read[reading.begin..end];
         match reading.stage {
-            Stage::Preamble => reading.go_on(Stage::Boundary, end + mark.len()),
-            Stage::Boundary if piece.iter().all(|byte| matches!(byte, b' ' | b'\t')) => reading.go_on(Stage::Head, end),
-            Stage::Boundary => return Scan::Broken("its boundary is not on a line of its own"),
-            Stage::Head if names_field(piece) => reading.go_on(Stage::Value, end + mark.len()),
-            Stage::Head => return Scan::Absent,
-            Stage::Value => {
+            PartStage::Preamble => reading.go_on(PartStage::Boundary, end + mark.len()),
+            PartStage::Boundary if piece.iter().all(|byte| matches!(byte, b' ' | b'\t')) => {
+                reading.go_on(PartStage::Head, end)
+            }
+            PartStage::Boundary => return Scan::Broken("its boundary is not on a line of its own"),
+            PartStage::Head if names_field(piece) => reading.go_on(PartStage::Value, end + mark.len()),
+            PartStage::Head => return Scan::Absent,
+            PartStage::Value => {
                 return match std::str::from_utf8(piece) {
                     Ok(token) => Scan::Found(token.to_owned()),
                     Err(_) => Scan::Broken("its first part is not text"),

@@ -3,7 +3,7 @@ use onceward_api::{Code, IssuedToken};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::token::Token;
 
 /// How much of a body is read where nobody says otherwise.
@@ -13,7 +13,7 @@ const LIMIT: usize = 16 * 1024;
 ///
 /// # Errors
 /// What the client is to be told, with the field that is wrong.
-pub async fn read_json<T: DeserializeOwned>(request: &HttpRequest, body: web::Payload) -> Result<Option<T>, Refusal> {
+pub async fn read_json<T: DeserializeOwned>(request: &HttpRequest, body: web::Payload) -> Result<Option<T>, Rejection> {
     read_json_up_to(request, body, LIMIT).await
 }
 
@@ -25,9 +25,9 @@ pub async fn read_json_up_to<T: DeserializeOwned>(
     request: &HttpRequest,
     body: web::Payload,
     limit: usize,
-) -> Result<Option<T>, Refusal> {
-    let body = body.to_bytes_limited(limit).await.map_err(|_| Refusal::new(Code::BodyTooLarge))?;
-    let body = body.map_err(|_| Refusal::new(Code::BadRequest).detail("The body broke off."))?;
+) -> Result<Option<T>, Rejection> {
+    let body = body.to_bytes_limited(limit).await.map_err(|_| Rejection::new(Code::BodyTooLarge))?;
+    let body = body.map_err(|_| Rejection::new(Code::BadRequest).detail("The body broke off."))?;
     if body.is_empty() {
         return Ok(None);
     }
@@ -36,10 +36,10 @@ pub async fn read_json_up_to<T: DeserializeOwned>(
     }
     // An array would be read as the fields in their order, which is nobody's contract.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Refusal::new(Code::BadRequest).detail("The body has to be a JSON object."));
+        return Err(Rejection::new(Code::BadRequest).detail("The body has to be a JSON object."));
     }
     serde_json::from_slice(&body).map(Some).map_err(|error| {
-        Refusal::new(Code::BadRequest).detail(wrong_field::<T>(&body).unwrap_or_else(|| error.to_string()))
+        Rejection::new(Code::BadRequest).detail(wrong_field::<T>(&body).unwrap_or_else(|| error.to_string()))
     })
 }
 

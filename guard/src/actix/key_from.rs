@@ -9,11 +9,11 @@ use onceward_api::{Code, header};
 use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 
-use super::whole::Whole;
+use super::whole::BufferedBody;
 use crate::fingerprint::fields::Pointer;
 use crate::fingerprint::json::{self, Field};
 use crate::key::{BadKey, Key};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 type Choose = Arc<dyn Fn(&HttpRequest) -> Option<Result<Key, BadKey>> + Send + Sync>;
 
@@ -98,7 +98,7 @@ impl KeyFrom {
     }
 
     /// The key of this request, if there is one.
-    pub(super) fn find(&self, request: &HttpRequest, whole: &Whole) -> Result<Option<Key>, Refusal> {
+    pub(super) fn find(&self, request: &HttpRequest, whole: &BufferedBody) -> Result<Option<Key>, Rejection> {
         match &self.0 {
             Source::Header(name) => from_header(request, name),
             Source::Chosen(choose) => choose(request).transpose().map_err(|bad| malformed(&bad)),
@@ -112,12 +112,12 @@ impl KeyFrom {
     }
 
     /// What stands there, if anything does.
-    fn text(&self, request: &HttpRequest, whole: &Whole) -> Result<Option<String>, Refusal> {
+    fn text(&self, request: &HttpRequest, whole: &BufferedBody) -> Result<Option<String>, Rejection> {
         Ok(match &self.0 {
             Source::Path(name) => request.match_info().get(name).map(|part| from_path(part, name)).transpose()?,
             Source::Query(name) => one_of(form_urlencoded::parse(request.query_string().as_bytes()), name)?,
             Source::Body(pointer) => {
-                refuse_encoded(request)?;
+                reject_encoded(request)?;
                 from_body(whole, pointer)?
             }
             Source::Header(_) | Source::Chosen(_) | Source::Parts(_) => {
@@ -146,39 +146,39 @@ impl fmt::Debug for KeyFrom {
     }
 }
 
-fn from_header(request: &HttpRequest, name: &HeaderName) -> Result<Option<Key>, Refusal> {
+fn from_header(request: &HttpRequest, name: &HeaderName) -> Result<Option<Key>, Rejection> {
     let mut values = request.headers().get_all(name);
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => Key::from_header(value.as_bytes()).map(Some).map_err(|bad| malformed(&bad)),
-        (Some(_), Some(_)) => Err(Refusal::new(Code::KeyMalformed).detail("The key was sent twice. Send it once.")),
+        (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed).detail("The key was sent twice. Send it once.")),
     }
 }
 
 /// A part of the path as `web::Path` gives it to the handler. The router has decoded all of it but `%`, `/` and `+`.
-fn from_path(part: &str, name: &str) -> Result<String, Refusal> {
+fn from_path(part: &str, name: &str) -> Result<String, Rejection> {
     let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
     text_of(decoded, &format!("`{name}` in the path"))
 }
 
 /// Rejects a key that is not UTF-8: decoding replaces its bytes, so that different keys would become one.
-fn text_of(decoded: String, what: &str) -> Result<String, Refusal> {
+fn text_of(decoded: String, what: &str) -> Result<String, Rejection> {
     match decoded.contains(char::REPLACEMENT_CHARACTER) {
-        true => Err(Refusal::new(Code::KeyMalformed)
+        true => Err(Rejection::new(Code::KeyMalformed)
             .detail(format!("{what}, which is the key, is not UTF-8 once it is decoded."))),
         false => Ok(decoded),
     }
 }
 
 /// The one value of this name. Two of them would be two keys.
-fn one_of<'a, I>(pairs: I, name: &str) -> Result<Option<String>, Refusal>
+fn one_of<'a, I>(pairs: I, name: &str) -> Result<Option<String>, Rejection>
 where
     I: Iterator<Item = (std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)>,
 {
     let mut values = pairs.filter(|(found, _)| found == name).map(|(_, value)| value.into_owned());
     match (values.next(), values.next()) {
         (Some(_), Some(_)) => {
-            Err(Refusal::new(Code::KeyMalformed).detail(format!("`{name}`, which is the key, was sent twice.")))
+            Err(Rejection::new(Code::KeyMalformed).detail(format!("`{name}`, which is the key, was sent twice.")))
         }
         (value, _) => {
             value.filter(|value| !value.is_empty()).map(|value| text_of(value, &format!("`{name}`"))).transpose()
@@ -187,16 +187,16 @@ where
 }
 
 /// Rejects a body with a content encoding. The guard does not decode it, and would find no key where the handler finds one.
-fn refuse_encoded(request: &HttpRequest) -> Result<(), Refusal> {
+fn reject_encoded(request: &HttpRequest) -> Result<(), Rejection> {
     let is_plain = |encoding: &HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
     match request.headers().get_all(CONTENT_ENCODING).all(is_plain) {
         true => Ok(()),
-        false => Err(Refusal::new(Code::UnsupportedMediaType)
+        false => Err(Rejection::new(Code::UnsupportedMediaType)
             .detail("The key is in the body, which has a Content-Encoding and is not read. Send it without one.")),
     }
 }
 
-fn from_body(whole: &Whole, pointer: &Pointer) -> Result<Option<String>, Refusal> {
+fn from_body(whole: &BufferedBody, pointer: &Pointer) -> Result<Option<String>, Rejection> {
     let body = whole.body();
     if whole.is_form() {
         return match pointer.names() {
@@ -204,19 +204,19 @@ fn from_body(whole: &Whole, pointer: &Pointer) -> Result<Option<String>, Refusal
             _ => Ok(None),
         };
     }
-    let refuse = |why: &str| {
+    let reject = |why: &str| {
         let name = pointer.names().join("/");
-        Err(Refusal::new(Code::KeyMalformed).detail(format!("`/{name}`, which is the key, {why}.")))
+        Err(Rejection::new(Code::KeyMalformed).detail(format!("`/{name}`, which is the key, {why}.")))
     };
     match json::field(body, pointer) {
         Some(Field::Absent) => Ok(None),
         Some(Field::Value(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Some(Field::Other) => refuse("has to be a text or a whole number"),
-        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => refuse("is in a body that has a name twice"),
+        Some(Field::Other) => reject("has to be a text or a whole number"),
+        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => reject("is in a body that has a name twice"),
         None => Ok(None),
     }
 }
 
-fn malformed(bad: &BadKey) -> Refusal {
-    Refusal::new(Code::KeyMalformed).detail(format!("{bad}."))
+fn malformed(bad: &BadKey) -> Rejection {
+    Rejection::new(Code::KeyMalformed).detail(format!("{bad}."))
 }

@@ -14,37 +14,37 @@ use actix_web::{Error, HttpResponse, ResponseError};
 /// use actix_web::HttpResponse;
 /// use actix_web::error::{ErrorBadRequest, InternalError};
 /// use actix_web::web::JsonConfig;
-/// use onceward::actix::NotEntered;
+/// use onceward::actix::ExtractorError;
 ///
 /// fn reject() -> actix_web::Error {
-///     NotEntered::new(ErrorBadRequest("the signature is missing")).into()
+///     ExtractorError::new(ErrorBadRequest("the signature is missing")).into()
 /// }
 /// # assert_eq!(reject().as_response_error().status_code(), 400);
 ///
 /// let json = JsonConfig::default().error_handler(|error, _| {
-///     NotEntered::new(InternalError::from_response(error, HttpResponse::BadRequest().body("not JSON"))).into()
+///     ExtractorError::new(InternalError::from_response(error, HttpResponse::BadRequest().body("not JSON"))).into()
 /// });
 /// # let _ = json;
 /// ```
 ///
 /// Never use it after something took effect: the next request under the same key would run.
 #[derive(Debug)]
-pub struct NotEntered(Error);
+pub struct ExtractorError(Error);
 
-impl NotEntered {
+impl ExtractorError {
     /// Marks an error. Its response stays the same.
     pub fn new(error: impl Into<Error>) -> Self {
         Self(error.into())
     }
 }
 
-impl fmt::Display for NotEntered {
+impl fmt::Display for ExtractorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl ResponseError for NotEntered {
+impl ResponseError for ExtractorError {
     fn status_code(&self) -> StatusCode {
         self.0.as_response_error().status_code()
     }

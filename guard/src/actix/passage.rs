@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use actix_web::{HttpMessage as _, HttpRequest};
 
-use super::asked::Asked;
+use super::asked::ParsedRequest;
 use crate::pass::Pass;
 use crate::run_id::RunId;
 use crate::ticket::Ticket;
@@ -23,8 +23,8 @@ pub(super) enum Entry {
 
 /// What a guard knows of a request that it lets through. It stays with the request, for the mark of the handler and for guards
 /// further in.
-pub(super) struct Passage {
-    asked: Asked,
+pub(super) struct GuardedRequest {
+    asked: ParsedRequest,
     policy: &'static str,
     ticket: Ticket,
     run: Option<RunId>,
@@ -32,9 +32,9 @@ pub(super) struct Passage {
     outer: Option<Rc<Self>>,
 }
 
-impl Passage {
+impl GuardedRequest {
     /// A request that was let through with this pass, by a guard inside of `outer`.
-    pub(super) fn new(asked: Asked, policy: &'static str, pass: &Pass, outer: Option<Rc<Self>>) -> Rc<Self> {
+    pub(super) fn new(asked: ParsedRequest, policy: &'static str, pass: &Pass, outer: Option<Rc<Self>>) -> Rc<Self> {
         let entry = Cell::new(Entry::Unmarked);
         Rc::new(Self { asked, policy, ticket: pass.ticket(), run: pass.run_id(), entry, outer })
     }
@@ -49,7 +49,7 @@ impl Passage {
         request.extensions_mut().insert(Rc::clone(self));
     }
 
-    pub(super) fn asked(&self) -> &Asked {
+    pub(super) fn asked(&self) -> &ParsedRequest {
         &self.asked
     }
 

@@ -19,10 +19,10 @@ use futures_util::future::LocalBoxFuture;
 
 use self::run::{broke_off, run};
 use super::answer::Audience;
-use super::detached::{Detached, Idle, Panicked};
 use super::key_from::KeyFrom;
-use super::reading::Reading;
-use super::require::mark_seen;
+use super::reading::RequestReader;
+use super::require_protection::mark_seen;
+use super::run_to_completion::{Idle, Panicked, RunToCompletion};
 use super::subject::SubjectFrom;
 use super::worker::assert_shared;
 use crate::fingerprint::Fields;
@@ -48,7 +48,7 @@ type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send +
 ///     .wrap(Protect::token(&guard, SubjectFrom::anonymous()).bound().next_token())
 ///     .route(web::post().to(HttpResponse::Created));
 /// let payments = web::resource("/payments/{order}")
-///     .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold()).from(KeyFrom::path("order")))
+///     .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once()).from(KeyFrom::path("order")))
 ///     .route(web::post().to(HttpResponse::Created));
 /// # let _ = (orders, payments);
 /// ```
@@ -70,7 +70,7 @@ struct Rules {
     guard: Guard,
     policy: Policy,
     subject: SubjectFrom,
-    reading: Reading,
+    reading: RequestReader,
     judge: Option<Judge>,
     /// How much of an answer's body is looked into.
     answer_limit: usize,
@@ -110,8 +110,8 @@ impl Protect {
     /// error, and every response of the handler counts as its status says. Without the mark, a 4xx that an extractor made looks like one
     /// of a handler which passes on another party's error. So without it only these count as made before the handler:
     ///
-    /// - an error in [`NotEntered`](super::NotEntered), which says so itself;
-    /// - without [`hold`](KeyRules::hold), and if the body was read to its end: an error of `Json` (syntax, type, size), of `Form` (type, size,
+    /// - an error in [`ExtractorError`](super::ExtractorError), which says so itself;
+    /// - without [at most once](KeyRules::at_most_once), and if the body was read to its end: an error of `Json` (syntax, type, size), of `Form` (type, size,
     ///   encoding, not its fields), and `PathError`, each as actix-web made it, not wrapped by an `error_handler`.
     ///
     /// Everything else is the handler's, also the 404 and 405 of the router, since an application's `default_service` may have taken
@@ -147,7 +147,7 @@ impl Protect {
             guard: guard.clone(),
             policy,
             subject,
-            reading: Reading::default(),
+            reading: RequestReader::default(),
             judge: None,
             answer_limit,
             kept_headers: Vec::new(),
@@ -177,7 +177,7 @@ impl Protect {
     /// If the route does not ask for a token.
     #[must_use]
     pub fn remember(self, retain: Duration) -> Self {
-        self.remember_by(KeyRules::new().retain(retain))
+        self.remember_by(KeyRules::retryable().retain(retain))
     }
 
     /// The same, with a lease, a ceiling and a limit of your own.
@@ -211,7 +211,7 @@ impl Protect {
     /// use onceward::{KeyRules, testing};
     ///
     /// let (guard, _clock) = testing::guard();
-    /// let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+    /// let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     /// let pay = || web::resource("/pay").route(web::post().to(HttpResponse::Created));
     ///
     /// let around_a_route = App::new().wrap(NormalizePath::trim()).service(pay().wrap(protect()));
@@ -389,7 +389,7 @@ where
         }
         let audience = Audience::of(request.request());
         let idle = Idle::default();
-        let run = Detached::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle);
+        let run = RunToCompletion::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle);
         Box::pin(async move {
             match run.await {
                 Ok(answer) => answer,

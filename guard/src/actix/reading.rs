@@ -6,19 +6,19 @@ use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{HeaderMap, HeaderName};
 use onceward_api::{Code, header};
 
-use super::asked::{Asked, action_of};
+use super::asked::{ParsedRequest, action_of};
 use super::key_from::KeyFrom;
-use super::whole::{Whole, too_large};
+use super::whole::{BufferedBody, too_large};
 use crate::fingerprint::Fields;
 use crate::intent::Subject;
 use crate::policy::{Policy, TokenRules};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 static LOOK: HeaderName = HeaderName::from_static(header::LOOK);
 
 /// What a route reads.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
+pub(super) struct RequestReader {
     pub(super) action: Option<Arc<str>>,
     /// Where the key stands; a route under a key has a place of its own for it.
     pub(super) key: Option<KeyFrom>,
@@ -29,7 +29,7 @@ pub(super) struct Reading {
     pub(super) limit: usize,
 }
 
-impl Default for Reading {
+impl Default for RequestReader {
     fn default() -> Self {
         Self {
             action: None,
@@ -42,15 +42,15 @@ impl Default for Reading {
     }
 }
 
-impl Reading {
+impl RequestReader {
     /// What the request asks; `None` if it has no key and need not have one.
     pub(super) async fn read(
         &self,
         request: &mut ServiceRequest,
         policy: &Policy,
         subject: Subject<'static>,
-    ) -> Result<Option<Asked>, Refusal> {
-        let asked = Asked::new(self.action(request), subject, only_looks(request.headers())?);
+    ) -> Result<Option<ParsedRequest>, Rejection> {
+        let asked = ParsedRequest::new(self.action(request), subject, only_looks(request.headers())?);
         match policy {
             Policy::Token(TokenRules { remember: None, .. }) => asked.with_token(request, self.limit).await.map(Some),
             // Apart, so that a plain token does not carry room for it.
@@ -62,8 +62,8 @@ impl Reading {
         &self,
         request: &mut ServiceRequest,
         policy: &Policy,
-        asked: Asked,
-    ) -> Result<Option<Asked>, Refusal> {
+        asked: ParsedRequest,
+    ) -> Result<Option<ParsedRequest>, Rejection> {
         match (policy, &self.key) {
             (Policy::Token(_), _) => {
                 let asked = asked.with_token(request, self.limit).await?;
@@ -72,7 +72,7 @@ impl Reading {
             (Policy::Interval(_), None) => self.read_fingerprint(request, asked).await.map(Some),
             // What goes by a name alone is not compared, and its body need not be read.
             (Policy::Interval(_), Some(from)) if !from.needs_body() => {
-                match from.find(request.request(), &Whole::unread())? {
+                match from.find(request.request(), &BufferedBody::unread())? {
                     Some(name) => Ok(Some(asked.with_key(name))),
                     None => self.without_key(asked.only_looks()),
                 }
@@ -86,16 +86,16 @@ impl Reading {
         &self,
         request: &mut ServiceRequest,
         from: &KeyFrom,
-        asked: Asked,
-    ) -> Result<Option<Asked>, Refusal> {
+        asked: ParsedRequest,
+    ) -> Result<Option<ParsedRequest>, Rejection> {
         let only_looks = asked.only_looks();
         // A key that is missing or malformed is told before the body is read, if it can be.
         let needs_body = from.needs_body();
-        let early = if needs_body { None } else { from.find(request.request(), &Whole::unread())? };
+        let early = if needs_body { None } else { from.find(request.request(), &BufferedBody::unread())? };
         if early.is_none() && !needs_body {
             return self.without_key(only_looks);
         }
-        let whole = Whole::read(request, self.limit).await?;
+        let whole = BufferedBody::read(request, self.limit).await?;
         if !whole.is_whole() && (needs_body || !(self.skips_large || only_looks)) {
             return Err(too_large(self.limit));
         }
@@ -107,8 +107,12 @@ impl Reading {
     }
 
     /// A body that is too large, and let through, is told from one that is not; from another such it is not.
-    async fn read_fingerprint(&self, request: &mut ServiceRequest, asked: Asked) -> Result<Asked, Refusal> {
-        let whole = Whole::read(request, self.limit).await?;
+    async fn read_fingerprint(
+        &self,
+        request: &mut ServiceRequest,
+        asked: ParsedRequest,
+    ) -> Result<ParsedRequest, Rejection> {
+        let whole = BufferedBody::read(request, self.limit).await?;
         if !whole.is_whole() && !self.skips_large {
             return Err(too_large(self.limit));
         }
@@ -124,7 +128,7 @@ impl Reading {
     }
 
     /// Whoever only looks has nothing run, not even unprotected.
-    fn without_key(&self, only_looks: bool) -> Result<Option<Asked>, Refusal> {
+    fn without_key(&self, only_looks: bool) -> Result<Option<ParsedRequest>, Rejection> {
         if self.is_optional && !only_looks { Ok(None) } else { Err(Code::KeyMissing.into()) }
     }
 }
@@ -134,7 +138,7 @@ impl Reading {
 /// # Errors
 /// If the header is neither `true` nor `false`, or both. A client that sends it wants to control whether the handler runs, so a
 /// value that cannot be read is refused: it neither looks nor runs.
-fn only_looks(headers: &HeaderMap) -> Result<bool, Refusal> {
+fn only_looks(headers: &HeaderMap) -> Result<bool, Rejection> {
     let mut said = None;
     for value in headers.get_all(&LOOK) {
         let looks = match value.as_bytes() {
@@ -150,8 +154,8 @@ fn only_looks(headers: &HeaderMap) -> Result<bool, Refusal> {
     Ok(said.unwrap_or(false))
 }
 
-fn unreadable() -> Refusal {
-    Refusal::new(Code::BadRequest)
+fn unreadable() -> Rejection {
+    Rejection::new(Code::BadRequest)
         .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and nothing ran.")
 }
 
@@ -166,7 +170,7 @@ mod tests {
         let looks = |values: &[&'static [u8]]| {
             let mut headers = HeaderMap::new();
             values.iter().for_each(|value| headers.append(LOOK.clone(), HeaderValue::from_bytes(value).unwrap()));
-            only_looks(&headers).map_err(|refusal| refusal.code())
+            only_looks(&headers).map_err(|rejection| rejection.code())
         };
         assert_eq!(looks(&[]), Ok(false));
         assert_eq!((looks(&[b"true"]), looks(&[b"true", b"true"])), (Ok(true), Ok(true)));

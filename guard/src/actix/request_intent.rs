@@ -20,7 +20,7 @@ use crate::run_id::RunId;
 /// ```
 /// use actix_web::{HttpRequest, HttpResponse, web};
 /// use onceward::actix::{RequestIntent, refuse};
-/// use onceward::transaction::Lent;
+/// use onceward::transaction::TxHandle;
 /// use onceward::{Guard, KeyRules, RunError};
 /// use sqlx::{Postgres, PgPool};
 ///
@@ -30,13 +30,13 @@ use crate::run_id::RunId;
 ///     guard: web::Data<Guard>,
 ///     pool: web::Data<PgPool>,
 /// ) -> HttpResponse {
-///     let work = |mut transaction: Lent<Postgres>| async move {
+///     let work = |mut transaction: TxHandle<Postgres>| async move {
 ///         sqlx::query("INSERT INTO payments VALUES (10)").execute(&mut *transaction).await?;
 ///         Ok::<_, sqlx::Error>("paid".to_owned())
 ///     };
-///     match guard.transact(&pool, &KeyRules::new(), &asked.intent(), work).await {
+///     match guard.transact(&pool, &KeyRules::retryable(), &asked.intent(), work).await {
 ///         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
-///         Err(RunError::Refused(refusal)) => refuse(&request, &guard, &refusal),
+///         Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
 ///         Err(_) => HttpResponse::ServiceUnavailable().finish(),
 ///     }
 /// }

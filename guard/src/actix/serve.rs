@@ -113,7 +113,7 @@ async fn until_signalled(server: Server, guard: &Guard, door: Option<TcpListener
 }
 
 /// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
-/// the end: whoever comes late gets a refusal, which is better than no answer.
+/// the end: whoever comes late gets a rejection, which is better than no answer.
 async fn finish(handle: &ServerHandle, guard: &Guard, door: Option<TcpListener>) {
     guard.begin_draining();
     tokio::time::sleep(guard.last_call()).await;

@@ -5,7 +5,7 @@ use actix_web::HttpRequest;
 use onceward_api::Code;
 
 use crate::intent::Subject;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 type Resolver = Arc<dyn Fn(&HttpRequest) -> Option<String> + Send + Sync>;
 
@@ -37,13 +37,13 @@ impl SubjectFrom {
         Self(From::Resolver(Arc::new(resolve)))
     }
 
-    pub(super) fn resolve(&self, request: &HttpRequest) -> Result<Subject<'static>, Refusal> {
+    pub(super) fn resolve(&self, request: &HttpRequest) -> Result<Subject<'static>, Rejection> {
         let found = match &self.0 {
             From::Anonymous => Some(Subject::anonymous()),
             From::ClientAddress => request.peer_addr().map(|address| Subject::client_address(address.ip())),
             From::Resolver(resolve) => resolve(request).map(Subject::named),
         };
-        found.ok_or_else(|| Refusal::new(Code::Unauthorized))
+        found.ok_or_else(|| Rejection::new(Code::Unauthorized))
     }
 }
 

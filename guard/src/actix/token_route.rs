@@ -2,15 +2,15 @@ use actix_web::http::header::{ALLOW, CACHE_CONTROL, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, Resource, web};
 use onceward_api::{Code, TokenRequest};
 
-use super::answer::refuse;
+use super::answer::reject;
 use super::json::{issued, read_json};
-use super::require::mark_seen;
+use super::require_protection::mark_seen;
 use super::subject::SubjectFrom;
 use super::worker::assert_shared;
 use crate::guard::Guard;
 use crate::intent::Binding;
 use crate::mode::Mode;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// `POST /token`, for an application's own pages: answers with a fresh token.
 ///
@@ -30,12 +30,12 @@ pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
         async move {
             match issue(&request, body, &guard, &subject).await {
                 Ok(answer) => answer,
-                Err(refusal) => refuse(&request, &guard, &refusal),
+                Err(rejection) => reject(&request, &guard, &rejection),
             }
         }
     };
     let other = move |request: HttpRequest| {
-        let mut answer = refuse(&request, &others, &Refusal::new(Code::MethodNotAllowed));
+        let mut answer = reject(&request, &others, &Rejection::new(Code::MethodNotAllowed));
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         async move { answer }
     };
@@ -47,11 +47,11 @@ async fn issue(
     body: web::Payload,
     guard: &Guard,
     subject: &SubjectFrom,
-) -> Result<HttpResponse, Refusal> {
+) -> Result<HttpResponse, Rejection> {
     let subject = subject.resolve(request)?;
     let asked: TokenRequest = read_json(request, body).await?.unwrap_or_default();
     if asked.subject.is_some() {
-        return Err(Refusal::new(Code::BadRequest)
+        return Err(Rejection::new(Code::BadRequest)
             .detail("`subject`: whom a token is for is decided by this application, not by the request."));
     }
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;

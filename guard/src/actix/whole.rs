@@ -10,18 +10,18 @@ use onceward_api::Code;
 use super::asked::chain;
 use super::form::broken;
 use crate::fingerprint::{Content, Fields, Fingerprint};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// What was read of a body.
-pub(super) struct Whole {
+pub(super) struct BufferedBody {
     body: Bytes,
     content_type: Option<HeaderValue>,
     is_whole: bool,
 }
 
-impl Whole {
+impl BufferedBody {
     /// Reads a body up to a limit, and puts it back for the handler.
-    pub(super) async fn read(request: &mut ServiceRequest, limit: usize) -> Result<Self, Refusal> {
+    pub(super) async fn read(request: &mut ServiceRequest, limit: usize) -> Result<Self, Rejection> {
         let mut payload = request.take_payload();
         let mut read = Pieces::None;
         let mut is_whole = false;
@@ -126,7 +126,7 @@ impl Pieces {
 }
 
 /// Why a body that is too large is refused.
-pub(super) fn too_large(limit: usize) -> Refusal {
-    Refusal::new(Code::BodyTooLarge)
+pub(super) fn too_large(limit: usize) -> Rejection {
+    Rejection::new(Code::BodyTooLarge)
         .detail(format!("A submission may have {limit} bytes here, so that it can be compared with another."))
 }

@@ -1,6 +1,6 @@
 //! Which fields of a body count, named by JSON pointers (RFC 6901).
 
-use super::writer::Writer;
+use super::digest::Writer;
 
 /// Which fields of a body count: all of them, unless it is said otherwise.
 ///

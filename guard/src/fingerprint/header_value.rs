@@ -1,7 +1,7 @@
 //! A header value with parameters: `multipart/form-data; boundary=x`, `form-data; name="a"`.
 
+use super::digest::Writer;
 use super::quoted;
-use super::writer::Writer;
 
 /// The value in lower case, and its parameters by name.
 ///

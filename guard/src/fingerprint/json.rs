@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use self::walker::Walker;
+use super::digest::{Tag, Writer};
 use super::fields::{Chosen, Fields, Pointer};
-use super::writer::{Tag, Writer};
 
 enum Node<'a> {
     /// A number, true, false or null, as it is written.

@@ -5,10 +5,10 @@
 
 use memchr::memmem;
 
+use super::digest::{Tag, Writer};
 use super::fields::Fields;
 use super::header_value::{self, HeaderValue};
-use super::named::{self, Named};
-use super::writer::{Tag, Writer};
+use super::multimap::{self, Named};
 
 /// What the head of a part may say (RFC 7578 has all else ignored).
 const SAID: [&str; 3] = ["content-disposition", "content-type", "content-transfer-encoding"];
@@ -25,7 +25,7 @@ pub(super) fn write(body: &[u8], boundary: &[u8], fields: &Fields, to: &mut Writ
     let mut parts = read(body, boundary)?;
     parts.retain(|part| !(fields.without_files && part.is_file()));
     to.tag(Tag::Multipart);
-    named::write(parts, &fields.chosen, to);
+    multimap::write(parts, &fields.chosen, to);
     Some(())
 }
 

@@ -6,18 +6,18 @@ use onceward_api::Problem;
 use tokio::sync::watch;
 
 use super::{Guard, Inner};
-use crate::background;
 use crate::clock::Clock;
-use crate::drain::Drain;
-use crate::meter::{self, Meter};
-use crate::mode::{Mode, Observed};
+use crate::metrics::{self, Metrics};
+use crate::mode::{Mode, ObservedCounts};
+use crate::renewal::RenewalQueue;
+use crate::runtime;
 use crate::secret::Secret;
-use crate::sharing::{Sharing, keep_sharing};
+use crate::shared_secret::{SharedSecrets, keep_sharing};
+use crate::shutdown::Shutdown;
 #[cfg(feature = "actix")]
 use crate::store::Home;
 use crate::store::{Metered, Store};
-use crate::upkeep::Upkeep;
-use crate::waiting::Waiting;
+use crate::waiting::Waiters;
 
 /// Settings of a [`Guard`].
 #[must_use = "a guard is made by `build`"]
@@ -160,26 +160,26 @@ impl GuardBuilder {
     /// The guard.
     #[must_use]
     pub fn build(self) -> Guard {
-        let sharing = Arc::new(Sharing::new(self.secret, self.secret_previous, self.accepts_shared));
+        let sharing = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
         // It is an allocation and two looks at the clock for each command, which nobody pays who does not want to know.
-        let store = if meter::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
+        let store = if metrics::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
         if !self.by_hand && self.mode != Mode::Off {
-            background::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
+            runtime::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
         }
         Guard(Arc::new(Inner {
             upkeep: match self.by_hand {
-                true => Upkeep::by_hand(self.clock.clone()),
-                false => Upkeep::begin(self.clock.clone(), gone),
+                true => RenewalQueue::by_hand(self.clock.clone()),
+                false => RenewalQueue::begin(self.clock.clone(), gone),
             },
-            waiting: Waiting::new(self.waiters),
+            waiting: Waiters::new(self.waiters),
             mode: self.mode,
-            observed: Observed::default(),
-            meter: Meter::new(),
+            observed: ObservedCounts::default(),
+            meter: Metrics::new(),
             store,
             sharing,
             clock: self.clock,
-            drain: Drain::default(),
+            drain: Shutdown::default(),
             token_ttl: self.token_ttl,
             last_call: self.last_call,
             drain_limit: self.drain_limit,

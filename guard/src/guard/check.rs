@@ -6,20 +6,20 @@ use std::time::Duration;
 use onceward_api::Code;
 
 use super::{Guard, Verdict};
+use crate::audit;
 use crate::claim::{Claim, Origin, Terms};
-use crate::drain::Running;
-use crate::event;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::mint::Mint;
 use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::run_id::RunId;
+use crate::shutdown::InFlight;
 use crate::store::{Admission, StoreError, Taken};
 use crate::ticket::Ticket;
-use crate::token::{GRACE, Imprint};
+use crate::token::{GRACE, TokenFields};
 
 impl Guard {
     pub(super) async fn check_token(&self, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
@@ -28,14 +28,14 @@ impl Guard {
             // What has not even the shape of a token is refused before the store is asked for the secret.
             None => match shape(intent) {
                 Ok(_) => Box::pin(self.mint()).await?,
-                Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+                Err(rejection) => return Ok(Verdict::Reject(rejection)),
             },
         };
         let token = match verify(&mint, rules.bound, intent) {
             Ok(token) => token,
-            Err(refusal) => return Ok(Verdict::Refuse(refusal)),
+            Err(rejection) => return Ok(Verdict::Reject(rejection)),
         };
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
         let ticket = Ticket::of_token(token.id);
         self.admit(&ticket).await?;
         if let (Some(remember), None) = (&rules.remember, intent.attempt) {
@@ -55,20 +55,20 @@ impl Guard {
             (None, None) => self.redeem(token, ticket, running).await,
             (None, Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
                 Ok(run) => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, run, running))),
-                Err(refusal) => Ok(Verdict::Refuse(refusal)),
+                Err(rejection) => Ok(Verdict::Reject(rejection)),
             },
             // A late question of a try that was accepted in time is still that try.
-            (Some(refusal), Some(attempt)) => match Box::pin(self.marked(&token, attempt)).await? {
+            (Some(rejection), Some(attempt)) => match Box::pin(self.marked(&token, attempt)).await? {
                 Some(run) => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, run, running))),
-                None => Ok(Verdict::Refuse(refusal)),
+                None => Ok(Verdict::Reject(rejection)),
             },
-            (Some(refusal), None) => Ok(Verdict::Refuse(refusal)),
+            (Some(rejection), None) => Ok(Verdict::Reject(rejection)),
         }
     }
 
     pub(super) async fn check_key(&self, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        let Some(key) = intent.key else { return Ok(Verdict::Refuse(Code::KeyMissing.into())) };
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let Some(key) = intent.key else { return Ok(Verdict::Reject(Code::KeyMissing.into())) };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
         let claim = self.claim_of_key(rules, intent, key);
         self.admit(claim.ticket()).await?;
         self.enter(claim, running).await
@@ -79,13 +79,13 @@ impl Guard {
         &self,
         rules: &KeyRules,
         intent: &Intent<'_>,
-        token: Imprint,
-        running: Running,
+        token: TokenFields,
+        running: InFlight,
     ) -> Result<Verdict, StoreError> {
         let claim = self.claim_of_token(rules, intent, token);
         match self.late(&token, claim.ticket()).await? {
             None => self.enter(claim, running).await,
-            Some(refusal) => claim.late(refusal).await,
+            Some(rejection) => claim.late(rejection).await,
         }
     }
 
@@ -96,7 +96,7 @@ impl Guard {
     ) -> Result<Verdict, StoreError> {
         let ticket = self.ticket_of_interval(intent).await?;
         self.admit(&ticket).await?;
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Refuse(Code::Overloaded.into())) };
+        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
         self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
     }
 
@@ -109,32 +109,34 @@ impl Guard {
         Ok(Ticket::of_name(&intent.subject, &intent.action, name))
     }
 
-    /// The refusal, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
+    /// The rejection, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
     /// one would wait for the other for ever.
     pub(super) async fn unless_within(
         &self,
         run: RunId,
-        refusal: Refusal,
+        rejection: Rejection,
         policy: &Policy,
         intent: &Intent<'_>,
-    ) -> Refusal {
-        let Ok(Some(ticket)) = self.ticket(policy, intent).await else { return refusal };
+    ) -> Rejection {
+        let Ok(Some(ticket)) = self.ticket(policy, intent).await else { return rejection };
         if !self.is_claimed_by(&ticket, run).await.unwrap_or(false) {
-            return refusal;
+            return rejection;
         }
         tracing::error!(
             action = &*intent.action,
             %run,
             "a handler asks for the claim that the guard around it holds, so its work never runs; name another action or key"
         );
-        Refusal::new(Code::Internal)
+        Rejection::new(Code::Internal)
             .detail("The handler asked for what the guard around it holds, so its work did not run.")
     }
 
     /// The ticket that a submission claims; `None` if it presents nothing to claim by.
     pub(crate) async fn ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
         Ok(match policy {
-            Policy::Token(_) => intent.credential.and_then(Imprint::open).map(|(token, _)| Ticket::of_token(token.id)),
+            Policy::Token(_) => {
+                intent.credential.and_then(TokenFields::open).map(|(token, _)| Ticket::of_token(token.id))
+            }
             Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, &intent.action, key)),
             Policy::Interval(_) => Some(self.ticket_of_interval(intent).await?),
         })
@@ -151,7 +153,7 @@ impl Guard {
         self.claim(rules, intent, ticket, said, Origin::Key)
     }
 
-    fn claim_of_token(&self, rules: &KeyRules, intent: &Intent<'_>, token: Imprint) -> Arc<Claim> {
+    fn claim_of_token(&self, rules: &KeyRules, intent: &Intent<'_>, token: TokenFields) -> Arc<Claim> {
         let ticket = Ticket::of_token(token.id);
         let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
         self.claim(rules, intent, ticket, said, Origin::Token(token, intent.asker(token.id)))
@@ -168,7 +170,7 @@ impl Guard {
         // A token's attempt is marked on the token itself.
         let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
         let attempt = attempt.map(|attempt| attempt.under(&ticket, fingerprint));
-        let action = event::named(&intent.action);
+        let action = audit::named(&intent.action);
         Arc::new(Claim::new(self.terms(rules, ticket, fingerprint, attempt, origin, action)))
     }
 
@@ -210,7 +212,7 @@ impl Guard {
         }
     }
 
-    async fn enter(&self, claim: Arc<Claim>, running: Running) -> Result<Verdict, StoreError> {
+    async fn enter(&self, claim: Arc<Claim>, running: InFlight) -> Result<Verdict, StoreError> {
         if self.0.upkeep.is_full() {
             return Err(StoreError::not_executed("too many claims wait to be written or taken back"));
         }
@@ -227,7 +229,7 @@ impl Guard {
         match policy {
             Policy::Key(rules) => intent.key.map(|key| self.claim_of_key(rules, intent, key)),
             Policy::Token(rules) => {
-                let (token, _) = Imprint::open(intent.credential?)?;
+                let (token, _) = TokenFields::open(intent.credential?)?;
                 rules.remember.as_ref().map(|remember| self.claim_of_token(remember, intent, token))
             }
             Policy::Interval(_) => None,
@@ -236,14 +238,14 @@ impl Guard {
 
     /// The one step that decides: of any number of callers, one gets the record. A store that has begun anew may have it
     /// again, or have lost it, so that neither says anything then.
-    async fn redeem(&self, token: Imprint, ticket: Ticket, running: Running) -> Result<Verdict, StoreError> {
+    async fn redeem(&self, token: TokenFields, ticket: Ticket, running: InFlight) -> Result<Verdict, StoreError> {
         let Taken { found, is_of_epoch } = self.0.store.take_under(&ticket, token.epoch).await?;
         let used = if is_of_epoch { Code::TokenUsed } else { Code::TokenStale };
         match found {
-            None => Ok(Verdict::Refuse(used.into())),
+            None => Ok(Verdict::Reject(used.into())),
             Some(taken) => match Record::decode(&taken) {
                 Ok(Record::Issued) if is_of_epoch => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
-                Ok(Record::Issued) => Ok(Verdict::Refuse(used.into())),
+                Ok(Record::Issued) => Ok(Verdict::Reject(used.into())),
                 // Apart, since every request pays for the room of what few need.
                 _ => Box::pin(self.put_back_used(&ticket, &taken, token, used)).await,
             },
@@ -255,7 +257,7 @@ impl Guard {
         &self,
         ticket: &Ticket,
         taken: &[u8],
-        token: Imprint,
+        token: TokenFields,
         used: Code,
     ) -> Result<Verdict, StoreError> {
         let record = Record::decode(taken);
@@ -264,7 +266,7 @@ impl Guard {
             // One that has just been inserted again lives for a lease.
             Ok(Record::Claimed(claimed)) => {
                 let lease = self.0.clock.wall().saturating_add(claimed.lease);
-                Some(claimed.held.map_or(lease, |held| held.deadline))
+                Some(claimed.heartbeat.map_or(lease, |heartbeat| heartbeat.deadline))
             }
             Ok(Record::Done(done)) => Some(done.deadline),
             Ok(Record::Issued) | Err(UnknownRecord) => None,
@@ -281,25 +283,25 @@ impl Guard {
         }
         match (deadline, record) {
             // Of a life of the store that is over, nothing on record counts.
-            (Some(_), Ok(record)) if used == Code::TokenUsed => Ok(Verdict::Refuse(record.used().into())),
-            (Some(_), _) => Ok(Verdict::Refuse(used.into())),
+            (Some(_), Ok(record)) if used == Code::TokenUsed => Ok(Verdict::Reject(record.used().into())),
+            (Some(_), _) => Ok(Verdict::Reject(used.into())),
             (None, _) => Err(StoreError::not_executed(UnknownRecord)),
         }
     }
 }
 
 /// What is presented, if it has the shape of a token.
-fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Refusal> {
+fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Rejection> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
-    Imprint::open(text).map(|_| text).ok_or(Code::TokenMalformed.into())
+    TokenFields::open(text).map(|_| text).ok_or(Code::TokenMalformed.into())
 }
 
 /// Whether a token is ours, and good for what it is presented for.
-pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<Imprint, Refusal> {
+pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<TokenFields, Rejection> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
     let token = mint.verify(text, &intent.action, &intent.subject)?;
     if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
-        return Err(Refusal::new(Code::TokenInvalid)
+        return Err(Rejection::new(Code::TokenInvalid)
             .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
     }
     Ok(token)
@@ -310,7 +312,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::intent::Binding;
-    use crate::record::Done;
+    use crate::record::DoneRecord;
     use crate::run_id::RunId;
     use crate::testing;
 
@@ -320,12 +322,12 @@ mod tests {
         let (guard, clock) = testing::guard();
         let life = Duration::from_secs(60);
         let issued = guard.issue(life, Binding::none()).await.unwrap();
-        let (token, _) = Imprint::open(issued.as_str()).unwrap();
+        let (token, _) = TokenFields::open(issued.as_str()).unwrap();
         let ticket = Ticket::of_token(token.id);
         let deadline = Clock::from(&clock).wall() + life.as_millis() as u64;
-        let bar = Done::bar(RunId::new(), deadline).encode();
+        let bar = DoneRecord::bar(RunId::new(), deadline).encode();
         let verdict = guard.put_back_used(&ticket, &bar, token, Code::TokenUsed).await.unwrap();
-        assert!(matches!(verdict, Verdict::Refuse(refusal) if refusal.code() == Code::TokenUsed));
+        assert!(matches!(verdict, Verdict::Reject(rejection) if rejection.code() == Code::TokenUsed));
         assert_eq!(guard.store().look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));
     }
 }

@@ -9,7 +9,7 @@ pub enum Answer<R> {
     /// It had been made before: this is the earlier result.
     AlreadyApplied(R),
     /// It was not made, and why.
-    Refused(Why<R>),
+    Rejected(Why<R>),
 }
 
 /// Why a change was not made.
@@ -33,8 +33,8 @@ impl<R> Answer<R> {
     pub fn row(&self) -> Option<&R> {
         match self {
             Self::Applied(row) | Self::AlreadyApplied(row) => Some(row),
-            Self::Refused(Why::Different(row) | Why::Unmet(row)) => Some(row),
-            Self::Refused(Why::Missing(_)) => None,
+            Self::Rejected(Why::Different(row) | Why::Unmet(row)) => Some(row),
+            Self::Rejected(Why::Missing(_)) => None,
         }
     }
 
@@ -43,9 +43,9 @@ impl<R> Answer<R> {
         match self {
             Self::Applied(row) => Answer::Applied(read(row)),
             Self::AlreadyApplied(row) => Answer::AlreadyApplied(read(row)),
-            Self::Refused(Why::Missing(table)) => Answer::Refused(Why::Missing(table)),
-            Self::Refused(Why::Different(row)) => Answer::Refused(Why::Different(read(row))),
-            Self::Refused(Why::Unmet(row)) => Answer::Refused(Why::Unmet(read(row))),
+            Self::Rejected(Why::Missing(table)) => Answer::Rejected(Why::Missing(table)),
+            Self::Rejected(Why::Different(row)) => Answer::Rejected(Why::Different(read(row))),
+            Self::Rejected(Why::Unmet(row)) => Answer::Rejected(Why::Unmet(read(row))),
         }
     }
 }

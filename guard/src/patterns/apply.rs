@@ -54,8 +54,8 @@ impl<C: SqlConnection> Change<C> {
         Ok(match C::found(&row).map_err(PatternError::Database)? {
             found::OPEN => Looked::Moved,
             found::SAME => Looked::Answer(Answer::AlreadyApplied(row)),
-            found::DIFFERENT => Looked::Answer(Answer::Refused(Why::Different(row))),
-            _ => Looked::Answer(Answer::Refused(Why::Unmet(row))),
+            found::DIFFERENT => Looked::Answer(Answer::Rejected(Why::Different(row))),
+            _ => Looked::Answer(Answer::Rejected(Why::Unmet(row))),
         })
     }
 
@@ -87,7 +87,7 @@ impl<C: SqlConnection> Change<C> {
     }
 
     fn missing(&self) -> Answer<RowOf<C>> {
-        Answer::Refused(Why::Missing(self.table.plain().to_owned()))
+        Answer::Rejected(Why::Missing(self.table.plain().to_owned()))
     }
 
     /// The table and the columns of the key, for people.

@@ -10,7 +10,7 @@ impl<C: SqlConnection> Change<C> {
     ///
     /// A row that is really gone cannot tell a repetition from a mistake; and if it was made again meanwhile, the
     /// repetition would delete the new one (ABA). A mark and a version tell: *Applied*: deleted. *Already applied*: this
-    /// very deletion was made before. *Refused*: the row was changed or brought back since (unmet), or never was (missing).
+    /// very deletion was made before. *Rejected*: the row was changed or brought back since (unmet), or never was (missing).
     ///
     /// `mark` is a boolean column. To bring a row back, set it to false with [`at_version`](Self::at_version); to make room
     /// for a new row under the same business key, let the unique index be over rows that are not marked.
@@ -28,7 +28,7 @@ impl<C: SqlConnection> Change<C> {
     /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::AlreadyApplied(_)));
     /// // Somebody brings it back. The repetition of the old deletion leaves it alone.
     /// let _ = cart().with("deleted", false).at_version("version", 2, &mut connection).await?;
-    /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Refused(_)));
+    /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Rejected(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -11,7 +11,7 @@ impl<C: SqlConnection> Change<C> {
     /// The key is what the business calls the same: an order's number, or who asks, for what, under which id. It needs a
     /// unique index. A second inserter waits until the first has committed or rolled back.
     ///
-    /// *Applied*: inserted. *Already applied*: the row is there with the same content. *Refused*, different: it is
+    /// *Applied*: inserted. *Already applied*: the row is there with the same content. *Rejected*, different: it is
     /// there with other content, so that this is no repetition but another intention under the same key.
     ///
     /// ```
@@ -31,7 +31,7 @@ impl<C: SqlConnection> Change<C> {
     ///
     /// assert!(matches!(first, Answer::Applied(_)));
     /// assert!(matches!(again, Answer::AlreadyApplied(row) if row.get::<i64, _>("cents") == 900));
-    /// assert!(matches!(other, Answer::Refused(Why::Different(_))));
+    /// assert!(matches!(other, Answer::Rejected(Why::Different(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -11,7 +11,7 @@ use super::{Answer, PatternError};
 impl<C: SqlConnection> Change<C> {
     /// Moves the row from one status to another, with the data that belongs to it.
     ///
-    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Refused*: it is there with other data, so
+    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Rejected*: it is there with other data, so
     /// that somebody else has moved it (different); it is elsewhere, before or beyond (unmet); or there is no row (missing).
     ///
     /// ```
@@ -26,7 +26,7 @@ impl<C: SqlConnection> Change<C> {
     /// assert!(matches!(pay("r1").change_status("status", "open", "paid", &mut connection).await?, Answer::Applied(_)));
     /// assert!(matches!(pay("r1").change_status("status", "open", "paid", &mut connection).await?, Answer::AlreadyApplied(_)));
     /// let other = pay("r2").change_status("status", "open", "paid", &mut connection).await?;
-    /// assert!(matches!(other, Answer::Refused(Why::Different(_))));
+    /// assert!(matches!(other, Answer::Rejected(Why::Different(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -55,7 +55,7 @@ impl<C: SqlConnection> Change<C> {
     /// Moves the row forward to this status, from any that comes before it in `order`: a late *created* after *paid* leaves
     /// *paid* as it is. For statuses that are numbers, [`newer`](Self::newer) does the same.
     ///
-    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Refused*: it is there with other data
+    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Rejected*: it is there with other data
     /// (different), is beyond, or in a status that is not in the order (unmet), or there is no row (missing).
     ///
     /// ```
@@ -69,7 +69,7 @@ impl<C: SqlConnection> Change<C> {
     /// let order = || Change::to("orders").key("id", 7_i64);
     /// assert!(matches!(order().upsert_forward("status", &WAY, "paid", &mut connection).await?, Answer::Applied(_)));
     /// let late = order().upsert_forward("status", &WAY, "created", &mut connection).await?;
-    /// assert!(matches!(late, Answer::Refused(Why::Unmet(row)) if row.get::<String, _>("status") == "paid"));
+    /// assert!(matches!(late, Answer::Rejected(Why::Unmet(row)) if row.get::<String, _>("status") == "paid"));
     /// assert!(matches!(order().forward("status", &WAY, "shipped", &mut connection).await?, Answer::Applied(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;

@@ -15,9 +15,9 @@ impl<C: SqlConnection> Change<C> {
     /// locked last and by its own key, so that buyers of other goods do not wait.
     ///
     /// Both happen or neither: in a transaction of its own, or within the caller's. *Applied*: taken; the row is the record.
-    /// *Already applied*: this request has taken before; the row is its record. *Refused*: the request was recorded with
+    /// *Already applied*: this request has taken before; the row is its record. *Rejected*: the request was recorded with
     /// other content (different), too little is left (unmet; the row is the stock's) or there is no such stock (missing). A
-    /// refusal is not recorded: the same request may succeed once there is more.
+    /// rejection is not recorded: the same request may succeed once there is more.
     ///
     /// Write what is taken, and how much of it, into the record. Then the same request with another amount is refused as different, and
     /// only what was taken can be given back; a record without the amount would let one be taken and ten be given back.
@@ -49,7 +49,7 @@ impl<C: SqlConnection> Change<C> {
     ///
     /// assert!(matches!(first, Answer::Applied(_)));
     /// assert!(matches!(again, Answer::AlreadyApplied(_)), "not sold out");
-    /// assert!(matches!(other, Answer::Refused(Why::Unmet(stock)) if stock.get::<i64, _>("left_over") == 0));
+    /// assert!(matches!(other, Answer::Rejected(Why::Unmet(stock)) if stock.get::<i64, _>("left_over") == 0));
     /// assert!(matches!(back, Answer::Applied(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -72,7 +72,7 @@ impl<C: SqlConnection> Change<C> {
     /// Gives back what was taken by the request that `flow` names, once. `mark` is a boolean column of the record. The example of
     /// [`take`](Self::take) has it too.
     ///
-    /// *Applied*: given back; the row is the record. *Already applied*: it was before. *Refused*: that request took
+    /// *Applied*: given back; the row is the record. *Already applied*: it was before. *Rejected*: that request took
     /// something else (different), or took nothing (missing): then nothing is given back either, and a taking that comes late
     /// still takes.
     pub async fn give_back(

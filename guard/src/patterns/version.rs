@@ -9,7 +9,7 @@ impl<C: SqlConnection> Change<C> {
     /// Updates the row if its version is lower than this one, which the sender has counted. Messages that come out of order
     /// then end in the newest state. A row without a version (NULL) is older than any.
     ///
-    /// *Applied*: updated. *Already applied*: the row has this version and this content. *Refused*: it is newer (unmet), has
+    /// *Applied*: updated. *Already applied*: the row has this version and this content. *Rejected*: it is newer (unmet), has
     /// other content under this version (different), or is not there (missing).
     ///
     /// A status that is a number which only grows is such a version.
@@ -25,7 +25,7 @@ impl<C: SqlConnection> Change<C> {
     /// let price = |cents: i64| Change::to("prices").key("sku", "tea").with("cents", cents);
     /// assert!(matches!(price(300).newer("version", 3, &mut connection).await?, Answer::Applied(_)));
     /// let late = price(200).newer("version", 2, &mut connection).await?;
-    /// assert!(matches!(late, Answer::Refused(Why::Unmet(row)) if row.get::<i64, _>("cents") == 300));
+    /// assert!(matches!(late, Answer::Rejected(Why::Unmet(row)) if row.get::<i64, _>("cents") == 300));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -62,7 +62,7 @@ impl<C: SqlConnection> Change<C> {
     /// has not read, nor what has become the same again by two changes (ABA).
     ///
     /// *Applied*: updated. *Already applied*: the row has the next version and this content, so that this is the answer
-    /// that was lost. *Refused*: it was changed by somebody else (different or unmet), or is not there (missing).
+    /// that was lost. *Rejected*: it was changed by somebody else (different or unmet), or is not there (missing).
     ///
     /// ```
     /// # use sqlx::{Connection as _, SqliteConnection};
@@ -75,7 +75,7 @@ impl<C: SqlConnection> Change<C> {
     /// let email = |email: &str| Change::to("users").key("id", 7_i64).with("email", email.to_owned());
     /// assert!(matches!(email("a@shop.example").at_version("version", 1, &mut connection).await?, Answer::Applied(_)));
     /// assert!(matches!(email("a@shop.example").at_version("version", 1, &mut connection).await?, Answer::AlreadyApplied(_)));
-    /// assert!(matches!(email("b@shop.example").at_version("version", 1, &mut connection).await?, Answer::Refused(_)));
+    /// assert!(matches!(email("b@shop.example").at_version("version", 1, &mut connection).await?, Answer::Rejected(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

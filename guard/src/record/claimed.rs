@@ -4,7 +4,7 @@ use crate::run_id::RunId;
 
 /// A run that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Claimed {
+pub(crate) struct ClaimRecord {
     /// Whose it is: random, so that no other run has the same, not even of the same attempt.
     pub(crate) run: RunId,
     /// The attempt that it was claimed for, if one was named: asked for again, the same attempt carries on with this run.
@@ -18,27 +18,27 @@ pub(crate) struct Claimed {
     /// How long it lives without being renewed, in milliseconds.
     pub(crate) lease: u64,
     /// A claim that outlives its lease, so that nobody runs in its place before it is settled.
-    pub(crate) held: Option<Held>,
+    pub(crate) heartbeat: Option<Heartbeat>,
 }
 
 /// What a claim says that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Heartbeat {
     /// When its owner was last known to live; zero once the owner has said that nobody can tell how it ended.
     pub(crate) renewed_at: u64,
     /// Until when the record lives.
     pub(crate) deadline: u64,
 }
 
-impl Claimed {
+impl ClaimRecord {
     /// The same claim, held.
-    pub(crate) fn hold(&self, renewed_at: u64, deadline: u64) -> Self {
-        Self { held: Some(Held { renewed_at, deadline }), ..self.clone() }
+    pub(crate) fn with_heartbeat(&self, renewed_at: u64, deadline: u64) -> Self {
+        Self { heartbeat: Some(Heartbeat { renewed_at, deadline }), ..self.clone() }
     }
 
     /// Whether its owner may still be at work. A claim that is not held goes away by itself.
     pub(crate) fn is_running(&self, now: u64) -> bool {
-        self.held.is_none_or(|held| now < held.renewed_at.saturating_add(self.lease))
+        self.heartbeat.is_none_or(|heartbeat| now < heartbeat.renewed_at.saturating_add(self.lease))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -50,10 +50,10 @@ impl Claimed {
         write_optional(&mut bytes, self.asker.as_ref().map(|asker| &asker[..]));
         bytes.extend_from_slice(&self.started_at.to_be_bytes());
         bytes.extend_from_slice(&self.lease.to_be_bytes());
-        bytes.push(u8::from(self.held.is_some()));
-        if let Some(held) = self.held {
-            bytes.extend_from_slice(&held.renewed_at.to_be_bytes());
-            bytes.extend_from_slice(&held.deadline.to_be_bytes());
+        bytes.push(u8::from(self.heartbeat.is_some()));
+        if let Some(heartbeat) = self.heartbeat {
+            bytes.extend_from_slice(&heartbeat.renewed_at.to_be_bytes());
+            bytes.extend_from_slice(&heartbeat.deadline.to_be_bytes());
         }
         bytes
     }
@@ -66,7 +66,8 @@ impl Claimed {
             asker: from.optional(Reader::array)?,
             started_at: from.number()?,
             lease: from.number()?,
-            held: from.optional(|from| Some(Held { renewed_at: from.number()?, deadline: from.number()? }))?,
+            heartbeat: from
+                .optional(|from| Some(Heartbeat { renewed_at: from.number()?, deadline: from.number()? }))?,
         })
     }
 }

@@ -2,7 +2,7 @@ use bytes::Bytes;
 
 use super::fields::{Reader, write_optional};
 use super::{DONE, VERSION};
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 
@@ -11,7 +11,7 @@ const REPLY: u8 = 1;
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Done {
+pub(crate) struct DoneRecord {
     /// Whose it was.
     pub(crate) run: RunId,
     /// What the request said, as far as the store may know; none if it was not looked at.
@@ -21,17 +21,17 @@ pub(crate) struct Done {
     /// Until when the record lives, in milliseconds since 1970.
     pub(crate) deadline: u64,
     /// The response, or why there is none.
-    pub(crate) reply: Result<Reply, NotKept>,
+    pub(crate) reply: Result<Reply, NoReply>,
 }
 
 /// Whose record it is that bars a token: no run's. The first has been used, as far as is known, and the second was not.
 pub(crate) const NOBODY: RunId = RunId::from_bytes([0; 16]);
 pub(crate) const REVOKED: RunId = RunId::from_bytes([0xff; 16]);
 
-impl Done {
+impl DoneRecord {
     /// A record that bars a token. No answer is for anybody, so that it is refused also where answers are remembered.
     pub(crate) fn bar(whose: RunId, deadline: u64) -> Self {
-        let (asker, reply) = (Some(*whose.as_bytes()), Err(NotKept::Unrecorded));
+        let (asker, reply) = (Some(*whose.as_bytes()), Err(NoReply::Unrecorded));
         Self { run: whose, fingerprint: None, asker, deadline, reply }
     }
 
@@ -64,7 +64,7 @@ impl Done {
         let (_run, _fingerprint) = (reader.array::<16>()?, reader.optional(Reader::array::<16>)?);
         let (_asker, _deadline) = (reader.optional(Reader::array::<16>)?, reader.number()?);
         let before = bytes.len() - reader.rest().len();
-        (*bytes.get(before)? == REPLY).then(|| [&bytes[..before], &[NotKept::NoRoom.number()]].concat())
+        (*bytes.get(before)? == REPLY).then(|| [&bytes[..before], &[NoReply::NoRoom.number()]].concat())
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Option<Self> {
@@ -75,7 +75,7 @@ impl Done {
             deadline: from.number()?,
             reply: match from.array()? {
                 [REPLY] => Ok(read_reply(from)?),
-                [number] => Err(NotKept::from_number(number)?),
+                [number] => Err(NoReply::from_number(number)?),
             },
         })
     }

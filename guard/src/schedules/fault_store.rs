@@ -54,7 +54,7 @@ enum Answer {
 /// What becomes of one command.
 enum Fate {
     Fine,
-    Refused,
+    Rejected,
     LostOnTheWay,
     AnswerLost,
     /// It arrives later, when nobody waits for it any more.
@@ -94,7 +94,7 @@ impl FaultStore {
         self.wait_a_little().await;
         let answer = match self.fate() {
             Fate::Fine => Ok(self.execute(command).await),
-            Fate::Refused => Err(StoreError::not_executed("refused")),
+            Fate::Rejected => Err(StoreError::not_executed("refused")),
             Fate::LostOnTheWay => Err(StoreError::unknown("lost on the way")),
             Fate::AnswerLost => {
                 self.execute(command.clone()).await;
@@ -119,7 +119,7 @@ impl FaultStore {
             return Fate::Fine;
         }
         match dice.u8(..5) {
-            0 => Fate::Refused,
+            0 => Fate::Rejected,
             1 => Fate::LostOnTheWay,
             2 => Fate::AnswerLost,
             3 => Fate::Late,

@@ -24,7 +24,7 @@ pub(super) enum Told {
     Back(usize),
     /// Somebody was given the reply of this run.
     Replayed(usize),
-    Refused(&'static str),
+    Rejected(&'static str),
     /// A caller with an attempt, which asks no more, does not know whether it has a claim.
     GaveUp,
     Killed,
@@ -76,7 +76,7 @@ impl History {
         let asked = self.count(|told| *told == Told::Asked);
         let out = self.count(|told| match told {
             Told::NotExecuted => !is_held,
-            Told::Refused(_) | Told::Replayed(_) => true,
+            Told::Rejected(_) | Told::Replayed(_) => true,
             _ => false,
         });
         // The one who is being told is among those who have asked.

@@ -17,13 +17,13 @@ use crate::intent::{Intent, Subject};
 use crate::key::Key;
 use crate::pass::{Pass, Settled};
 use crate::policy::{KeyRules, Policy};
-use crate::record::Claimed;
+use crate::record::ClaimRecord;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::secret::Secret;
 use crate::settlement::Resolved;
 use crate::store::{Memory, StoreError};
-use crate::written::WrittenPass;
+use crate::written::SignedPass;
 
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// Longer than any schedule: what is kept does not lapse in it.
@@ -71,8 +71,9 @@ impl World {
         let faults = [0, 10, 30, 50][dice.usize(..4)];
         let memory = Memory::with_clock((&clock).into());
         let store = Arc::new(FaultStore::new(memory, dice.u64(..), faults, has_duplicates, flaw));
-        let rules = KeyRules::new().lease(LEASE).retain(RETAIN).ceiling(LEASE * 50);
-        let policy = Policy::key(if is_held { rules.hold() } else { rules });
+        let rules = if is_held { KeyRules::at_most_once() } else { KeyRules::retryable() };
+        let rules = rules.lease(LEASE).retain(RETAIN).ceiling(LEASE * 50);
+        let policy = Policy::key(rules);
         let mut world = Self {
             dice,
             clock,
@@ -208,11 +209,11 @@ impl World {
             {
                 Err(format!("run {done} is not on record: {told:?}"))
             }
-            Told::Refused("outcome_unknown") if history.has_open_end() => Ok(()),
-            Told::Refused(code) if !history.has_run() && !self.has_duplicates => {
+            Told::Rejected("outcome_unknown") if history.has_open_end() => Ok(()),
+            Told::Rejected(code) if !history.has_run() && !self.has_duplicates => {
                 Err(format!("nothing ever ran, and all the same it is told {code}"))
             }
-            Told::Refused(code) if !self.has_duplicates => Err(format!("{code} is told for ever")),
+            Told::Rejected(code) if !self.has_duplicates => Err(format!("{code} is told for ever")),
             Told::Ran(_) if self.is_held && history.effects() > 0 => Err("it would run again: two effects".to_owned()),
             _ => Ok(()),
         }
@@ -240,7 +241,7 @@ impl World {
         Ok(match verdict {
             Verdict::Run(pass) => Told::Ran(history.number(run_id(&pass))),
             Verdict::Replay(reply) => Told::Replayed(history.number(run_of(&reply))),
-            Verdict::Refuse(refusal) => Told::Refused(refusal.code().as_str()),
+            Verdict::Reject(rejection) => Told::Rejected(rejection.code().as_str()),
         })
     }
 
@@ -265,7 +266,7 @@ struct Caller {
     guard: Guard,
     attempt: Option<Attempt>,
     /// The pass of its first run, which it has released.
-    released: Option<WrittenPass>,
+    released: Option<SignedPass>,
     policy: Policy,
     is_held: bool,
     has_duplicates: bool,
@@ -299,13 +300,13 @@ impl Caller {
                     let run = self.history.borrow_mut().number(run_of(&reply));
                     return self.tell(Told::Replayed(run));
                 }
-                Ok(Verdict::Refuse(refusal)) => {
+                Ok(Verdict::Reject(rejection)) => {
                     let checked =
-                        self.history.borrow().check_refusal(refusal.code(), self.is_held, self.has_duplicates);
+                        self.history.borrow().check_refusal(rejection.code(), self.is_held, self.has_duplicates);
                     if let Err(reason) = checked {
                         *self.wrong.borrow_mut() = Some(reason);
                     }
-                    self.tell(Told::Refused(refusal.code().as_str()));
+                    self.tell(Told::Rejected(rejection.code().as_str()));
                 }
                 Err(StoreError::Unknown(_)) => self.tell(Told::Unknown),
                 Err(StoreError::NotExecuted(_)) => self.tell(Told::NotExecuted),
@@ -323,8 +324,8 @@ impl Caller {
         let id = run_id(&pass);
         let run = self.history.borrow_mut().number(id);
         self.tell(Told::Ran(run));
-        let text = pass.write_down().await.expect("the secret is known").expect("it is a claim");
-        let pass = self.guard.read_pass(&text).await.expect("the secret is known").expect("it is ours");
+        let text = pass.into_signed().await.expect("the secret is known").expect("it is a claim");
+        let pass = self.guard.open_pass(&text).await.expect("the secret is known").expect("it is ours");
         self.wait().await;
         let takes_effect = self.released.is_some() || self.dice.bool();
         if let Some(first) = self.released.take() {
@@ -344,7 +345,7 @@ impl Caller {
             let told = match settled {
                 Ok(Resolved::Settled) if takes_effect => Told::Final(run),
                 Ok(Resolved::Settled) => Told::Back(run),
-                Ok(Resolved::Refused(_)) => Told::Lost(run),
+                Ok(Resolved::Rejected(_)) => Told::Lost(run),
                 Err(_) => continue,
             };
             let is_back = told == Told::Back(run);
@@ -422,14 +423,14 @@ fn run_of(reply: &Reply) -> RunId {
 
 /// A claim that is nobody's here.
 pub(super) fn somebody_elses_claim() -> Vec<u8> {
-    Claimed {
+    ClaimRecord {
         run: RunId::new(),
         attempt: None,
         fingerprint: None,
         asker: None,
         started_at: 0,
         lease: 1_000,
-        held: None,
+        heartbeat: None,
     }
     .encode()
 }

@@ -23,7 +23,7 @@ use self::shares::{Missing, Shares};
 use super::{Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
-use crate::record::Done;
+use crate::record::DoneRecord;
 use crate::ticket::{Kind, Ticket};
 
 /// How many parts the map has. Each has a lock of its own, held for one verb or for sweeping that one part.
@@ -73,7 +73,7 @@ impl Memory {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shares: Shares::of(Self::DEFAULT_LIMIT),
-            stub: Done::without_reply,
+            stub: DoneRecord::without_reply,
             clock,
             epoch: random(),
             last_full_sweep: AtomicU64::new(0),

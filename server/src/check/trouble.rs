@@ -8,7 +8,7 @@ use super::finding::Finding;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Trouble {
     #[error("nothing listens there")]
-    Refused,
+    Rejected,
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
     #[error("it does not answer in time")]
@@ -58,7 +58,7 @@ impl Trouble {
             (_, Some("NOAUTH")) => Self::NoPassword,
             (ErrorKind::Server(ServerErrorKind::BusyLoading), _) => Self::Loading,
             (ErrorKind::Server(ServerErrorKind::NoPerm), _) => Self::Denied(command),
-            _ if error.is_connection_refusal() => Self::Refused,
+            _ if error.is_connection_refusal() => Self::Rejected,
             _ if error.is_timeout() => Self::Silent,
             (ErrorKind::Io, _) => Self::Unreachable(error.to_string()),
             _ => Self::Strange(error.to_string()),
@@ -74,7 +74,7 @@ impl Trouble {
             "Or does it speak TLS there? Then write rediss:// instead of redis://."
         };
         let (says, fix) = match self {
-            Self::Refused => (
+            Self::Rejected => (
                 format!("Nothing listens at {store}."),
                 "Start Redis, or say where it is: --store redis://host:port.".to_owned(),
             ),
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn each_trouble_has_a_sentence_and_a_fix_of_its_own() {
         let all = [
-            Trouble::Refused,
+            Trouble::Rejected,
             Trouble::Unreachable("no route".into()),
             Trouble::Silent,
             Trouble::WrongPassword,

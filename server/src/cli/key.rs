@@ -44,8 +44,8 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
     let ticket = ticket(matches)?;
     let run = text(matches, "run").map(str::parse::<RunId>).transpose();
     let run = run.map_err(|_| Failure::usage("--run: write it as `audit` and the log do"))?;
-    let effect = if is_set(matches, "happened") { Effect::Happened } else { Effect::DidNotHappen };
-    let rules = retain(matches)?.into_iter().fold(KeyRules::new(), KeyRules::retain);
+    let effect = if is_set(matches, "happened") { Effect::Applied } else { Effect::NotApplied };
+    let rules = retain(matches)?.into_iter().fold(KeyRules::retryable(), KeyRules::retain);
     let reply = reply(matches, &rules)?;
     let guard = guard(config, INSTEAD).await?;
     // Named once it is known, so that what is settled is what was seen.
@@ -61,7 +61,7 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
         Resolved::Settled if seen.seen == Seen::Absent => Err(Failure::problem(refused(Code::NotFound, &seen))),
         Resolved::Settled if !matches!(seen.seen, Seen::Unknown(_)) => Ok(unchanged(ticket)),
         Resolved::Settled => Ok(settled(ticket, run, effect, reply.is_some())),
-        Resolved::Refused(refusal) => Err(Failure::problem(refused(refusal.code(), &seen))),
+        Resolved::Rejected(rejection) => Err(Failure::problem(refused(rejection.code(), &seen))),
     }
 }
 
@@ -101,8 +101,8 @@ fn unchanged(ticket: Ticket) -> Said {
 /// What was done, also as a line of the log: appended to it, `audit` knows of it.
 fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Said {
     let (event, says) = match (effect, has_reply) {
-        (Effect::Happened, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
-        (Effect::Happened, false) => {
+        (Effect::Applied, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
+        (Effect::Applied, false) => {
             ("completed", "It happened: whoever sends it again is told so (409 reply_not_kept), without an answer.")
         }
         _ if ticket.kind() == Kind::Token => {

@@ -100,7 +100,7 @@ fn told(token: &Inspected, matches: &ArgMatches) -> Said {
         (true, true) => "an action and a subject",
     };
     let (state, stands) = state(&token.seen);
-    let late = token.late.as_ref().map(|refusal| refusal.code().as_str());
+    let late = token.late.as_ref().map(|rejection| rejection.code().as_str());
     let expiry = moment(token.expires_at);
     let expiry =
         format!("{}{}", expiry.as_str().unwrap_or("never"), late.map(|code| format!(" ({code})")).unwrap_or_default());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{Peer, read_json, read_json_up_to};
-use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Refusal, Resolved, Subject, Verdict, WrittenPass};
+use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
 
 use super::token::{Anywhere, attempt, bad};
@@ -58,7 +58,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
     desk.access().require_backend(request)?;
     let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad("`key` is missing.".into()))?;
     let key = Key::new(asked.key.as_str())
-        .map_err(|error| Refusal::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
+        .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     let lease = within("lease", asked.lease, &LEASE)?.unwrap_or(DEFAULT_LEASE);
     let (policy, wait) = (Policy::key(rules(&asked, lease)?), within("wait", asked.wait, &WAIT)?);
@@ -73,10 +73,10 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
     }
     let failed = |error| {
         tracing::warn!(%error, "a key could not be claimed");
-        Refusal::after(&error, &policy, &intent)
+        Rejection::after(&error, &policy, &intent)
     };
     // Nothing is claimed for which no pass can be signed.
-    desk.guard().know_secret().await.map_err(failed)?;
+    desk.guard().fetch_secret().await.map_err(failed)?;
     let verdict = match wait {
         Some(wait) => {
             let enough = Peer::closed_or_after(request, wait);
@@ -85,13 +85,13 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
         None => desk.guard().check(&policy, &intent).await,
     };
     let claimed = match verdict.map_err(failed)? {
-        Verdict::Run(pass) => match pass.write_down().await.map_err(failed)? {
+        Verdict::Run(pass) => match pass.into_signed().await.map_err(failed)? {
             Some(pass) => Claimed::Run { pass, lease, renew_every: lease / RENEWALS },
-            None => return Err(Refusal::new(Code::Internal).into()),
+            None => return Err(Rejection::new(Code::Internal).into()),
         },
         Verdict::Replay(reply) => Claimed::Replay { reply: kept(&reply) },
-        Verdict::Refuse(refusal) => return Err(refusal.into()),
-        _ => return Err(Refusal::new(Code::Internal).into()),
+        Verdict::Reject(rejection) => return Err(rejection.into()),
+        _ => return Err(Rejection::new(Code::Internal).into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claimed))
 }
@@ -179,14 +179,14 @@ async fn renew_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
 
 impl Desk {
     /// The pass that a backend presents alone.
-    async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<WrittenPass, Refusal> {
+    async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
         let asked: Option<PassRequest> = read_json(request, body).await?;
         self.pass(&asked.ok_or_else(|| bad("`pass` is missing.".into()))?.pass).await
     }
 
-    async fn pass(&self, text: &str) -> Result<WrittenPass, Refusal> {
-        let pass = self.guard().read_pass(text).await.map_err(unavailable)?;
+    async fn pass(&self, text: &str) -> Result<SignedPass, Rejection> {
+        let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
         pass.ok_or_else(|| bad("`pass` is not one that was given out here, or it was altered.".into()))
     }
 }
@@ -195,21 +195,22 @@ impl Desk {
 fn settled(settled: Result<Resolved, onceward::store::StoreError>) -> Answer {
     match settled.map_err(unavailable)? {
         Resolved::Settled => Ok(HttpResponse::NoContent().finish()),
-        Resolved::Refused(refusal) => Err(refusal.into()),
+        Resolved::Rejected(rejection) => Err(rejection.into()),
     }
 }
 
-fn unavailable(error: onceward::store::StoreError) -> Refusal {
+fn unavailable(error: onceward::store::StoreError) -> Rejection {
     tracing::warn!(%error, "a claim could not be settled or renewed");
-    Refusal::new(Code::StoreUnavailable)
+    Rejection::new(Code::StoreUnavailable)
 }
 
-fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Refusal> {
-    let mut rules = KeyRules::new().lease(lease);
+fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
+    let rules = if asked.at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
+    let mut rules = rules.lease(lease);
     if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
         rules = rules.retain(retain);
     }
-    Ok(if asked.at_most_once { rules.hold() } else { rules })
+    Ok(rules)
 }
 
 /// A duration that is allowed here.
@@ -217,7 +218,7 @@ fn within(
     field: &str,
     asked: Option<Duration>,
     allowed: &RangeInclusive<Duration>,
-) -> Result<Option<Duration>, Refusal> {
+) -> Result<Option<Duration>, Rejection> {
     match asked {
         Some(asked) if !allowed.contains(&asked) => {
             let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
@@ -227,6 +228,6 @@ fn within(
     }
 }
 
-fn named(field: &str, text: &str) -> Result<(), Refusal> {
+fn named(field: &str, text: &str) -> Result<(), Rejection> {
     if text.is_empty() { Err(bad(format!("`{field}` may not be empty."))) } else { Ok(()) }
 }

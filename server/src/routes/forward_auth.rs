@@ -9,7 +9,7 @@ use actix_web::http::header::{
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, get, web};
 use onceward::actix::{action_of, token_in};
-use onceward::{Intent, Policy, Refusal, Subject};
+use onceward::{Intent, Policy, Rejection, Subject};
 use onceward_api::path::canonical;
 use onceward_api::{Outcome, Problem, header};
 
@@ -61,9 +61,9 @@ pub(crate) async fn ask(request: HttpRequest, desk: web::Data<Desk>) -> HttpResp
     let path = original.as_ref().map_or(PATH, |original| &original.path).to_owned();
     let passed = match original {
         Ok(original) => pass(&request, &original, &desk).await,
-        Err(refusal) => Err(refusal),
+        Err(rejection) => Err(rejection),
     };
-    let problem = passed.as_ref().err().and_then(|refusal| line(refusal.problem(), &path));
+    let problem = passed.as_ref().err().and_then(|rejection| line(rejection.problem(), &path));
     let mut answer = desk.answer_at(&request, &path, passed.map_err(Into::into));
     if let (Style::Nginx, Some(problem)) = (Wishes::style(request.path(), request.query_string()), problem) {
         answer.headers_mut().insert(HeaderName::from_static(header::PROBLEM), problem);
@@ -84,7 +84,7 @@ fn line(problem: Problem, path: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result<HttpResponse, Refusal> {
+async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result<HttpResponse, Rejection> {
     let wishes = Wishes::of(request, original)?;
     let attempt = desk.access().attempt(request)?;
     if original.is_safe() {
@@ -151,7 +151,7 @@ struct Wishes {
 
 impl Wishes {
     /// As the query says, unless it is that of the original request: it stands behind an address, and Caddy leaves it there.
-    fn of(request: &HttpRequest, original: &Original) -> Result<Self, Refusal> {
+    fn of(request: &HttpRequest, original: &Original) -> Result<Self, Rejection> {
         let query = request.query_string();
         if canonical(request.path()) == PATH && query != original.query {
             Self::read(query)
@@ -160,7 +160,7 @@ impl Wishes {
         }
     }
 
-    fn read(query: &str) -> Result<Self, Refusal> {
+    fn read(query: &str) -> Result<Self, Rejection> {
         let mut wishes = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair {

@@ -2,7 +2,7 @@
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, get, web};
-use onceward::Refusal;
+use onceward::Rejection;
 use onceward_api::{Code, Problem};
 
 use crate::desk::Desk;
@@ -43,8 +43,8 @@ pub(crate) async fn ready(request: HttpRequest, desk: web::Data<Desk>) -> HttpRe
 
 pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
     if desk.guard().is_draining() {
-        let refusal = Refusal::new(Code::Overloaded).detail("This process is about to stop.");
-        return desk.answer(&request, Err(refusal.into()));
+        let rejection = Rejection::new(Code::Overloaded).detail("This process is about to stop.");
+        return desk.answer(&request, Err(rejection.into()));
     }
     match desk.is_ready().await {
         Ok(()) => {
@@ -52,8 +52,8 @@ pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> Htt
         }
         Err(Unready { error, is_full }) => {
             tracing::warn!(%error, is_full, "not ready");
-            let refusal = Refusal::new(Code::StoreUnavailable);
-            desk.answer(&request, Err(if is_full { refusal.detail(FULL) } else { refusal }.into()))
+            let rejection = Rejection::new(Code::StoreUnavailable);
+            desk.answer(&request, Err(if is_full { rejection.detail(FULL) } else { rejection }.into()))
         }
     }
 }

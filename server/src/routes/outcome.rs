@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::read_json;
-use onceward::{Intent, Key, KeyRules, Policy, Refusal, Seen, TokenRules};
+use onceward::{Intent, Key, KeyRules, Policy, Rejection, Seen, TokenRules};
 use onceward_api::{Code, OnRecord, OutcomeRequest, Problem, State};
 
 use super::token::{Anywhere, bad, subject};
@@ -51,8 +51,8 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) 
                 }
             }
             let key = Key::new(key.as_str())
-                .map_err(|error| Refusal::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
-            desk.guard().look(&Policy::key(KeyRules::new()), &intent.key(&key)).await
+                .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
+            desk.guard().look(&Policy::key(KeyRules::retryable()), &intent.key(&key)).await
         }
         (None, Some(token)) => {
             // However long it is remembered: a look only wants to know whether it may be.
@@ -62,7 +62,7 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) 
     };
     let seen = seen.map_err(|error| {
         tracing::warn!(%error, "an outcome could not be looked up");
-        Refusal::new(Code::StoreUnavailable)
+        Rejection::new(Code::StoreUnavailable)
     })?;
     let (state, reply) = match seen {
         Seen::Absent => (State::Absent, None),
@@ -70,9 +70,9 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) 
         Seen::Running(_) => (State::Running, None),
         Seen::Unknown(_) => (State::Unknown, None),
         Seen::Done(reply) => (State::Done, reply.as_ref().ok().map(kept)),
-        Seen::Revoked => return Err(Refusal::new(Code::TokenRevoked).into()),
-        Seen::Refused(refusal) => return Err(refusal.into()),
-        _ => return Err(Refusal::new(Code::Internal).into()),
+        Seen::Revoked => return Err(Rejection::new(Code::TokenRevoked).into()),
+        Seen::Rejected(rejection) => return Err(rejection.into()),
+        _ => return Err(Rejection::new(Code::Internal).into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(OnRecord { state, reply }))
 }

@@ -2,7 +2,7 @@
 
 use actix_web::http::header::LOCATION;
 use actix_web::{HttpRequest, HttpResponse, get, web};
-use onceward::Refusal;
+use onceward::Rejection;
 use onceward_api::{Code, Retry};
 
 use crate::desk::Desk;
@@ -42,8 +42,8 @@ pub(crate) async fn docs() -> HttpResponse {
 #[get("/problems/{code}")]
 pub(crate) async fn problem(request: HttpRequest, desk: web::Data<Desk>, code: web::Path<String>) -> HttpResponse {
     let Some(code) = Code::ALL.into_iter().find(|known| known.as_str() == *code) else {
-        let refusal = Refusal::new(Code::NotFound).detail("There is no problem of this name.");
-        return desk.answer(&request, Err(refusal.into()));
+        let rejection = Rejection::new(Code::NotFound).detail("There is no problem of this name.");
+        return desk.answer(&request, Err(rejection.into()));
     };
     let next = match code.retry() {
         Retry::Same => "<code>same</code>: send the same again, after <code>Retry-After</code>.",

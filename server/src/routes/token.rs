@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Attempt, Binding, Guard, Intent, Policy, Refusal, Released, RunId, Subject, TokenRules, Verdict};
+use onceward::{Attempt, Binding, Guard, Intent, Policy, Rejection, Released, RunId, Subject, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
     TokensRequest, header,
@@ -170,17 +170,17 @@ async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> 
     let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
     let released = desk.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
-        Refusal::new(Code::StoreUnavailable)
+        Rejection::new(Code::StoreUnavailable)
     })?;
     match released {
         Released::Back => Ok(HttpResponse::NoContent().finish()),
-        Released::Refused(refusal) => Err(refusal.into()),
+        Released::Rejected(rejection) => Err(rejection.into()),
     }
 }
 
 impl Desk {
     /// The life of a token: what was asked for, if the caller may ask for so much.
-    fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Refusal> {
+    fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Rejection> {
         let is_backend = self.access().is_backend(request);
         self.guard().ttl(asked, if is_backend { *Guard::TOKEN_TTL.end() } else { self.guard().token_ttl() })
     }
@@ -190,27 +190,27 @@ impl Desk {
         &self,
         policy: &Policy,
         intent: &Intent<'a>,
-    ) -> Result<(Binding<'a>, Option<RunId>), Refusal> {
+    ) -> Result<(Binding<'a>, Option<RunId>), Rejection> {
         let verdict = self.guard().check(policy, intent).await.map_err(|error| {
             tracing::warn!(%error, "a token could not be redeemed");
-            Refusal::after(&error, policy, intent)
+            Rejection::after(&error, policy, intent)
         })?;
         match verdict {
             Verdict::Run(pass) => {
                 let redeemed = (pass.binding(intent), pass.run_id());
                 // Whether it happens is the backend's to say, with a release if it does not.
-                pass.complete(None).await.map_err(|error| Refusal::after(&error, policy, intent))?;
+                pass.complete(None).await.map_err(|error| Rejection::after(&error, policy, intent))?;
                 Ok(redeemed)
             }
-            Verdict::Refuse(refusal) => Err(refusal),
-            _ => Err(Refusal::new(Code::Internal)),
+            Verdict::Reject(rejection) => Err(rejection),
+            _ => Err(Rejection::new(Code::Internal)),
         }
     }
 
-    async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Refusal> {
+    async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Rejection> {
         let token = self.guard().issue(ttl, Binding::to(action, subject(named))).await.map_err(|error| {
             tracing::warn!(%error, "no token could be issued");
-            Refusal::new(Code::StoreUnavailable)
+            Rejection::new(Code::StoreUnavailable)
         })?;
         Ok(issued(&token, ttl))
     }
@@ -221,15 +221,15 @@ pub(super) fn subject(named: Option<&str>) -> Subject<'_> {
 }
 
 /// The attempt that a body names.
-pub(super) fn attempt(named: &str) -> Result<Attempt, Refusal> {
+pub(super) fn attempt(named: &str) -> Result<Attempt, Rejection> {
     Attempt::new(named).map_err(|error| bad(format!("`attempt`: {error}.")))
 }
 
 /// The run that a body names.
-fn run_id(named: &str) -> Result<RunId, Refusal> {
+fn run_id(named: &str) -> Result<RunId, Rejection> {
     named.parse().map_err(|_| bad("`run_id` has to be the one that `POST /token/redeem` answered.".into()))
 }
 
-pub(super) fn bad(detail: String) -> Refusal {
-    Refusal::new(Code::BadRequest).detail(detail)
+pub(super) fn bad(detail: String) -> Rejection {
+    Rejection::new(Code::BadRequest).detail(detail)
 }

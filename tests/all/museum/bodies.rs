@@ -46,7 +46,7 @@ async fn the_story_of_compressed_key(is_onceward: bool) -> Told {
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/messages").route(web::post().to(receive));
         if is_onceward {
-            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
             config.service(resource.wrap(protect.from(KeyFrom::body("/seq")).optional()));
         } else {
             let layer = layer.clone();

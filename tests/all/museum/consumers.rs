@@ -26,7 +26,7 @@ impl Consumer {
                 let key = Key::new(message).unwrap();
                 let intent = Intent::new("charge", Subject::anonymous()).key(&key);
                 // What it is told does not matter here, only how often it charges.
-                let _ = guard.run(&Policy::key(KeyRules::new().hold()), &intent, charge).await;
+                let _ = guard.run(&Policy::key(KeyRules::at_most_once()), &intent, charge).await;
             }
             Self::Hasty(consumer) => {
                 consumer.run(message, charge).await.unwrap();

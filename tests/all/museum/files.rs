@@ -38,7 +38,7 @@ impl Doorkeeper {
             Self::Onceward(guard) => {
                 let key = Key::new(key).unwrap();
                 let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-                match guard.check(&Policy::key(KeyRules::new()), &intent).await {
+                match guard.check(&Policy::key(KeyRules::retryable()), &intent).await {
                     Ok(Verdict::Run(pass)) => pass.complete(None).await.is_ok(),
                     _ => false,
                 }

@@ -29,7 +29,7 @@ async fn the_story_of_store_per_worker(is_onceward: bool) -> Told {
             let app = App::new().app_data(book.clone());
             match is_onceward {
                 true => {
-                    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new().hold());
+                    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
                     app.service(resource.wrap(protect))
                 }
                 false => app.service(resource.wrap(from_fn(move |request, next| layer.clone().pass(request, next)))),
@@ -58,7 +58,7 @@ async fn the_story_of_nested_layers(is_onceward: bool) -> Told {
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/pay").route(web::post().to(pay));
         if is_onceward {
-            let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new());
+            let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
             config.service(web::scope("/shop").wrap(protect()).service(resource.wrap(protect())));
         } else {
             let (outer, inner) = (layer.clone(), layer.clone());

@@ -23,7 +23,7 @@ on_both! {
         let again = payment("1", 900).with("note", None::<String>).noting("run", 2_i64).insert_once(&mut connection).await.unwrap();
         assert_eq!(again.map(|row| row.get::<i64, _>("run")), Answer::AlreadyApplied(1), "what differs by nature is not compared");
         let other = payment("1", 100).insert_once(&mut connection).await.unwrap();
-        assert_eq!(other.map(|row| row.get::<i64, _>("cents")), Answer::Refused(Why::Different(900)));
+        assert_eq!(other.map(|row| row.get::<i64, _>("cents")), Answer::Rejected(Why::Different(900)));
         let noted = payment("1", 900).with("note", "x").insert_once(&mut connection).await.unwrap();
         assert_eq!(said(&noted), "different", "NULL is not the same as something");
         assert_eq!(said(&payment("2", 900).insert_once(&mut connection).await.unwrap()), "applied");

@@ -52,11 +52,11 @@ on_both! {
         let mut connection = database.connection().await;
         for (to, receipt, expected) in [
             ("paid", "r1", Answer::Applied("paid")),
-            ("created", "r0", Answer::Refused(Why::Unmet("paid"))),
+            ("created", "r0", Answer::Rejected(Why::Unmet("paid"))),
             ("paid", "r1", Answer::AlreadyApplied("paid")),
-            ("paid", "r2", Answer::Refused(Why::Different("paid"))),
+            ("paid", "r2", Answer::Rejected(Why::Different("paid"))),
             ("shipped", "r1", Answer::Applied("shipped")),
-            ("paid", "r1", Answer::Refused(Why::Unmet("shipped"))),
+            ("paid", "r1", Answer::Rejected(Why::Unmet("shipped"))),
         ] {
             let message = Change::to("orders").key("id", 7_i64).with("receipt", receipt);
             let answer = message.upsert_forward("status", &WAY, to, &mut connection).await.unwrap();

@@ -46,7 +46,7 @@ on_both! {
             assert_eq!(said(&answer), expected, "{buyer} {sku} {amount}");
         }
         assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'last'").await, 0);
-        assert_eq!(database.number("SELECT count(*) FROM flow").await, 1, "a refusal leaves no record");
+        assert_eq!(database.number("SELECT count(*) FROM flow").await, 1, "a rejection leaves no record");
     }
 
     /// What is usually written: first the stock, then the record.
@@ -108,7 +108,7 @@ on_both! {
         let other = stock("last").give_back("left_over", 2, flow(7, "r", "last", 2), "returned", &mut connection).await.unwrap();
         assert_eq!(said(&other), "different", "it took one");
         let none = stock("last").give_back("left_over", 1, flow(8, "r", "last", 1), "returned", &mut connection).await.unwrap();
-        assert!(matches!(none, Answer::Refused(Why::Missing(table)) if table == "flow"), "it took nothing");
+        assert!(matches!(none, Answer::Rejected(Why::Missing(table)) if table == "flow"), "it took nothing");
 
         let mut ready = Vec::new();
         for _ in 0..RACERS {
@@ -127,7 +127,7 @@ on_both! {
     async fn a_request_that_was_refused_may_succeed_once_there_is_more(SHOP => database) {
         let mut connection = database.connection().await;
         let refused = stock("last").take("left_over", 3, flow(7, "r", "last", 3), &mut connection).await.unwrap();
-        assert_eq!(refused.map(|row| row.get::<i64, _>("left_over")), Answer::Refused(Why::Unmet(1)));
+        assert_eq!(refused.map(|row| row.get::<i64, _>("left_over")), Answer::Rejected(Why::Unmet(1)));
         database.execute("UPDATE stock SET left_over = 3 WHERE sku = 'last'").await;
         let taken = stock("last").take("left_over", 3, flow(7, "r", "last", 3), &mut connection).await.unwrap();
         assert_eq!(taken.map(|row| row.get::<String, _>("request")), Answer::Applied("r".to_owned()));
@@ -141,13 +141,13 @@ on_both! {
         let refused = stock("tea").take("left_over", 9, flow(7, "r2", "tea", 9), &mut *transaction).await.unwrap();
         assert_eq!((said(&taken), said(&refused)), ("applied", "unmet"));
         let inside: i64 = sqlx::query_scalar("SELECT count(*) FROM flow").fetch_one(&mut *transaction).await.unwrap();
-        assert_eq!(inside, 1, "the refusal has taken its own record back and nothing else");
+        assert_eq!(inside, 1, "the rejection has taken its own record back and nothing else");
         transaction.rollback().await.unwrap();
         assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'tea'").await, 10);
         assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
 
         let none = stock("cups").take("left_over", 1, flow(7, "r", "cups", 1), &mut connection).await.unwrap();
-        assert!(matches!(none, Answer::Refused(Why::Missing(table)) if table == "stock"));
+        assert!(matches!(none, Answer::Rejected(Why::Missing(table)) if table == "stock"));
         assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
     }
 

@@ -15,8 +15,8 @@ on_both! {
         for (cents, version, expected) in [
             (300, 3, Answer::Applied(300)),
             (300, 3, Answer::AlreadyApplied(300)),
-            (333, 3, Answer::Refused(Why::Different(300))),
-            (200, 2, Answer::Refused(Why::Unmet(300))),
+            (333, 3, Answer::Rejected(Why::Different(300))),
+            (200, 2, Answer::Rejected(Why::Unmet(300))),
             (400, 4, Answer::Applied(400)),
         ] {
             let price = Change::to("prices").key("sku", "tea").with("cents", cents);
@@ -25,7 +25,7 @@ on_both! {
         }
         let none = Change::to("prices").key("sku", "pot").with("cents", 1_i64);
         let none = none.newer("version", 9, &mut connection).await.unwrap();
-        assert!(matches!(none, Answer::Refused(Why::Missing(table)) if table == "prices"));
+        assert!(matches!(none, Answer::Rejected(Why::Missing(table)) if table == "prices"));
         database.execute("INSERT INTO prices VALUES ('cup', 1, NULL)").await;
         let unversioned = Change::to("prices").key("sku", "cup").with("cents", 2_i64);
         assert_eq!(said(&unversioned.newer("version", 0, &mut connection).await.unwrap()), "applied");

@@ -9,11 +9,11 @@ use actix_web::dev::{Payload, Service, ServiceRequest, ServiceResponse};
 use actix_web::{Error, HttpMessage as _};
 use onceward_api::Outcome;
 
-use super::super::arriving::Arriving;
-use super::super::passage::Passage;
+use super::super::arriving::ObservedBody;
+use super::super::passage::GuardedRequest;
 use super::Rules;
-use super::run::{Admitted, Entered, decide, read};
-use crate::refusal::Refusal;
+use super::run::{AdmittedRequest, Decision, decide, read};
+use crate::rejection::Rejection;
 
 /// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted. A request whose body has not
 /// arrived is judged after its answer: its handler may not want the body, and must not wait for it.
@@ -27,12 +27,12 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let (action, outer) = (rules.reading.action(&request), Passage::of(request.request()));
-    let body = Arriving::new(request.take_payload(), rules.reading.limit);
+    let (action, outer) = (rules.reading.action(&request), GuardedRequest::of(request.request()));
+    let body = ObservedBody::new(request.take_payload(), rules.reading.limit);
     let entered = enter_so_far(rules, &mut request, &body, outer.clone(), idle).await;
     request.set_payload(body.to_its_end());
     if let Some(entered) = entered {
-        if let Ok(Entered::Run(admitted)) = &entered {
+        if let Ok(Decision::Run(admitted)) = &entered {
             admitted.passage.accompany(request.request());
         }
         return judge(rules, &action, entered, service.call(request)).await;
@@ -55,10 +55,10 @@ where
 async fn enter_so_far(
     rules: &Rules,
     request: &mut ServiceRequest,
-    body: &Arriving,
-    outer: Option<Rc<Passage>>,
+    body: &ObservedBody,
+    outer: Option<Rc<GuardedRequest>>,
     idle: &Cell<bool>,
-) -> Option<Result<Entered, Refusal>> {
+) -> Option<Result<Decision, Rejection>> {
     request.set_payload(body.so_far());
     let asked = read(rules, request).await;
     if body.ran_out() { None } else { Some(decide(rules, request, asked, outer, idle).await) }
@@ -68,22 +68,22 @@ async fn enter_so_far(
 async fn judge<B: MessageBody + 'static>(
     rules: &Rules,
     action: &str,
-    entered: Result<Entered, Refusal>,
+    entered: Result<Decision, Rejection>,
     answer: impl Future<Output = Result<ServiceResponse<B>, Error>>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let admitted = match entered {
-        Ok(Entered::Run(admitted)) => admitted,
-        Ok(Entered::Unprotected) => return Ok(answer.await?.map_into_left_body()),
-        Ok(Entered::Replay(_)) => {
+        Ok(Decision::Run(admitted)) => admitted,
+        Ok(Decision::Unprotected) => return Ok(answer.await?.map_into_left_body()),
+        Ok(Decision::Replay(_)) => {
             rules.guard.observe(Outcome::Replayed, action);
             return Ok(answer.await?.map_into_left_body());
         }
-        Err(refusal) => {
-            rules.guard.observe(Outcome::Refused(refusal.code()), action);
+        Err(rejection) => {
+            rules.guard.observe(Outcome::Rejected(rejection.code()), action);
             return Ok(answer.await?.map_into_left_body());
         }
     };
-    let Admitted { passage, pass } = *admitted;
+    let AdmittedRequest { passage, pass } = *admitted;
     let answer = rules.take(answer.await).await;
     let settled = pass.end(rules.judge(&answer, Some(&passage)).effect, answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));

@@ -12,20 +12,20 @@ use onceward_api::path::canonical;
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
-use super::super::answer::{Audience, mark, refuse, replay, tell_guards};
-use super::super::answered::Answered;
-use super::super::asked::{Asked, drain};
-use super::super::detached::Idle;
-use super::super::passage::{Entry, Passage};
+use super::super::answer::{Audience, mark, reject, replay, tell_guards};
+use super::super::answered::CapturedResponse;
+use super::super::asked::{ParsedRequest, drain};
+use super::super::passage::{Entry, GuardedRequest};
 use super::super::peer::Peer;
+use super::super::run_to_completion::Idle;
 use super::Rules;
 use super::observe::observe;
 use crate::guard::Verdict;
-use crate::meter::Row;
+use crate::metrics::PolicyLabel;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
 use crate::policy::{Effect, Policy, TokenRules};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::reply::Reply;
 use crate::token::Token;
 
@@ -45,27 +45,27 @@ where
         return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
     let answer = match enter(&rules, &mut request, &idle).await {
-        Ok(Entered::Run(admitted)) => {
+        Ok(Decision::Run(admitted)) => {
             let answer = handle(&*service, request, &admitted).await;
             return settle(&rules, admitted, answer).await;
         }
-        Ok(Entered::Unprotected) => {
+        Ok(Decision::Unprotected) => {
             let running = rules.guard.begin();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
             let outcome = match (answer.outcome(), rules.judge(&answer, None).effect) {
                 (Some(outcome), _) => outcome,
-                (None, Effect::DidNotHappen) => Outcome::NotApplied,
-                (None, Effect::Happened | Effect::Unknown) => Outcome::Unprotected,
+                (None, Effect::NotApplied) => Outcome::NotApplied,
+                (None, Effect::Applied | Effect::Unknown) => Outcome::Unprotected,
             };
             return answer.send(move |headers| mark(headers, outcome), rules.guard.is_draining());
         }
-        Ok(Entered::Replay(reply)) => replay(&reply),
-        Err(refusal) => {
-            let mut answer = refuse(request.request(), &rules.guard, &refusal);
+        Ok(Decision::Replay(reply)) => replay(&reply),
+        Err(rejection) => {
+            let mut answer = reject(request.request(), &rules.guard, &rejection);
             // An error of the guard's own, before anything ran.
-            if refusal.code() == Code::Internal {
-                tell_guards(&mut answer, Effect::DidNotHappen, Code::Internal);
+            if rejection.code() == Code::Internal {
+                tell_guards(&mut answer, Effect::NotApplied, Code::Internal);
             }
             answer
         }
@@ -75,28 +75,28 @@ where
 }
 
 /// What is to be done with a request.
-pub(super) enum Entered {
-    Run(Box<Admitted>),
+pub(super) enum Decision {
+    Run(Box<AdmittedRequest>),
     Replay(Reply),
     /// It has no key, and need not have one.
     Unprotected,
 }
 
 /// A request that may run.
-pub(super) struct Admitted {
-    pub(super) passage: Rc<Passage>,
+pub(super) struct AdmittedRequest {
+    pub(super) passage: Rc<GuardedRequest>,
     pub(super) pass: Pass,
 }
 
 /// Asks the guard. The error is what the client is told instead.
-async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Entered, Refusal> {
+async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Decision, Rejection> {
     let asked = read(rules, request).await;
-    let outer = Passage::of(request.request());
+    let outer = GuardedRequest::of(request.request());
     decide(rules, request, asked, outer, idle).await
 }
 
 /// What the request asks; `None` if it has no key and need not have one.
-pub(super) async fn read(rules: &Rules, request: &mut ServiceRequest) -> Result<Option<Asked>, Refusal> {
+pub(super) async fn read(rules: &Rules, request: &mut ServiceRequest) -> Result<Option<ParsedRequest>, Rejection> {
     let subject = rules.subject.resolve(request.request())?;
     rules.reading.read(request, &rules.policy, subject).await
 }
@@ -105,33 +105,33 @@ pub(super) async fn read(rules: &Rules, request: &mut ServiceRequest) -> Result<
 pub(super) async fn decide(
     rules: &Rules,
     request: &ServiceRequest,
-    asked: Result<Option<Asked>, Refusal>,
-    outer: Option<Rc<Passage>>,
+    asked: Result<Option<ParsedRequest>, Rejection>,
+    outer: Option<Rc<GuardedRequest>>,
     idle: &Cell<bool>,
-) -> Result<Entered, Refusal> {
-    let Some(asked) = asked.map_err(|refusal| rules.count(refusal))? else {
-        return Ok(Entered::Unprotected);
+) -> Result<Decision, Rejection> {
+    let Some(asked) = asked.map_err(|rejection| rules.count(rejection))? else {
+        return Ok(Decision::Unprotected);
     };
     let failed = |error| {
         tracing::warn!(%error, "a submission could not be checked and was not run");
-        Refusal::after(&error, &rules.policy, &asked.intent())
+        Rejection::after(&error, &rules.policy, &asked.intent())
     };
     if asked.only_looks() {
         let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
-        return seen.into_reply().map(Entered::Replay);
+        return seen.into_reply().map(Decision::Replay);
     }
     let decided = match (rules.guard.decide(&rules.policy, &asked.intent()).await, &outer) {
-        (Ok(Verdict::Refuse(refusal)), Some(outer)) => {
-            Ok(Verdict::Refuse(Box::pin(rules.unless_nested(refusal, &asked, outer)).await))
+        (Ok(Verdict::Reject(rejection)), Some(outer)) => {
+            Ok(Verdict::Reject(Box::pin(rules.unless_nested(rejection, &asked, outer)).await))
         }
         (decided, _) => decided,
     };
     let checked = match (decided, rules.wait) {
         // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
-        (Ok(Verdict::Refuse(refusal)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
+        (Ok(Verdict::Reject(rejection)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
             let (intent, is_idle) = (asked.intent(), |is_idle| idle.set(is_idle));
             let enough = Peer::closed_or_after(request.request(), longest);
-            Box::pin(rules.guard.wait_after(refusal, &rules.policy, &intent, enough, is_idle)).await
+            Box::pin(rules.guard.wait_after(rejection, &rules.policy, &intent, enough, is_idle)).await
         }
         (checked, _) => checked,
     };
@@ -140,15 +140,15 @@ pub(super) async fn decide(
         && rules.policy.fails_open(error)
     {
         rules.guard.note_let_through(asked.action(), error);
-        return Ok(Entered::Unprotected);
+        return Ok(Decision::Unprotected);
     }
     match checked.map_err(failed)? {
         Verdict::Run(pass) => {
-            let passage = Passage::new(asked, Row::of(&rules.policy).as_str(), &pass, outer);
-            Ok(Entered::Run(Box::new(Admitted { passage, pass })))
+            let passage = GuardedRequest::new(asked, PolicyLabel::of(&rules.policy).as_str(), &pass, outer);
+            Ok(Decision::Run(Box::new(AdmittedRequest { passage, pass })))
         }
-        Verdict::Replay(reply) => Ok(Entered::Replay(reply)),
-        Verdict::Refuse(refusal) => Err(refusal),
+        Verdict::Replay(reply) => Ok(Decision::Replay(reply)),
+        Verdict::Reject(rejection) => Err(rejection),
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) async fn decide(
 async fn handle<S, B>(
     service: &S,
     request: ServiceRequest,
-    Admitted { passage, pass }: &Admitted,
+    AdmittedRequest { passage, pass }: &AdmittedRequest,
 ) -> Result<ServiceResponse<B>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
@@ -173,11 +173,11 @@ where
 /// Settles the pass by the answer, before the answer is sent.
 async fn settle<B: MessageBody + 'static>(
     rules: &Rules,
-    admitted: Box<Admitted>,
+    admitted: Box<AdmittedRequest>,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
-    let Admitted { passage, pass } = *admitted;
+    let AdmittedRequest { passage, pass } = *admitted;
     let Judgement { effect, shows_a_run } = rules.judge(&answer, Some(&passage));
     let reply = answer.reply(&rules.kept_headers);
     rules.notice_rewriting(passage.asked(), &answer);
@@ -206,13 +206,13 @@ impl Rules {
     }
 
     /// Counts what was refused before anything was decided.
-    fn count(&self, refusal: Refusal) -> Refusal {
-        self.guard.meter().refused(&self.policy, refusal.code());
-        refusal
+    fn count(&self, rejection: Rejection) -> Rejection {
+        self.guard.meter().refused(&self.policy, rejection.code());
+        rejection
     }
 
     /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
-    fn notice_rewriting<B: MessageBody + 'static>(&self, asked: &Asked, answer: &Answered<B>) {
+    fn notice_rewriting<B: MessageBody + 'static>(&self, asked: &ParsedRequest, answer: &CapturedResponse<B>) {
         let goes_by_action = !matches!(self.policy, Policy::Token(TokenRules { remember: None, .. }));
         if self.reading.action.is_some() || !goes_by_action {
             return;
@@ -234,24 +234,28 @@ impl Rules {
     pub(super) async fn take<B: MessageBody + 'static>(
         &self,
         answer: Result<ServiceResponse<B>, Error>,
-    ) -> Answered<B> {
+    ) -> CapturedResponse<B> {
         match self.answer_limit {
-            0 if !self.policy.keeps_replies() => Answered::new(answer),
-            limit => Box::pin(Answered::read(answer, limit)).await,
+            0 if !self.policy.keeps_replies() => CapturedResponse::new(answer),
+            limit => Box::pin(CapturedResponse::read(answer, limit)).await,
         }
     }
 
     /// Decides what the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
     /// was entered, then the status. A request that no guard let through has no passage.
-    pub(super) fn judge<B: MessageBody + 'static>(&self, answer: &Answered<B>, passage: Option<&Passage>) -> Judgement {
+    pub(super) fn judge<B: MessageBody + 'static>(
+        &self,
+        answer: &CapturedResponse<B>,
+        passage: Option<&GuardedRequest>,
+    ) -> Judgement {
         let body = answer.body().map(|body| &body[..]);
         // Where nothing is protected, nothing is freed by being mistaken.
         let has_whole_body = passage.is_none_or(|passage| passage.asked().has_whole_body());
         let believes_extractors = has_whole_body && self.policy.believes_extractors();
-        let entry = passage.map_or(Entry::Unmarked, Passage::entry);
+        let entry = passage.map_or(Entry::Unmarked, GuardedRequest::entry);
         let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
         let effect = said.unwrap_or_else(|| match answer.is_before_the_handler(entry, believes_extractors) {
-            true => Effect::DidNotHappen,
+            true => Effect::NotApplied,
             false => self.policy.effect(answer.status().as_u16()),
         });
         let is_error = answer.status().is_client_error() || answer.status().is_server_error();
@@ -279,7 +283,7 @@ pub(super) fn broke_off(rules: &Rules, audience: Audience) -> Error {
     tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
     let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
     error.add_response_mapper(move |_| {
-        let mut answer = audience.refuse(&guard, &Refusal::new(Code::Internal));
+        let mut answer = audience.reject(&guard, &Rejection::new(Code::Internal));
         tell_guards(&mut answer, Effect::Unknown, Code::Internal);
         answer
     });

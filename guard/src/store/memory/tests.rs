@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::record::Record as Layout;
 use crate::reply::Reply;
 use crate::run_id::RunId;
@@ -21,7 +21,7 @@ fn numbered(kind: Kind, number: usize) -> Ticket {
 /// A run that has ended, with a response of this size.
 fn done(size: usize) -> Vec<u8> {
     let reply = Ok(Reply::new(200, vec![b'x'; size]));
-    Done { run: RunId::new(), fingerprint: Some([1; 16]), asker: None, deadline: 5, reply }.encode()
+    DoneRecord { run: RunId::new(), fingerprint: Some([1; 16]), asker: None, deadline: 5, reply }.encode()
 }
 
 /// Inserts until the store refuses, and says how many it took.
@@ -43,7 +43,7 @@ async fn run(store: &Memory, number: usize, size: usize) {
 }
 
 /// The response that is stored, or why there is none.
-async fn stored(store: &Memory, number: usize) -> Result<usize, NotKept> {
+async fn stored(store: &Memory, number: usize) -> Result<usize, NoReply> {
     let found = store.look(&numbered(Kind::Key, number)).await.unwrap().expect("a record is never dropped");
     match Layout::decode(&found) {
         Ok(Layout::Done(done)) => done.reply.map(|reply| reply.body().len()),
@@ -117,7 +117,9 @@ async fn settling_and_putting_back_have_room_in_a_full_store() {
     assert_eq!(store.swap(&token, b"xy", &claim, MINUTE).await.unwrap(), Compared::Done, "a token becomes a claim");
     assert_eq!(store.swap(&token, &claim, &done(64 * KIB), MINUTE).await.unwrap(), Compared::Done);
     let stub = store.look(&token).await.unwrap().unwrap();
-    let Ok(Layout::Done(Done { reply: Err(NotKept::NoRoom), .. })) = Layout::decode(&stub) else { panic!("{stub:?}") };
+    let Ok(Layout::Done(DoneRecord { reply: Err(NoReply::NoRoom), .. })) = Layout::decode(&stub) else {
+        panic!("{stub:?}")
+    };
     assert_eq!(store.remove(&token, &stub).await.unwrap(), Compared::Done);
     assert_counted(&store);
 }
@@ -148,7 +150,7 @@ async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
     for number in 0..200 {
         match stored(&store, number).await {
             Ok(_) => kept.push(number),
-            Err(reason) => assert_eq!(reason, NotKept::NoRoom),
+            Err(reason) => assert_eq!(reason, NoReply::NoRoom),
         }
     }
     assert!((20..=38).contains(&kept.len()), "384 KiB keep {} of 10 KiB", kept.len());
@@ -193,7 +195,7 @@ async fn response_that_can_never_fit_drops_no_other_one() {
     let store = Memory::new().limit(1024 * KIB);
     run(&store, 1, 100 * KIB).await;
     run(&store, 2, 1024 * KIB).await;
-    assert_eq!((stored(&store, 1).await, stored(&store, 2).await), (Ok(100 * KIB), Err(NotKept::NoRoom)));
+    assert_eq!((stored(&store, 1).await, stored(&store, 2).await), (Ok(100 * KIB), Err(NoReply::NoRoom)));
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use super::own::{Own, Source, client, reconnecting};
 use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
 use super::slot::{SLOTS, slot_of};
 use super::topology::{ask_seeds, ranges, slots};
-use crate::background;
+use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
 /// How often it is looked up who has which slots, at least.
@@ -71,7 +71,7 @@ impl Cluster {
         let nothing = Map { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
         let (publish, map) = watch::channel(Arc::new(nothing));
         let wanted = watch::Sender::new(());
-        background::spawn(keep_looking(Arc::clone(&inner), publish, wanted.subscribe()));
+        runtime::spawn(keep_looking(Arc::clone(&inner), publish, wanted.subscribe()));
         Ok(Self { inner, map, _wanted: wanted })
     }
 

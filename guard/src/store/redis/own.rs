@@ -18,8 +18,8 @@ use super::link::{Failure, Key, Link, Question, Said, ask_life, carry, refuses_s
 use super::near::Way;
 use super::sentinel::Sentinels;
 use super::turn::Answer;
-use crate::background;
 use crate::backoff::Backoff;
+use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
 /// How long a new connection may take until it can be used.
@@ -106,7 +106,7 @@ impl Own {
             known: Arc::clone(&known),
             refuses_scripts: Arc::clone(&refuses_scripts),
         };
-        background::spawn(keeper.keep_connected());
+        runtime::spawn(keeper.keep_connected());
         let way = Way { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
         Self { state, known, refuses_scripts, way, breaker }
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::cleaner::Cleaner;
 use super::dialect::{Answer, Dialect, Question, Statements};
 use super::failure::{Failure, SqlError, leaves_the_connection};
-use crate::background;
+use crate::runtime;
 use crate::store::async_trait;
 
 /// How long a new connection may take until it can be used.
@@ -44,7 +44,7 @@ impl<DB: Dialect> Base<DB> {
         options: <DB::Connection as Connection>::Options,
     ) -> Result<Arc<Self>, SqlError> {
         let (tell, told) = oneshot::channel();
-        background::spawn(async move {
+        runtime::spawn(async move {
             // Whoever asked may have gone.
             let _ = tell.send(Self::opened(pool, options).await);
         });
@@ -68,8 +68,8 @@ impl<DB: Dialect> Base<DB> {
         let epoch = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
         let _ = connection.close().await;
         let base = Arc::new(Self { pool: pool.connect_lazy_with(options), epoch: AtomicU64::new(epoch) });
-        background::spawn(keep_clean(Arc::downgrade(&base)));
-        background::spawn(watch_epoch(Arc::downgrade(&base)));
+        runtime::spawn(keep_clean(Arc::downgrade(&base)));
+        runtime::spawn(watch_epoch(Arc::downgrade(&base)));
         Ok(base)
     }
 
@@ -112,7 +112,7 @@ impl<DB: Dialect> Base<DB> {
 impl<DB: Dialect> Asked for Base<DB> {
     async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure> {
         let (tell, told) = oneshot::channel();
-        background::spawn(async move {
+        runtime::spawn(async move {
             // Whoever asked may have gone.
             let _ = tell.send(self.answer(&question, deadline).await);
         });

@@ -26,7 +26,7 @@ pub enum SqlError {
     Unreachable(String),
     /// The database answers, and does not let us in, or do what has to be done.
     #[error("the database says no: {says}; {fix}")]
-    Refused {
+    Rejected {
         /// What it says.
         says: String,
         /// What to do about it.
@@ -78,7 +78,7 @@ impl SqlError {
     pub(super) fn from(error: sqlx::Error) -> Self {
         match (shape(&error), fix(&error)) {
             (Some(found), _) => found,
-            (None, Some(fix)) => Self::Refused { says: error.to_string(), fix },
+            (None, Some(fix)) => Self::Rejected { says: error.to_string(), fix },
             (None, None) => Self::Unreachable(error.to_string()),
         }
     }

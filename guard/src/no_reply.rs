@@ -2,12 +2,12 @@
 
 use onceward_api::Code;
 
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// Why a run that took effect has no response on record: a duplicate is told, and does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotKept {
+pub enum NoReply {
     /// The record does not say why.
     Unrecorded,
     /// The response was larger than [`KeyRules::reply_limit`](crate::KeyRules::reply_limit), or a header of it too long to store.
@@ -30,7 +30,7 @@ pub enum NotKept {
     NoRoom,
 }
 
-impl NotKept {
+impl NoReply {
     /// Each but the first, by its number in a record.
     const NUMBERED: [(u8, Self); 9] = [
         (0, Self::Unrecorded),
@@ -71,8 +71,8 @@ impl NotKept {
     }
 }
 
-impl From<NotKept> for Refusal {
-    fn from(reason: NotKept) -> Self {
+impl From<NoReply> for Rejection {
+    fn from(reason: NoReply) -> Self {
         Self::new(Code::ReplyNotKept).detail(format!("This submission was carried out before. {}", reason.says()))
     }
 }
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn each_reason_has_a_number_and_a_sentence_of_its_own() {
-        let all = NotKept::NUMBERED.map(|(_, reason)| reason);
+        let all = NoReply::NUMBERED.map(|(_, reason)| reason);
         for (at, reason) in all.into_iter().enumerate() {
-            assert_eq!(NotKept::from_number(reason.number()), Some(reason));
+            assert_eq!(NoReply::from_number(reason.number()), Some(reason));
             assert!(
                 all[at + 1..].iter().all(|other| other.says() != reason.says() && other.number() != reason.number())
             );
         }
-        assert_eq!(NotKept::from_number(1), None, "that is a response");
+        assert_eq!(NoReply::from_number(1), None, "that is a response");
     }
 }

@@ -9,7 +9,7 @@ use crate::intent::{Intent, Subject};
 use crate::mode::Mode;
 use crate::policy::{Policy, TokenRules};
 
-type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
+type GuardSubject = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 
 /// A routing guard that matches requests that present a good token in the header or the query.
 ///
@@ -21,23 +21,23 @@ type Resolver = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 /// ```
 /// use actix_web::{HttpResponse, web};
 /// use onceward::Guard;
-/// use onceward::actix::Presented;
+/// use onceward::actix::HasToken;
 /// use onceward::store::Memory;
 ///
 /// let guard = Guard::new(Memory::new());
 /// let orders = web::resource("/orders")
-///     .route(web::post().guard(Presented::new(&guard)).to(HttpResponse::Created))
+///     .route(web::post().guard(HasToken::new(&guard)).to(HttpResponse::Created))
 ///     .route(web::post().to(HttpResponse::BadRequest));
 /// # let _ = orders;
 /// ```
-pub struct Presented {
+pub struct HasToken {
     guard: Guard,
     rules: TokenRules,
     action: Option<String>,
-    subject: Resolver,
+    subject: GuardSubject,
 }
 
-impl Presented {
+impl HasToken {
     /// Matches a token that is good for the action `METHOD /path`.
     pub fn new(guard: &Guard) -> Self {
         Self { guard: guard.clone(), rules: TokenRules::new(), action: None, subject: Box::new(|_| None) }
@@ -65,7 +65,7 @@ impl Presented {
     }
 }
 
-impl RouteGuard for Presented {
+impl RouteGuard for HasToken {
     fn check(&self, context: &GuardContext<'_>) -> bool {
         if self.guard.mode() != Mode::Enforce {
             return true;
@@ -80,8 +80,8 @@ impl RouteGuard for Presented {
     }
 }
 
-impl fmt::Debug for Presented {
+impl fmt::Debug for HasToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Presented").field("rules", &self.rules).field("action", &self.action).finish_non_exhaustive()
+        f.debug_struct("HasToken").field("rules", &self.rules).field("action", &self.action).finish_non_exhaustive()
     }
 }

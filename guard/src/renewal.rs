@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::queue::{Due, Queue};
+use self::queue::{Due, DueQueue};
 use self::retries::keep_trying;
-use crate::background;
 use crate::claim::Claim;
 use crate::clock::Clock;
+use crate::runtime;
 
 /// How often a clock that is moved by hand is looked at.
 const BY_HAND: Duration = Duration::from_millis(5);
@@ -27,51 +27,51 @@ const MOST: usize = 4_096;
 
 /// Claims that need a step at some time. Cheap to clone; all clones are one.
 #[derive(Clone)]
-pub(crate) struct Upkeep(Arc<Shared>);
+pub(crate) struct RenewalQueue(Arc<Queues>);
 
-struct Shared {
+struct Queues {
     /// What is due when it was meant to be.
-    steps: Queue,
+    steps: DueQueue,
     /// What has failed before.
-    retries: Queue,
+    retries: DueQueue,
     clock: Clock,
 }
 
 /// Where a claim waits for its next step.
-pub(crate) enum Place {
+pub(crate) enum QueuePosition {
     Step(Due),
     Retry(Due),
 }
 
-impl Upkeep {
+impl RenewalQueue {
     /// Takes steps as they become due, until nobody is left to add any and all are done.
     pub(crate) fn begin(clock: Clock, gone: watch::Receiver<()>) -> Self {
         let upkeep = Self::by_hand(clock);
-        background::spawn(keep_up(upkeep.clone(), gone.clone()));
-        background::spawn(keep_trying(upkeep.clone(), gone));
+        runtime::spawn(keep_up(upkeep.clone(), gone.clone()));
+        runtime::spawn(keep_trying(upkeep.clone(), gone));
         upkeep
     }
 
     /// Takes no step by itself.
     pub(crate) fn by_hand(clock: Clock) -> Self {
-        Self(Arc::new(Shared { steps: Queue::default(), retries: Queue::default(), clock }))
+        Self(Arc::new(Queues { steps: DueQueue::default(), retries: DueQueue::default(), clock }))
     }
 
     /// A step of this claim is due in a while.
-    pub(crate) fn add(&self, claim: Arc<Claim>, after: Duration) -> Place {
-        Place::Step(self.0.steps.add(claim, self.after(after)))
+    pub(crate) fn add(&self, claim: Arc<Claim>, after: Duration) -> QueuePosition {
+        QueuePosition::Step(self.0.steps.add(claim, self.after(after)))
     }
 
     /// The last step of this claim has failed, and is tried again after a while, and when the store answers.
-    pub(crate) fn retry(&self, claim: Arc<Claim>, after: Duration) -> Place {
-        Place::Retry(self.0.retries.add(claim, self.after(after)))
+    pub(crate) fn retry(&self, claim: Arc<Claim>, after: Duration) -> QueuePosition {
+        QueuePosition::Retry(self.0.retries.add(claim, self.after(after)))
     }
 
     /// No step is due any more.
-    pub(crate) fn remove(&self, place: Place) {
+    pub(crate) fn remove(&self, place: QueuePosition) {
         match place {
-            Place::Step(due) => self.0.steps.remove(due),
-            Place::Retry(due) => self.0.retries.remove(due),
+            QueuePosition::Step(due) => self.0.steps.remove(due),
+            QueuePosition::Retry(due) => self.0.retries.remove(due),
         }
     }
 
@@ -115,7 +115,7 @@ impl Upkeep {
     }
 }
 
-async fn keep_up(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
+async fn keep_up(upkeep: RenewalQueue, mut gone: watch::Receiver<()>) {
     let mut is_gone = false;
     let mut steps = JoinSet::new();
     loop {
@@ -133,8 +133,8 @@ async fn keep_up(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
 
 /// Waits until something in this queue is due, and says whether the guard is gone.
 async fn idle(
-    upkeep: &Upkeep,
-    queue: &Queue,
+    upkeep: &RenewalQueue,
+    queue: &DueQueue,
     wait: Option<Duration>,
     gone: &mut watch::Receiver<()>,
     is_gone: bool,

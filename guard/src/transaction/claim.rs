@@ -8,10 +8,10 @@ use tokio::time::{sleep, timeout};
 use super::{ClaimError, Dialect};
 use crate::clock::{Clock, Moment};
 use crate::intent::Intent;
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::policy::KeyRules;
-use crate::record::{Done, Record};
-use crate::refusal::Refusal;
+use crate::record::{DoneRecord, Record};
+use crate::rejection::Rejection;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::sql::{Answer, Row, has_waited_in_vain, millis};
@@ -24,46 +24,46 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What is to be done in a transaction. A duplicate is no error.
 #[derive(Debug)]
-pub enum Entered {
+pub enum TxVerdict {
     /// Go on, and commit.
-    Run(Claimed),
+    Run(TxClaim),
     /// It was done before: this is what was answered, if that was kept.
     Done(Option<Reply>),
     /// Do not go on, for this reason.
-    Refuse(Refusal),
+    Reject(Rejection),
 }
 
 /// A claim in a transaction: it lasts if the transaction is committed, and is gone if not.
 #[must_use = "what was claimed is done by the same transaction"]
-pub struct Claimed {
+pub struct TxClaim {
     name: String,
     rules: KeyRules,
-    record: Done,
+    record: DoneRecord,
     made: Moment,
 }
 
 /// What was found under the name of a claim.
-pub(super) enum Found {
+pub(super) enum ClaimState {
     /// Nothing: the claim is there now.
     Free,
     /// What this claim itself has committed.
     Own,
     /// What somebody else has.
-    Others(Done),
+    Others(DoneRecord),
     /// What somebody has not committed yet, for longer than the database lets anybody wait. The transaction that waited has failed.
     InProgress,
 }
 
-impl Claimed {
-    pub(super) fn of(rules: &KeyRules, intent: &Intent<'_>) -> Result<Self, Refusal> {
+impl TxClaim {
+    pub(super) fn of(rules: &KeyRules, intent: &Intent<'_>) -> Result<Self, Rejection> {
         let key = intent.key.ok_or(Code::KeyMissing)?;
         let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
-        let record = Done {
+        let record = DoneRecord {
             run: RunId::new(),
             fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket)),
             asker: None,
             deadline: deadline(rules),
-            reply: Err(NotKept::NotGiven),
+            reply: Err(NoReply::NotGiven),
         };
         // Not the name that a store has for the same key: a guard may have its own record in the same table.
         let name = ticket.name("onceward:transaction");
@@ -101,12 +101,12 @@ impl Claimed {
         let asked = timeout(PATIENCE, async {
             loop {
                 match self.look_for_it(pool).await {
-                    Ok(Found::Own) => return Ok(true),
-                    Ok(Found::Free | Found::Others(_)) if self.may_be_over_since(self.made) => {
+                    Ok(ClaimState::Own) => return Ok(true),
+                    Ok(ClaimState::Free | ClaimState::Others(_)) if self.may_be_over_since(self.made) => {
                         return Err(ClaimError::Expired);
                     }
-                    Ok(Found::Free | Found::Others(_)) => return Ok(false),
-                    Ok(Found::InProgress) => {}
+                    Ok(ClaimState::Free | ClaimState::Others(_)) => return Ok(false),
+                    Ok(ClaimState::InProgress) => {}
                     Err(error) if error.asks_for_a_repetition() => {}
                     Err(error) => return Err(error),
                 }
@@ -117,7 +117,7 @@ impl Claimed {
     }
 
     /// Finds what is there, and leaves it as it is.
-    async fn look_for_it<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<Found, ClaimError> {
+    async fn look_for_it<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<ClaimState, ClaimError> {
         let mut transaction = DB::begin(pool).await?;
         let found = self.find(&mut transaction).await;
         transaction.rollback().await?;
@@ -129,33 +129,39 @@ impl Claimed {
         written.elapsed() >= self.rules.retain.mul_f64(0.9)
     }
 
-    pub(super) async fn enter<DB: Dialect>(self, transaction: &mut Transaction<'_, DB>) -> Result<Entered, ClaimError> {
+    pub(super) async fn enter<DB: Dialect>(
+        self,
+        transaction: &mut Transaction<'_, DB>,
+    ) -> Result<TxVerdict, ClaimError> {
         Ok(match self.find(transaction).await? {
-            Found::Free | Found::Own => Entered::Run(self),
-            Found::Others(done) => match self.duplicate_of(done) {
-                Ok(kept) => Entered::Done(kept.ok()),
-                Err(refusal) => Entered::Refuse(refusal),
+            ClaimState::Free | ClaimState::Own => TxVerdict::Run(self),
+            ClaimState::Others(done) => match self.duplicate_of(done) {
+                Ok(kept) => TxVerdict::Done(kept.ok()),
+                Err(rejection) => TxVerdict::Reject(rejection),
             },
-            Found::InProgress => Entered::Refuse(Code::InProgress.into()),
+            ClaimState::InProgress => TxVerdict::Reject(Code::InProgress.into()),
         })
     }
 
     /// Inserts, and finds what is there if that cannot be.
-    pub(super) async fn find<DB: Dialect>(&self, transaction: &mut Transaction<'_, DB>) -> Result<Found, ClaimError> {
+    pub(super) async fn find<DB: Dialect>(
+        &self,
+        transaction: &mut Transaction<'_, DB>,
+    ) -> Result<ClaimState, ClaimError> {
         let (value, millis) = (self.record.encode(), millis(self.rules.retain));
         loop {
             let row = Row { name: &self.name, value: &value, millis };
             let there = match DB::claim(transaction, &row).await {
-                Ok(Answer { is_done: true, .. }) => return Ok(Found::Free),
+                Ok(Answer { is_done: true, .. }) => return Ok(ClaimState::Free),
                 Ok(Answer { there: Some(there), .. }) => there,
                 // It was committed while this one waited for it: now it is seen.
                 Ok(Answer { there: None, .. }) => continue,
-                Err(error) if has_waited_in_vain(&error) => return Ok(Found::InProgress),
+                Err(error) if has_waited_in_vain(&error) => return Ok(ClaimState::InProgress),
                 Err(error) => return Err(error.into()),
             };
             return match Record::decode(&there) {
-                Ok(Record::Done(done)) if done.run == self.record.run => Ok(Found::Own),
-                Ok(Record::Done(done)) => Ok(Found::Others(done)),
+                Ok(Record::Done(done)) if done.run == self.record.run => Ok(ClaimState::Own),
+                Ok(Record::Done(done)) => Ok(ClaimState::Others(done)),
                 _ => Err(ClaimError::UnknownRecord),
             };
         }
@@ -164,16 +170,16 @@ impl Claimed {
     pub(super) async fn complete<DB: Dialect>(
         &self,
         transaction: &mut Transaction<'_, DB>,
-        reply: Result<Reply, NotKept>,
+        reply: Result<Reply, NoReply>,
     ) -> Result<(), ClaimError> {
         let held = self.record.encode();
-        let done = Done { reply: self.rules.kept(reply), deadline: deadline(&self.rules), ..self.record.clone() };
+        let done = DoneRecord { reply: self.rules.kept(reply), deadline: deadline(&self.rules), ..self.record.clone() };
         let row = Row { name: &self.name, value: &done.encode(), millis: millis(self.rules.retain) };
         if DB::complete(transaction, &held, &row).await? { Ok(()) } else { Err(ClaimError::NotClaimed) }
     }
 
     /// What a duplicate gets: the reply, or why there is none. Other content is told before anything else.
-    pub(super) fn duplicate_of(&self, done: Done) -> Result<Result<Reply, NotKept>, Refusal> {
+    pub(super) fn duplicate_of(&self, done: DoneRecord) -> Result<Result<Reply, NoReply>, Rejection> {
         match done.fingerprint.zip(self.record.fingerprint) {
             Some((theirs, ours)) if theirs != ours => Err(Code::KeyReused.into()),
             _ => Ok(done.reply),
@@ -186,8 +192,8 @@ fn deadline(rules: &KeyRules) -> u64 {
     Clock::system().wall().saturating_add(rules.retain.as_millis() as u64)
 }
 
-impl fmt::Debug for Claimed {
+impl fmt::Debug for TxClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claimed").field("run", &self.record.run).finish_non_exhaustive()
+        f.debug_struct("TxClaim").field("run", &self.record.run).finish_non_exhaustive()
     }
 }

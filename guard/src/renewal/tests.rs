@@ -137,14 +137,14 @@ impl Bench {
 }
 
 fn held() -> Policy {
-    Policy::key(KeyRules::new().lease(LEASE).hold())
+    Policy::key(KeyRules::at_most_once().lease(LEASE))
 }
 
 #[tokio::test]
 async fn unknown_claim_that_is_over_within_15_seconds_is_taken_back_once() {
     let every = |time| IntervalRules::new().every(time).unwrap();
     for policy in [
-        Policy::key(KeyRules::new()),
+        Policy::key(KeyRules::retryable()),
         Policy::interval(every(LEASE)),
         Policy::interval(every(SECOND)),
         // What is lost is the insert, which lives for a lease only.
@@ -163,7 +163,7 @@ async fn unknown_claim_that_is_over_within_15_seconds_is_taken_back_once() {
 
 #[tokio::test]
 async fn unknown_claim_that_would_stay_is_taken_back_until_it_is_gone() {
-    let long = Policy::key(KeyRules::new().lease(LEASE + SECOND));
+    let long = Policy::key(KeyRules::retryable().lease(LEASE + SECOND));
     for (policy, answered) in [(held(), 1), (long, 0)] {
         let bench = Bench::new();
         bench.store.be_slow(true);
@@ -211,7 +211,7 @@ async fn remembered_token_that_the_store_refused_to_claim_is_not_retried() {
 #[tokio::test]
 async fn run_is_renewed_while_the_store_does_not_answer() {
     let bench = Bench::new();
-    let policy = Policy::key(KeyRules::new().lease(LEASE));
+    let policy = Policy::key(KeyRules::retryable().lease(LEASE));
     let Ok(Verdict::Run(pass)) = bench.ask(&policy, "k").await else { panic!("it is free") };
     bench.store.be_slow(true);
     let before = bench.store.writes();
@@ -223,7 +223,7 @@ async fn run_is_renewed_while_the_store_does_not_answer() {
     assert!((12..40).contains(&renewals), "{renewals} renewals in four leases");
     bench.store.be_slow(false);
     let again = bench.ask(&policy, "k").await;
-    assert!(matches!(again, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::InProgress));
+    assert!(matches!(again, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::InProgress));
     pass.complete(None).await.unwrap();
 }
 
@@ -261,7 +261,7 @@ async fn claim_that_may_still_come_is_looked_for_a_few_times_and_for_a_lease() {
 async fn full_list_of_retries_rejects_new_claims_and_drops_none() {
     let bench = Bench::new();
     bench.store.be_slow(true);
-    let long = Policy::key(KeyRules::new().lease(LEASE * 2));
+    let long = Policy::key(KeyRules::retryable().lease(LEASE * 2));
     for number in 0..MOST {
         assert!(matches!(bench.ask(&long, &number.to_string()).await, Err(StoreError::Unknown(_))), "{number}");
     }
@@ -301,7 +301,7 @@ async fn work_that_is_not_admitted_sends_nothing_and_what_has_begun_is_settled()
     // A probe that is answered goes on.
     assert!(matches!(redeem().await, Ok(Verdict::Run(_))));
     let again = bench.ask(&held(), "begun").await;
-    assert!(matches!(again, Ok(Verdict::Refuse(refusal)) if refusal.code() == Code::ReplyNotKept));
+    assert!(matches!(again, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::ReplyNotKept));
 }
 
 /// The loop itself: as long as nothing is answered it sends a look now and then, and afterwards all are through within a lease.
@@ -313,7 +313,7 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     let guard = Guard::new(Arc::clone(&store));
     store.be_slow(true);
     store.answers_inserts.store(CLAIMS, Ordering::SeqCst);
-    let policy = Policy::key(KeyRules::new().lease(lease).hold());
+    let policy = Policy::key(KeyRules::at_most_once().lease(lease));
     for number in 0..CLAIMS {
         let key = Key::new(number.to_string()).unwrap();
         assert!(guard.check(&policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await.is_err());
@@ -358,7 +358,7 @@ impl Job {
     }
 
     async fn is_free(&self) -> bool {
-        !matches!(self.ask().await, Verdict::Refuse(refusal) if [Code::TooSoon, Code::Locked].contains(&refusal.code()))
+        !matches!(self.ask().await, Verdict::Reject(rejection) if [Code::TooSoon, Code::Locked].contains(&rejection.code()))
     }
 
     /// Lets time pass, in which whatever is due is done.

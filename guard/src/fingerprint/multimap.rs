@@ -2,8 +2,8 @@
 
 use onceward_api::header;
 
+use super::digest::Writer;
 use super::fields::{Chosen, Pointer};
-use super::writer::Writer;
 
 /// Something that has a name.
 pub(super) trait Named {

@@ -12,18 +12,18 @@ use metrics::{Counter, counter, gauge};
 use onceward_api::metric::{self, Metric, MetricKind};
 use onceward_api::{Code, Outcome};
 
-use crate::event::Event;
+use crate::audit::AuditEvent;
 use crate::guard::{Guard, Verdict};
 use crate::intent::Intent;
 use crate::policy::Policy;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::store::StoreError;
 
 /// The handles of one guard.
-pub(crate) struct Meter {
+pub(crate) struct Metrics {
     issued: Counter,
-    verdicts: [Verdicts; Row::ALL.len()],
-    claims: [[Counter; Event::ALL.len()]; Row::ALL.len()],
+    verdicts: [VerdictCounters; PolicyLabel::ALL.len()],
+    claims: [[Counter; AuditEvent::ALL.len()]; PolicyLabel::ALL.len()],
     answered: Counter,
     ran: Counter,
     in_vain: Counter,
@@ -34,7 +34,7 @@ pub(crate) struct Meter {
 
 /// A row of the table of policies, and the value of the label `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Row {
+pub(crate) enum PolicyLabel {
     Token,
     Remembered,
     Key,
@@ -43,7 +43,7 @@ pub(crate) enum Row {
 
 /// What came of waiting for the first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Waited {
+pub(crate) enum WaitResult {
     /// The answer of a run, or what else is known of it.
     Answered,
     /// The first was not applied, and the waiter runs.
@@ -52,23 +52,23 @@ pub(crate) enum Waited {
 }
 
 /// What was decided under one policy.
-struct Verdicts {
-    row: Row,
+struct VerdictCounters {
+    row: PolicyLabel,
     run: Counter,
     replay: Counter,
     /// By code. A code that this policy does not use by itself is registered when an application first does.
     refused: [OnceLock<Counter>; Code::ALL.len()],
 }
 
-impl Meter {
+impl Metrics {
     /// Registers with the recorder that is installed now.
     pub(crate) fn new() -> Arc<Self> {
         metric::OF_THE_LIBRARY.iter().for_each(describe);
         counter!(metric::WOULD_HAVE.name, "outcome" => Outcome::Replayed.as_str()).increment(0);
         Arc::new(Self {
             issued: counter!(metric::ISSUED.name),
-            verdicts: Row::ALL.map(Verdicts::new),
-            claims: Row::ALL.map(|row| Event::ALL.map(|event| happened(row, event))),
+            verdicts: PolicyLabel::ALL.map(VerdictCounters::new),
+            claims: PolicyLabel::ALL.map(|row| AuditEvent::ALL.map(|event| happened(row, event))),
             answered: counter!(metric::WAITS.name, "outcome" => "answered"),
             ran: counter!(metric::WAITS.name, "outcome" => "ran"),
             in_vain: counter!(metric::WAITS.name, "outcome" => "in_vain"),
@@ -85,26 +85,26 @@ impl Meter {
     /// Counts what was decided of a submission. A store that failed is counted as what its caller is told.
     pub(crate) fn verdict(&self, policy: &Policy, verdict: &Result<Verdict, StoreError>, intent: &Intent<'_>) {
         match verdict {
-            Ok(Verdict::Run(_)) => self.verdicts[Row::of(policy) as usize].run.increment(1),
-            Ok(Verdict::Replay(_)) => self.verdicts[Row::of(policy) as usize].replay.increment(1),
-            Ok(Verdict::Refuse(refusal)) => self.refused(policy, refusal.code()),
-            Err(error) => self.refused(policy, Refusal::after(error, policy, intent).code()),
+            Ok(Verdict::Run(_)) => self.verdicts[PolicyLabel::of(policy) as usize].run.increment(1),
+            Ok(Verdict::Replay(_)) => self.verdicts[PolicyLabel::of(policy) as usize].replay.increment(1),
+            Ok(Verdict::Reject(rejection)) => self.refused(policy, rejection.code()),
+            Err(error) => self.refused(policy, Rejection::after(error, policy, intent).code()),
         }
     }
 
     pub(crate) fn refused(&self, policy: &Policy, code: Code) {
-        self.verdicts[Row::of(policy) as usize].refused(code).increment(1);
+        self.verdicts[PolicyLabel::of(policy) as usize].refused(code).increment(1);
     }
 
-    pub(crate) fn claim(&self, row: Row, event: Event) {
+    pub(crate) fn claim(&self, row: PolicyLabel, event: AuditEvent) {
         self.claims[row as usize][event as usize].increment(1);
     }
 
-    pub(crate) fn waited(&self, waited: Waited) {
+    pub(crate) fn waited(&self, waited: WaitResult) {
         match waited {
-            Waited::Answered => self.answered.increment(1),
-            Waited::Ran => self.ran.increment(1),
-            Waited::InVain => self.in_vain.increment(1),
+            WaitResult::Answered => self.answered.increment(1),
+            WaitResult::Ran => self.ran.increment(1),
+            WaitResult::InVain => self.in_vain.increment(1),
         }
     }
 
@@ -132,12 +132,12 @@ pub(crate) fn would_have(outcome: &'static str) {
     counter!(metric::WOULD_HAVE.name, "outcome" => outcome).increment(1);
 }
 
-impl Verdicts {
-    fn new(row: Row) -> Self {
+impl VerdictCounters {
+    fn new(row: PolicyLabel) -> Self {
         let refused = [const { OnceLock::new() }; Code::ALL.len()];
         let replay = if row.keeps_replies() { decided(row, "replay") } else { Counter::noop() };
         let verdicts = Self { row, run: decided(row, "run"), replay, refused };
-        for code in row.refusals() {
+        for code in row.rejections() {
             verdicts.refused(*code);
         }
         verdicts
@@ -148,7 +148,7 @@ impl Verdicts {
     }
 }
 
-impl Row {
+impl PolicyLabel {
     const ALL: [Self; 4] = [Self::Token, Self::Remembered, Self::Key, Self::Interval];
 
     pub(crate) fn of(policy: &Policy) -> Self {
@@ -176,7 +176,7 @@ impl Row {
 
     /// What is refused under this policy as a rule. It is there from the beginning, at zero, so that its first time is seen
     /// as an increase.
-    const fn refusals(self) -> &'static [Code] {
+    const fn rejections(self) -> &'static [Code] {
         use Code::{
             InProgress, KeyMalformed, KeyMissing, KeyReused, Locked, OutcomeUnknown, Overloaded, RedeemUnknown,
             ReplyNotKept, StoreUnavailable, TokenExpired, TokenInvalid, TokenMalformed, TokenMissing, TokenRevoked,
@@ -224,15 +224,15 @@ impl Row {
     }
 }
 
-fn decided(row: Row, code: &'static str) -> Counter {
+fn decided(row: PolicyLabel, code: &'static str) -> Counter {
     counter!(metric::VERDICTS.name, "policy" => row.as_str(), "code" => code)
 }
 
 /// A plain token has no claim, so nothing happens to one.
-fn happened(row: Row, event: Event) -> Counter {
+fn happened(row: PolicyLabel, event: AuditEvent) -> Counter {
     match row {
-        Row::Token => Counter::noop(),
-        Row::Remembered | Row::Key | Row::Interval => {
+        PolicyLabel::Token => Counter::noop(),
+        PolicyLabel::Remembered | PolicyLabel::Key | PolicyLabel::Interval => {
             counter!(metric::CLAIMS.name, "policy" => row.as_str(), "event" => event.as_str())
         }
     }

@@ -5,16 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::record::{Claimed, Record};
+use crate::record::{ClaimRecord, Record};
 use crate::run_id::RunId;
 use crate::store::{Compared, Epoch, Store, StoreError};
 use crate::ticket::Ticket;
 
 /// How often a write is repeated at once because the own record has other bytes than it was known to have.
-pub(super) const SURPRISES: usize = 4;
+pub(super) const MAX_CONFLICTS: usize = 4;
 
 /// The record of one run.
-pub(super) struct Own {
+pub(super) struct RecordCell {
     store: Arc<dyn Store>,
     ticket: Ticket,
     run: RunId,
@@ -23,16 +23,16 @@ pub(super) struct Own {
 }
 
 /// What was there when a claim was inserted.
-pub(super) enum Inserted {
+pub(super) enum CellInsert {
     /// Nothing: it is there now.
     New,
     /// Our own, from an earlier question for the same attempt.
-    Own(Claimed),
+    Own(ClaimRecord),
     Other(Record),
 }
 
 /// What a write has met.
-pub(super) enum Met {
+pub(super) enum CellWrite {
     /// Our own: it is done.
     Own,
     Nothing,
@@ -40,14 +40,14 @@ pub(super) enum Met {
     Other(Record),
 }
 
-impl Own {
+impl RecordCell {
     /// The record of this claim, which is not written yet.
-    pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
         Self { store, ticket, run: claimed.run, held: Vec::new() }
     }
 
     /// The same of one that was written before.
-    pub(super) fn written(store: Arc<dyn Store>, ticket: Ticket, claimed: &Claimed) -> Self {
+    pub(super) fn written(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
         Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
     }
 
@@ -61,19 +61,20 @@ impl Own {
     }
 
     /// Inserts where nothing is.
-    pub(super) async fn insert(&mut self, claimed: &Claimed, life: Duration) -> Result<Inserted, StoreError> {
+    pub(super) async fn insert(&mut self, claimed: &ClaimRecord, life: Duration) -> Result<CellInsert, StoreError> {
         // Known from the beginning, for whoever takes it back if the answer is lost.
         (self.run, self.held) = (claimed.run, claimed.encode());
-        let Some(found) = self.store.insert(&self.ticket, &self.held, life).await? else { return Ok(Inserted::New) };
-        let is_own =
-            |found: &Claimed| found.run == claimed.run || (found.attempt.is_some() && found.attempt == claimed.attempt);
+        let Some(found) = self.store.insert(&self.ticket, &self.held, life).await? else { return Ok(CellInsert::New) };
+        let is_own = |found: &ClaimRecord| {
+            found.run == claimed.run || (found.attempt.is_some() && found.attempt == claimed.attempt)
+        };
         // An attempt that is asked for again may have ended: then there is nothing to run.
         Ok(match Record::decode(&found).map_err(StoreError::not_executed)? {
             Record::Claimed(there) if is_own(&there) => {
                 (self.run, self.held) = (there.run, found.to_vec());
-                Inserted::Own(there)
+                CellInsert::Own(there)
             }
-            other => Inserted::Other(other),
+            other => CellInsert::Other(other),
         })
     }
 
@@ -96,69 +97,69 @@ impl Own {
         free: &[u8],
         record: Vec<u8>,
         life: Duration,
-    ) -> Result<Option<Met>, StoreError> {
+    ) -> Result<Option<CellWrite>, StoreError> {
         self.held = record;
         Ok(match self.store.swap_under(&self.ticket, epoch, free, &self.held, life).await? {
             None => None,
-            Some(Compared::Done) => Some(Met::Own),
-            Some(Compared::Gone) => Some(Met::Nothing),
-            Some(Compared::Found(found)) => Some(self.other(&found)?.map_or(Met::Own, Met::Other)),
+            Some(Compared::Done) => Some(CellWrite::Own),
+            Some(Compared::Gone) => Some(CellWrite::Nothing),
+            Some(Compared::Found(found)) => Some(self.other(&found)?.map_or(CellWrite::Own, CellWrite::Other)),
         })
     }
 
     /// Leaves its place to an issued token, whatever it has become. If that is there already, that is what is found.
-    pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<Met, StoreError> {
-        for _ in 0..SURPRISES {
+    pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<CellWrite, StoreError> {
+        for _ in 0..MAX_CONFLICTS {
             match self.store.swap(&self.ticket, &self.held, free, life).await? {
-                Compared::Done => return Ok(Met::Own),
-                Compared::Gone => return Ok(Met::Nothing),
-                Compared::Found(found) if found == free => return Ok(Met::Other(Record::Issued)),
+                Compared::Done => return Ok(CellWrite::Own),
+                Compared::Gone => return Ok(CellWrite::Nothing),
+                Compared::Found(found) if found == free => return Ok(CellWrite::Other(Record::Issued)),
                 Compared::Found(found) => {
                     if let Some(other) = self.other(&found)? {
-                        return Ok(Met::Other(other));
+                        return Ok(CellWrite::Other(other));
                     }
                 }
             }
         }
-        Err(restless())
+        Err(conflict())
     }
 
     /// Writes over it, whatever it has become.
-    pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<Met, StoreError> {
-        for _ in 0..SURPRISES {
+    pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<CellWrite, StoreError> {
+        for _ in 0..MAX_CONFLICTS {
             let found = match self.store.swap(&self.ticket, &self.held, &value, life).await? {
                 Compared::Done => {
                     self.held = value;
-                    return Ok(Met::Own);
+                    return Ok(CellWrite::Own);
                 }
-                Compared::Gone => return Ok(Met::Nothing),
+                Compared::Gone => return Ok(CellWrite::Nothing),
                 Compared::Found(found) => found,
             };
             if found == value {
                 self.held = value;
-                return Ok(Met::Own);
+                return Ok(CellWrite::Own);
             }
             if let Some(other) = self.other(&found)? {
-                return Ok(Met::Other(other));
+                return Ok(CellWrite::Other(other));
             }
         }
-        Err(restless())
+        Err(conflict())
     }
 
     /// Removes it, whatever it has become.
-    pub(super) async fn erase(&mut self) -> Result<Met, StoreError> {
-        for _ in 0..SURPRISES {
+    pub(super) async fn erase(&mut self) -> Result<CellWrite, StoreError> {
+        for _ in 0..MAX_CONFLICTS {
             match self.store.remove(&self.ticket, &self.held).await? {
-                Compared::Done => return Ok(Met::Own),
-                Compared::Gone => return Ok(Met::Nothing),
+                Compared::Done => return Ok(CellWrite::Own),
+                Compared::Gone => return Ok(CellWrite::Nothing),
                 Compared::Found(found) => {
                     if let Some(other) = self.other(&found)? {
-                        return Ok(Met::Other(other));
+                        return Ok(CellWrite::Other(other));
                     }
                 }
             }
         }
-        Err(restless())
+        Err(conflict())
     }
 
     /// What was found, unless it is a claim of our own, which is known from now on.
@@ -172,6 +173,6 @@ impl Own {
     }
 }
 
-pub(super) fn restless() -> StoreError {
+pub(super) fn conflict() -> StoreError {
     StoreError::not_executed("the own record changes again and again")
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Upkeep, idle};
+use super::{RenewalQueue, idle};
 use crate::backoff::Backoff;
 use crate::claim::Claim;
 
@@ -38,7 +38,7 @@ struct Pace {
 
 /// What came of a batch.
 #[derive(Debug, Clone, Copy)]
-struct Tried {
+struct BatchResult {
     /// How many were tried, and how many the store has answered.
     count: usize,
     answered: usize,
@@ -55,7 +55,7 @@ impl Pace {
 
     /// How long to pause after a batch. One that was answered is followed by twice as many, until all that wait are through in a part of
     /// their lease.
-    fn after(&mut self, tried: Tried) -> Duration {
+    fn after(&mut self, tried: BatchResult) -> Duration {
         if tried.answered == 0 {
             return self.unanswered();
         }
@@ -76,7 +76,7 @@ impl Pace {
 }
 
 /// Tries again what is due, until the guard is gone and all are done.
-pub(super) async fn keep_trying(upkeep: Upkeep, mut gone: watch::Receiver<()>) {
+pub(super) async fn keep_trying(upkeep: RenewalQueue, mut gone: watch::Receiver<()>) {
     let mut is_gone = false;
     let mut pace = Pace::new();
     let mut steps = JoinSet::new();
@@ -120,7 +120,7 @@ async fn answered(claims: &[Arc<Claim>]) -> Vec<Arc<Claim>> {
 }
 
 /// Takes a step of each, and waits for them for a while.
-async fn try_again(upkeep: &Upkeep, batch: Vec<Arc<Claim>>, steps: &mut JoinSet<bool>) -> Tried {
+async fn try_again(upkeep: &RenewalQueue, batch: Vec<Arc<Claim>>, steps: &mut JoinSet<bool>) -> BatchResult {
     let lease = batch.iter().map(|claim| claim.lease()).min().unwrap_or_default();
     let count = batch.len();
     for claim in batch {
@@ -133,7 +133,7 @@ async fn try_again(upkeep: &Upkeep, batch: Vec<Arc<Claim>>, steps: &mut JoinSet<
         }
     };
     let _ = timeout(ENOUGH, all).await;
-    Tried { count, answered: answered.min(count), lease, waiting: upkeep.retrying() }
+    BatchResult { count, answered: answered.min(count), lease, waiting: upkeep.retrying() }
 }
 
 #[cfg(test)]
@@ -142,8 +142,8 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(15);
 
-    fn answered(count: usize, waiting: usize) -> Tried {
-        Tried { count, answered: count, lease: LEASE, waiting }
+    fn answered(count: usize, waiting: usize) -> BatchResult {
+        BatchResult { count, answered: count, lease: LEASE, waiting }
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!((pace.size, pace.is_trusted), (4, true));
         let mut longest = PAUSE.0;
         for _ in 0..20 {
-            let pause = pace.after(Tried { answered: 0, ..answered(1, 100) });
+            let pause = pace.after(BatchResult { answered: 0, ..answered(1, 100) });
             assert!((longest / 2..=longest).contains(&pause), "{pause:?} of {longest:?}");
             assert_eq!((pace.size, pace.is_trusted), (1, false));
             longest = (longest * 2).min(PAUSE.1);
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn what_is_answered_in_part_goes_on_and_is_asked_first() {
         let mut pace = Pace::new();
-        pace.after(Tried { answered: 1, ..answered(8, 100) });
+        pace.after(BatchResult { answered: 1, ..answered(8, 100) });
         assert!(!pace.is_trusted);
         assert_eq!(pace.size, 2);
     }

@@ -6,46 +6,46 @@ use std::time::Duration;
 
 use tokio::sync::MutexGuard;
 
-use super::own::{Met, Own, SURPRISES, restless};
-use super::{Claim, Origin, Stage, State, late_backoff};
+use super::cell::{CellWrite, MAX_CONFLICTS, RecordCell, conflict};
+use super::{Claim, ClaimStage, ClaimState, Origin, late_backoff};
 use crate::attempt::IN_HAND;
-use crate::drain::Running;
-use crate::event::Event;
-use crate::not_kept::NotKept;
+use crate::audit::AuditEvent;
+use crate::no_reply::NoReply;
 use crate::pass::Settled;
 use crate::policy::Effect;
 use crate::record::Record;
 use crate::reply::Reply;
+use crate::shutdown::InFlight;
 use crate::store::StoreError;
-use crate::token::Imprint;
+use crate::token::TokenFields;
 
 impl Claim {
     /// Says how it ended. If that cannot be written, trying goes on in the background.
     pub(crate) async fn settle(
         self: &Arc<Self>,
         effect: Effect,
-        reply: Result<Reply, NotKept>,
-        running: Running,
+        reply: Result<Reply, NoReply>,
+        running: InFlight,
     ) -> Result<Settled, StoreError> {
         let mut state = self.begin_settling().await;
         state.stage = match (&self.terms.origin, effect) {
-            (Origin::Interval(rules), _) if rules.is_lock => Stage::Releasing,
-            (_, Effect::DidNotHappen) => Stage::Releasing,
-            (Origin::Interval(rules), Effect::Happened) if rules.is_shorter_than_its_claim() || state.is_renewed => {
-                Stage::Shortening
+            (Origin::Interval(rules), _) if rules.is_lock => ClaimStage::Releasing,
+            (_, Effect::NotApplied) => ClaimStage::Releasing,
+            (Origin::Interval(rules), Effect::Applied) if rules.is_shorter_than_its_claim() || state.is_renewed => {
+                ClaimStage::Truncating
             }
-            (_, Effect::Unknown) if self.terms.rules.hold => Stage::Leaving,
+            (_, Effect::Unknown) if self.terms.rules.at_most_once => ClaimStage::MarkingUnknown,
             (Origin::Interval(_), _) | (_, Effect::Unknown) => {
                 self.end(&mut state, effect);
                 return Ok(Settled::Final);
             }
-            (Origin::Key | Origin::Token(..), Effect::Happened) => Stage::Completing(self.done(reply)),
+            (Origin::Key | Origin::Token(..), Effect::Applied) => ClaimStage::Completing(self.done(reply)),
         };
         state.running = Some(running);
         let settled = self.advance(&mut state).await;
         // Until here the next renewal stayed due: it goes on with this if nobody waits for it any more.
         self.leave_queue(&mut state);
-        if !matches!(state.stage, Stage::Over) {
+        if !matches!(state.stage, ClaimStage::Over) {
             self.try_again(&mut state);
         }
         settled
@@ -55,7 +55,7 @@ impl Claim {
     /// under way.
     pub(crate) fn ends_unwritten(&self, effect: Effect) -> bool {
         let Origin::Interval(rules) = &self.terms.origin else { return false };
-        if effect != Effect::Happened || rules.is_lock || rules.is_shorter_than_its_claim() {
+        if effect != Effect::Applied || rules.is_lock || rules.is_shorter_than_its_claim() {
             return false;
         }
         self.is_settling.store(true, Ordering::SeqCst);
@@ -69,10 +69,10 @@ impl Claim {
     }
 
     /// Nothing is left to do.
-    fn end(&self, state: &mut State, effect: Effect) {
+    fn end(&self, state: &mut ClaimState, effect: Effect) {
         self.leave_queue(state);
-        state.stage = Stage::Over;
-        self.log(Event::of(effect));
+        state.stage = ClaimStage::Over;
+        self.log(AuditEvent::of(effect));
     }
 
     /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from
@@ -80,62 +80,62 @@ impl Claim {
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.is_settling.store(true, Ordering::SeqCst);
         // A step that is under way finds out by itself.
-        let Ok(mut state) = self.state.try_lock() else { return self.log(Event::Unknown) };
+        let Ok(mut state) = self.state.try_lock() else { return self.log(AuditEvent::Unknown) };
         self.leave_queue(&mut state);
         state.stage = match &self.terms.origin {
-            Origin::Interval(rules) if rules.is_lock => Stage::Releasing,
-            Origin::Key | Origin::Token(..) if self.terms.rules.hold => Stage::Leaving,
-            Origin::Key | Origin::Token(..) | Origin::Interval(_) => Stage::Over,
+            Origin::Interval(rules) if rules.is_lock => ClaimStage::Releasing,
+            Origin::Key | Origin::Token(..) if self.terms.rules.at_most_once => ClaimStage::MarkingUnknown,
+            Origin::Key | Origin::Token(..) | Origin::Interval(_) => ClaimStage::Over,
         };
-        if matches!(state.stage, Stage::Over) {
-            return self.log(Event::Unknown);
+        if matches!(state.stage, ClaimStage::Over) {
+            return self.log(AuditEvent::Unknown);
         }
         self.step_after(&mut state, Duration::ZERO);
     }
 
     /// Waits for a renewal that is under way, and lets no other begin.
-    pub(super) async fn begin_settling(&self) -> MutexGuard<'_, State> {
+    pub(super) async fn begin_settling(&self) -> MutexGuard<'_, ClaimState> {
         self.is_settling.store(true, Ordering::SeqCst);
         self.state.lock().await
     }
 
     /// No step is due any more.
-    pub(super) fn leave_queue(&self, state: &mut State) {
+    pub(super) fn leave_queue(&self, state: &mut ClaimState) {
         state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
     }
 
     /// Says from now on that the outcome is unknown.
-    pub(super) async fn leave(&self, own: &mut Own) -> Result<(), StoreError> {
-        let (ended, retain) = (self.record().hold(0, self.deadline()).encode(), self.terms.rules.retain);
-        if matches!(own.write(ended.clone(), retain).await?, Met::Nothing) {
+    pub(super) async fn mark_unknown(&self, own: &mut RecordCell) -> Result<(), StoreError> {
+        let (ended, retain) = (self.record().with_heartbeat(0, self.deadline()).encode(), self.terms.rules.retain);
+        if matches!(own.write(ended.clone(), retain).await?, CellWrite::Nothing) {
             own.insert_again(ended, retain).await?;
         }
         Ok(())
     }
 
     /// One try at what is left to do.
-    pub(super) async fn advance(&self, state: &mut State) -> Result<Settled, StoreError> {
+    pub(super) async fn advance(&self, state: &mut ClaimState) -> Result<Settled, StoreError> {
         let own = &mut state.own;
         let settled = match &mut state.stage {
-            Stage::Completing(record) => match self.complete(own, record).await? {
+            ClaimStage::Completing(record) => match self.complete(own, record).await? {
                 Some(settled) => settled,
                 // Trying goes on: it may be a claim that nobody knows of, which is taken back in a moment.
                 None => return Ok(Settled::Lost),
             },
-            Stage::Shortening => self.shorten(own).await.map(|()| Settled::Final)?,
-            Stage::Leaving => {
-                self.leave(own).await?;
-                self.log(Event::Unknown);
-                (state.stage, state.running) = (Stage::Over, None);
+            ClaimStage::Truncating => self.truncate(own).await.map(|()| Settled::Final)?,
+            ClaimStage::MarkingUnknown => {
+                self.mark_unknown(own).await?;
+                self.log(AuditEvent::Unknown);
+                (state.stage, state.running) = (ClaimStage::Over, None);
                 return Ok(Settled::Final);
             }
-            Stage::Releasing => {
+            ClaimStage::Releasing => {
                 let is_back = self.release(own).await?;
-                self.log(Event::Released);
-                (state.stage, state.running) = (Stage::Over, None);
+                self.log(AuditEvent::Released);
+                (state.stage, state.running) = (ClaimStage::Over, None);
                 return Ok(if is_back { Settled::Back } else { Settled::Final });
             }
-            Stage::TakingBack { answered_at, lapses } => {
+            ClaimStage::Revoking { answered_at, lapses } => {
                 let met = self.give_back(own).await?;
                 if answered_at.is_none() {
                     state.backoff = late_backoff(self.terms.rules.lease);
@@ -145,48 +145,48 @@ impl Claim {
                 }
                 Settled::Back
             }
-            Stage::Running | Stage::Over => return Ok(Settled::Final),
+            ClaimStage::Running | ClaimStage::Over => return Ok(Settled::Final),
         };
         self.log(match settled {
-            Settled::Final => Event::Completed,
-            Settled::Back => Event::Released,
-            Settled::Lost => Event::Lost,
+            Settled::Final => AuditEvent::Completed,
+            Settled::Back => AuditEvent::Released,
+            Settled::Lost => AuditEvent::Lost,
         });
-        state.stage = Stage::Over;
+        state.stage = ClaimStage::Over;
         state.running = None;
         Ok(settled)
     }
 
     /// Gives it back for good, and says whether the same may be sent again. A key or an interval may, whatever else is there now. A
     /// token may if it works again. A concurrent check of the token may have its claim in hand, and puts it back in a moment.
-    pub(super) async fn release(&self, own: &mut Own) -> Result<bool, StoreError> {
+    pub(super) async fn release(&self, own: &mut RecordCell) -> Result<bool, StoreError> {
         let Some(token) = self.token() else { return self.give_back(own).await.map(|_| true) };
-        let is_worth_it = Imprint::worth_putting_back(token.expires_at, &self.terms.clock).is_some();
+        let is_worth_it = TokenFields::worth_putting_back(token.expires_at, &self.terms.clock).is_some();
         for _ in 0..IN_HAND.0 {
             match self.give_back(own).await? {
-                Met::Nothing => tokio::time::sleep(IN_HAND.1).await,
-                Met::Own | Met::Other(Record::Issued) => return Ok(is_worth_it),
-                Met::Other(_) => return Ok(false),
+                CellWrite::Nothing => tokio::time::sleep(IN_HAND.1).await,
+                CellWrite::Own | CellWrite::Other(Record::Issued) => return Ok(is_worth_it),
+                CellWrite::Other(_) => return Ok(false),
             }
         }
         Ok(false)
     }
 
     /// Removes the claim; a token that is worth it works again. Those that wait for this run are told.
-    pub(super) async fn give_back(&self, own: &mut Own) -> Result<Met, StoreError> {
-        let life = self.token().map(|token| Imprint::worth_putting_back(token.expires_at, &self.terms.clock));
+    pub(super) async fn give_back(&self, own: &mut RecordCell) -> Result<CellWrite, StoreError> {
+        let life = self.token().map(|token| TokenFields::worth_putting_back(token.expires_at, &self.terms.clock));
         let met = match life {
             Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await?,
             Some(None) | None => own.erase().await?,
         };
-        if matches!(met, Met::Own) {
+        if matches!(met, CellWrite::Own) {
             self.terms.waiting.released(&self.terms.ticket);
         }
         Ok(met)
     }
 
     /// Has the claim end when the interval does: at once, if the handler took longer than that.
-    pub(super) async fn shorten(&self, own: &mut Own) -> Result<(), StoreError> {
+    pub(super) async fn truncate(&self, own: &mut RecordCell) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
             Some(left) => own.write(self.record().encode(), left).await.map(drop),
@@ -195,14 +195,14 @@ impl Claim {
     }
 
     /// Writes the reply; `None` if somebody else's claim is there.
-    pub(super) async fn complete(&self, own: &mut Own, record: &[u8]) -> Result<Option<Settled>, StoreError> {
+    pub(super) async fn complete(&self, own: &mut RecordCell, record: &[u8]) -> Result<Option<Settled>, StoreError> {
         let retain = self.terms.rules.retain;
-        for _ in 0..SURPRISES {
+        for _ in 0..MAX_CONFLICTS {
             let other = match own.write(record.to_vec(), retain).await? {
-                Met::Own => return Ok(Some(Settled::Final)),
-                Met::Other(found) => found,
+                CellWrite::Own => return Ok(Some(Settled::Final)),
+                CellWrite::Other(found) => found,
                 // It has lapsed, and nobody came.
-                Met::Nothing => match own.insert_again(record.to_vec(), retain).await? {
+                CellWrite::Nothing => match own.insert_again(record.to_vec(), retain).await? {
                     None if own.holds(record) => return Ok(Some(Settled::Final)),
                     // A late renewal was there first.
                     None => continue,
@@ -216,13 +216,14 @@ impl Claim {
                 _ => Some(Settled::Lost),
             });
         }
-        Err(restless())
+        Err(conflict())
     }
 
     /// Whether a claim that is being taken back may be written yet: until a lease after the store first answered.
-    pub(super) fn may_still_come(&self, met: &Met, answered_at: &mut Option<u64>) -> bool {
+    pub(super) fn may_still_come(&self, met: &CellWrite, answered_at: &mut Option<u64>) -> bool {
         let now = self.terms.clock.steady();
         let first = *answered_at.get_or_insert(now);
-        matches!(met, Met::Nothing | Met::Other(Record::Issued)) && now < first.saturating_add(self.record.lease)
+        matches!(met, CellWrite::Nothing | CellWrite::Other(Record::Issued))
+            && now < first.saturating_add(self.record.lease)
     }
 }

@@ -62,7 +62,7 @@ fn labels(series: &str) -> String {
 }
 
 fn key_policy() -> Policy {
-    Policy::key(KeyRules::new().lease(LEASE))
+    Policy::key(KeyRules::retryable().lease(LEASE))
 }
 
 async fn run(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
@@ -74,7 +74,7 @@ async fn run(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
 
 async fn refused(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Code {
     match guard.check(policy, intent).await.unwrap() {
-        Verdict::Refuse(refusal) => refusal.code(),
+        Verdict::Reject(rejection) => rejection.code(),
         other => panic!("it may not run: {other:?}"),
     }
 }
@@ -137,7 +137,7 @@ async fn a_duplicate_that_waits_is_one_verdict_and_one_wait() {
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
     let (policy, long) = (key_policy(), Duration::from_secs(10));
     let pass = run(&guard, &policy, &intent).await;
-    assert!(matches!(guard.check_and_wait(&policy, &intent, Duration::ZERO).await, Ok(Verdict::Refuse(_))));
+    assert!(matches!(guard.check_and_wait(&policy, &intent, Duration::ZERO).await, Ok(Verdict::Reject(_))));
     let (waited, ()) = tokio::join!(guard.check_and_wait(&policy, &intent, long), async {
         while guard.waiting().count() == 0 {
             tokio::task::yield_now().await;
@@ -186,7 +186,7 @@ fn by_hand() -> (Guard, Arc<Memory>, ManualClock) {
 async fn renewals_and_every_end_of_a_claim_are_counted() {
     let prometheus = Prometheus::install();
     let (guard, store, clock) = by_hand();
-    let policy = Policy::key(KeyRules::new().lease(LEASE).hold());
+    let policy = Policy::key(KeyRules::at_most_once().lease(LEASE));
     let keys = ["completed", "released", "unknown", "lost"].map(|name| Key::new(name).unwrap());
     let intent = |at: usize| Intent::new("a", Subject::anonymous()).key(&keys[at]);
     run(&guard, &policy, &intent(0)).await.complete(None).await.unwrap();
@@ -206,7 +206,7 @@ async fn renewals_and_every_end_of_a_claim_are_counted() {
     let counted = prometheus.counted("onceward_claims_total");
     let expected = ["key claimed 5", "key completed 2", "key lost 1", "key released 1", "key unknown 2"];
     assert_eq!(counted, expected, "the pass that has lost its claim was dropped, so nobody can tell of it");
-    guard.settle(&KeyRules::new(), &intent(2), None, Effect::Happened, None).await.unwrap();
+    guard.settle(&KeyRules::retryable(), &intent(2), None, Effect::Applied, None).await.unwrap();
     assert!(
         prometheus.counted("onceward_claims_total").contains(&"key completed 3".to_owned()),
         "an operator's word too"

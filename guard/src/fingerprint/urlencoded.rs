@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
 
+use super::digest::{Tag, Writer};
 use super::fields::Fields;
-use super::named::{self, Named};
-use super::writer::{Tag, Writer};
+use super::multimap::{self, Named};
 
 /// Decoded to bytes, not to text: bytes that are no text would all become the same one.
 struct Pair<'a> {
@@ -17,7 +17,7 @@ struct Pair<'a> {
 /// Writes the pairs that count. There is no text that is not some list of pairs.
 pub(super) fn write(text: &[u8], fields: &Fields, to: &mut Writer) {
     to.tag(Tag::Pairs);
-    named::write(read(text), &fields.chosen, to);
+    multimap::write(read(text), &fields.chosen, to);
 }
 
 fn read(text: &[u8]) -> Vec<Pair<'_>> {

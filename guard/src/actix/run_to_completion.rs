@@ -15,8 +15,8 @@ use tracing::{Instrument as _, Span};
 
 /// A future that is polled in place as long as somebody waits for it, since a task for each request costs more than all
 /// the rest of it. Dropped in the middle, what is left of it becomes a task.
-pub(super) struct Detached<T: 'static> {
-    stage: Stage<T>,
+pub(super) struct RunToCompletion<T: 'static> {
+    stage: RunStage<T>,
     span: Span,
     idle: Idle,
 }
@@ -24,7 +24,7 @@ pub(super) struct Detached<T: 'static> {
 /// Whether it only waits for somebody else at the moment, and need not go on.
 pub(super) type Idle = Rc<Cell<bool>>;
 
-enum Stage<T> {
+enum RunStage<T> {
     /// Nothing of it has happened, so nothing has to go on.
     Waiting(LocalBoxFuture<'static, T>),
     Begun(LocalBoxFuture<'static, T>),
@@ -34,22 +34,23 @@ enum Stage<T> {
 /// It panicked with this, so whether it took effect is not known.
 pub(super) struct Panicked(pub(super) Box<dyn Any + Send>);
 
-impl<T: 'static> Detached<T> {
+impl<T: 'static> RunToCompletion<T> {
     pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle) -> Self {
-        Self { stage: Stage::Waiting(Box::pin(run)), span: Span::current(), idle }
+        Self { stage: RunStage::Waiting(Box::pin(run)), span: Span::current(), idle }
     }
 }
 
-impl<T: 'static> Future for Detached<T> {
+impl<T: 'static> Future for RunToCompletion<T> {
     type Output = Result<T, Panicked>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (Stage::Waiting(mut run) | Stage::Begun(mut run)) = mem::replace(&mut self.stage, Stage::Over) else {
+        let (RunStage::Waiting(mut run) | RunStage::Begun(mut run)) = mem::replace(&mut self.stage, RunStage::Over)
+        else {
             return Poll::Ready(Err(Panicked(Box::new("polled after its end"))));
         };
         match catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context))) {
             Ok(Poll::Pending) => {
-                self.stage = Stage::Begun(run);
+                self.stage = RunStage::Begun(run);
                 Poll::Pending
             }
             Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
@@ -58,9 +59,9 @@ impl<T: 'static> Future for Detached<T> {
     }
 }
 
-impl<T: 'static> Drop for Detached<T> {
+impl<T: 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
-        if let Stage::Begun(run) = mem::replace(&mut self.stage, Stage::Over)
+        if let RunStage::Begun(run) = mem::replace(&mut self.stage, RunStage::Over)
             && !self.idle.get()
         {
             rt::spawn(run.instrument(self.span.clone()));

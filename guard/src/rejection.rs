@@ -14,14 +14,14 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// Why nothing ran. It is an answer, not a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     code: Code,
     detail: Cow<'static, str>,
     retry_after: Option<Duration>,
 }
 
-impl Refusal {
-    /// A refusal with what its code says of itself.
+impl Rejection {
+    /// A rejection with what its code says of itself.
     pub fn new(code: Code) -> Self {
         let is_worth_waiting = code.retry() == Retry::Same || code.status() == 503;
         Self { code, detail: code.detail().into(), retry_after: is_worth_waiting.then_some(MOMENT) }
@@ -51,7 +51,7 @@ impl Refusal {
         self.retry_after
     }
 
-    /// The refusal as the contract's problem.
+    /// The rejection as the contract's problem.
     pub fn problem(&self) -> Problem {
         Problem::new(self.code).detail(self.detail.clone())
     }
@@ -73,7 +73,7 @@ impl Refusal {
     }
 }
 
-impl From<Code> for Refusal {
+impl From<Code> for Rejection {
     fn from(code: Code) -> Self {
         Self::new(code)
     }

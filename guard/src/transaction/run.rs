@@ -10,20 +10,20 @@ use serde::de::DeserializeOwned;
 use sqlx::{Pool, Transaction};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::claimed::{Claimed, Found};
-use super::lent::Lent;
+use super::claim::{ClaimState, TxClaim};
+use super::handle::TxHandle;
 use super::{ClaimError, Dialect};
 use crate::backoff::Backoff;
 use crate::clock::Moment;
 use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::mode::Mode;
-use crate::not_kept::NotKept;
+use crate::no_reply::NoReply;
 use crate::patterns::PatternError;
 use crate::policy::KeyRules;
-use crate::record::Done;
+use crate::record::DoneRecord;
 use crate::reply::Reply;
-use crate::run::{Ran, RunError};
+use crate::run::{RunError, RunOutcome};
 use crate::store::StoreError;
 use crate::store::sql::{Failure, asks_for_a_repetition, wants_a_repetition};
 
@@ -37,9 +37,9 @@ const COMMIT: Duration = Duration::from_secs(10);
 const RESOLVE: Duration = Duration::from_secs(30);
 
 /// What one try has come to.
-enum Tried<T, E> {
+enum TryResult<T, E> {
     /// It is over, in this way.
-    Ended(Result<Ran<T>, RunError<E>>),
+    Ended(Result<RunOutcome<T>, RunError<E>>),
     /// An earlier try of the same run had been committed.
     WasCommitted,
     /// Whether it had is not known any more: its record may be over.
@@ -51,7 +51,7 @@ enum Tried<T, E> {
 }
 
 /// How a try goes on.
-enum Going {
+enum Continuation {
     /// Under its claim.
     Claimed,
     /// Without, in the same transaction: a guard that observes does not keep anybody from anything.
@@ -61,14 +61,14 @@ enum Going {
 }
 
 /// What a try came to that may have been committed, when its record was written, and until when that is asked.
-struct Lost<T> {
+struct LostCommit<T> {
     value: T,
     written: Moment,
     until: Instant,
 }
 
 /// Nothing of this try was committed.
-impl<T, E> From<ClaimError> for Tried<T, E> {
+impl<T, E> From<ClaimError> for TryResult<T, E> {
     fn from(error: ClaimError) -> Self {
         let again = error.asks_for_a_repetition();
         let error = RunError::Store(error.into());
@@ -81,7 +81,7 @@ struct Trial<'a, DB: Dialect> {
     guard: &'a Guard,
     pool: &'a Pool<DB>,
     intent: &'a Intent<'a>,
-    claimed: Option<Claimed>,
+    claimed: Option<TxClaim>,
 }
 
 impl Guard {
@@ -89,7 +89,7 @@ impl Guard {
     /// later with the same intent gets what came of it. Whoever comes meanwhile waits.
     ///
     /// Work that fails is rolled back, so it did not take effect, and the next one with the same intent runs it again, also with
-    /// [`hold`](KeyRules::hold). So is work that the database wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
+    /// [at most once](KeyRules::at_most_once). So is work that the database wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
     /// Should the answer to the commit be lost, it is asked for with the name of the run, and never guessed. The pool's own
     /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
     ///
@@ -112,50 +112,50 @@ impl Guard {
         rules: &KeyRules,
         intent: &Intent<'_>,
         mut work: W,
-    ) -> Result<Ran<T>, RunError<E>>
+    ) -> Result<RunOutcome<T>, RunError<E>>
     where
         DB: Dialect,
         T: Serialize + DeserializeOwned,
         E: Error + 'static,
         F: Future<Output = Result<T, E>>,
-        W: FnMut(Lent<DB>) -> F,
+        W: FnMut(TxHandle<DB>) -> F,
     {
         // Whoever calls this from a handler is counted already, and goes on when nothing new may begin.
         let _running = self.begin();
-        let claimed = match (self.mode(), Claimed::of(rules, intent)) {
-            (Mode::Enforce, Err(refusal)) => return Err(RunError::Refused(refusal)),
+        let claimed = match (self.mode(), TxClaim::of(rules, intent)) {
+            (Mode::Enforce, Err(rejection)) => return Err(RunError::Rejected(rejection)),
             (Mode::Enforce | Mode::Observe, Ok(claimed)) => Some(claimed),
             (Mode::Off, _) | (Mode::Observe, Err(_)) => None,
         };
         let trial = Trial { guard: self, pool, intent, claimed };
         let (mut tries, mut backoff) = (1, Backoff::between(PAUSE.0, PAUSE.1));
         // The second commit that is lost has no more time than the first.
-        let (mut lost, mut until): (Option<Lost<T>>, Option<Instant>) = (None, None);
+        let (mut lost, mut until): (Option<LostCommit<T>>, Option<Instant>) = (None, None);
         loop {
             match (trial.once(&mut lost, &mut work).await, &lost) {
-                (Tried::WasCommitted, _) => {
-                    let committed = lost.ok_or_else(|| RunError::Refused(Code::ReplyNotKept.into()));
-                    return committed.map(|lost| Ran::Executed(lost.value));
+                (TryResult::WasCommitted, _) => {
+                    let committed = lost.ok_or_else(|| RunError::Rejected(Code::ReplyNotKept.into()));
+                    return committed.map(|lost| RunOutcome::Executed(lost.value));
                 }
                 // Nothing is done a second time on a guess.
-                (Tried::Forgotten, _) => return Err(RunError::Store(ClaimError::Expired.into())),
-                (Tried::Lost(value, written, failure), _) => {
+                (TryResult::Forgotten, _) => return Err(RunError::Store(ClaimError::Expired.into())),
+                (TryResult::Lost(value, written, failure), _) => {
                     let until = *until.get_or_insert_with(|| Instant::now() + RESOLVE);
                     if Instant::now() >= until {
                         return Err(RunError::Store(failure.into()));
                     }
                     tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
-                    lost = Some(Lost { value, written, until });
+                    lost = Some(LostCommit { value, written, until });
                 }
                 // It cannot be asked at the moment, and what became of it is still not known.
-                (Tried::Repeat(error) | Tried::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
+                (TryResult::Repeat(error) | TryResult::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
                     if Instant::now() >= lost.until {
                         return Err(RunError::Store(StoreError::unknown(error.to_string())));
                     }
                 }
-                (Tried::Repeat(error), None) if tries >= TRIES => return Err(error),
-                (Tried::Repeat(_), None) => {}
-                (Tried::Ended(ended), _) => return ended,
+                (TryResult::Repeat(error), None) if tries >= TRIES => return Err(error),
+                (TryResult::Repeat(_), None) => {}
+                (TryResult::Ended(ended), _) => return ended,
             }
             tries += 1;
             sleep(backoff.next()).await;
@@ -165,12 +165,12 @@ impl Guard {
 
 impl<DB: Dialect> Trial<'_, DB> {
     /// Tries it once. What an earlier try has lost is asked for before that, and is forgotten once it is known that it was not committed.
-    async fn once<T, E, F, W>(&self, lost: &mut Option<Lost<T>>, work: &mut W) -> Tried<T, E>
+    async fn once<T, E, F, W>(&self, lost: &mut Option<LostCommit<T>>, work: &mut W) -> TryResult<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: Error + 'static,
         F: Future<Output = Result<T, E>>,
-        W: FnMut(Lent<DB>) -> F,
+        W: FnMut(TxHandle<DB>) -> F,
     {
         let until = lost.as_ref().map(|lost| lost.until);
         let mut transaction = match within(until, DB::begin(self.pool)).await {
@@ -181,9 +181,9 @@ impl<DB: Dialect> Trial<'_, DB> {
         if let Some(own) = claimed {
             let found = within(until, own.find(&mut transaction)).await;
             match self.judge(own, found, lost.as_ref()) {
-                Ok(Going::Claimed) => {}
-                Ok(Going::Unclaimed) => claimed = None,
-                Ok(Going::Afresh) => {
+                Ok(Continuation::Claimed) => {}
+                Ok(Continuation::Unclaimed) => claimed = None,
+                Ok(Continuation::Afresh) => {
                     drop(transaction);
                     transaction = match DB::begin(self.pool).await {
                         Ok(transaction) => transaction,
@@ -195,9 +195,9 @@ impl<DB: Dialect> Trial<'_, DB> {
             }
             *lost = None;
         }
-        let (lent, lender) = Lent::of(transaction);
-        let worked = work(lent).await;
-        match (worked, lender.take_back()) {
+        let (handle, returned) = TxHandle::of(transaction);
+        let worked = work(handle).await;
+        match (worked, returned.take_back()) {
             (Ok(value), Some(transaction)) => conclude(transaction, claimed, value).await,
             // What is not committed did not happen, whoever still has it in hand.
             (Ok(_), None) => ClaimError::NotGivenBack.into(),
@@ -208,7 +208,7 @@ impl<DB: Dialect> Trial<'_, DB> {
                 }
                 let again = is_to_be_repeated(&error);
                 let error = RunError::Failed(error);
-                if again { Tried::Repeat(error) } else { Tried::Ended(Err(error)) }
+                if again { TryResult::Repeat(error) } else { TryResult::Ended(Err(error)) }
             }
         }
     }
@@ -216,36 +216,36 @@ impl<DB: Dialect> Trial<'_, DB> {
     /// How a try goes on that has found this, or how it ends.
     fn judge<T: DeserializeOwned, E>(
         &self,
-        own: &Claimed,
-        found: Result<Found, ClaimError>,
-        lost: Option<&Lost<T>>,
-    ) -> Result<Going, Tried<T, E>> {
+        own: &TxClaim,
+        found: Result<ClaimState, ClaimError>,
+        lost: Option<&LostCommit<T>>,
+    ) -> Result<Continuation, TryResult<T, E>> {
         let (action, observes) = (&*self.intent.action, self.guard.mode() == Mode::Observe);
         match (found, lost) {
-            (Ok(Found::Own), _) => Err(Tried::WasCommitted),
-            (Ok(Found::Free | Found::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {
-                Err(Tried::Forgotten)
+            (Ok(ClaimState::Own), _) => Err(TryResult::WasCommitted),
+            (Ok(ClaimState::Free | ClaimState::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {
+                Err(TryResult::Forgotten)
             }
-            (Ok(Found::Free), _) => Ok(Going::Claimed),
-            (Ok(Found::Others(done)), _) if observes => {
+            (Ok(ClaimState::Free), _) => Ok(Continuation::Claimed),
+            (Ok(ClaimState::Others(done)), _) if observes => {
                 let refused = own.duplicate_of(done).err();
-                let outcome = refused.map_or(Outcome::Replayed, |refusal| Outcome::Refused(refusal.code()));
+                let outcome = refused.map_or(Outcome::Replayed, |rejection| Outcome::Rejected(rejection.code()));
                 self.guard.observe(outcome, action);
-                Ok(Going::Unclaimed)
+                Ok(Continuation::Unclaimed)
             }
-            (Ok(Found::Others(done)), _) => Err(Tried::Ended(replayed(own, done))),
-            (Ok(Found::InProgress), None) if observes => {
-                self.guard.observe(Outcome::Refused(Code::InProgress), action);
-                Ok(Going::Afresh)
+            (Ok(ClaimState::Others(done)), _) => Err(TryResult::Ended(replayed(own, done))),
+            (Ok(ClaimState::InProgress), None) if observes => {
+                self.guard.observe(Outcome::Rejected(Code::InProgress), action);
+                Ok(Continuation::Afresh)
             }
             // What was lost may be what is in progress: then it is asked again.
-            (Ok(Found::InProgress), lost) => {
-                let refused = RunError::Refused(Code::InProgress.into());
-                Err(if lost.is_some() { Tried::Repeat(refused) } else { Tried::Ended(Err(refused)) })
+            (Ok(ClaimState::InProgress), lost) => {
+                let refused = RunError::Rejected(Code::InProgress.into());
+                Err(if lost.is_some() { TryResult::Repeat(refused) } else { TryResult::Ended(Err(refused)) })
             }
             (Err(error), None) if observes => {
                 tracing::warn!(%error, action, "could not be observed");
-                Ok(Going::Afresh)
+                Ok(Continuation::Afresh)
             }
             (Err(error), _) => Err(error.into()),
         }
@@ -255,9 +255,9 @@ impl<DB: Dialect> Trial<'_, DB> {
 /// Writes down what it came to, and commits.
 async fn conclude<DB: Dialect, T: Serialize, E>(
     mut transaction: Transaction<'static, DB>,
-    claimed: Option<&Claimed>,
+    claimed: Option<&TxClaim>,
     value: T,
-) -> Tried<T, E> {
+) -> TryResult<T, E> {
     let Some(claimed) = claimed else {
         // A database answers a commit of what has failed with a rollback, and calls that well.
         return match DB::goes_on(&mut transaction).await {
@@ -266,7 +266,7 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
         };
     };
     // What cannot be written as text is done all the same.
-    let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NotKept::Unwritable);
+    let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NoReply::Unwritable);
     let written = Moment::now();
     match claimed.complete(&mut transaction, reply).await {
         Ok(()) => committed(transaction, value, Some(written)).await,
@@ -279,27 +279,27 @@ async fn committed<DB: Dialect, T, E>(
     transaction: Transaction<'static, DB>,
     value: T,
     written: Option<Moment>,
-) -> Tried<T, E> {
+) -> TryResult<T, E> {
     let failure = match timeout(COMMIT, transaction.commit()).await {
-        Ok(Ok(())) if written.is_some() => return Tried::Ended(Ok(Ran::Executed(value))),
-        Ok(Ok(())) => return Tried::Ended(Ok(Ran::Unprotected(value))),
+        Ok(Ok(())) if written.is_some() => return TryResult::Ended(Ok(RunOutcome::Executed(value))),
+        Ok(Ok(())) => return TryResult::Ended(Ok(RunOutcome::Unprotected(value))),
         Ok(Err(error)) if asks_for_a_repetition(&error) => return ClaimError::from(error).into(),
         Ok(Err(error)) => Failure::from(error),
         Err(_) => Failure::TimedOut,
     };
     match written {
-        Some(written) if !failure.is_certain() => Tried::Lost(value, written, failure),
+        Some(written) if !failure.is_certain() => TryResult::Lost(value, written, failure),
         // Without a claim there is nothing to ask for, and to do it again might be to do it twice.
-        _ => Tried::Ended(Err(RunError::Store(failure.into()))),
+        _ => TryResult::Ended(Err(RunError::Store(failure.into()))),
     }
 }
 
 /// What somebody else's run came to.
-fn replayed<T: DeserializeOwned, E>(claimed: &Claimed, done: Done) -> Result<Ran<T>, RunError<E>> {
+fn replayed<T: DeserializeOwned, E>(claimed: &TxClaim, done: DoneRecord) -> Result<RunOutcome<T>, RunError<E>> {
     match claimed.duplicate_of(done) {
-        Ok(Ok(reply)) => serde_json::from_slice(reply.body()).map(Ran::Replayed).map_err(RunError::Unreadable),
-        Ok(Err(reason)) => Err(RunError::Refused(reason.into())),
-        Err(refusal) => Err(RunError::Refused(refusal)),
+        Ok(Ok(reply)) => serde_json::from_slice(reply.body()).map(RunOutcome::Replayed).map_err(RunError::Unreadable),
+        Ok(Err(reason)) => Err(RunError::Rejected(reason.into())),
+        Err(rejection) => Err(RunError::Rejected(rejection)),
     }
 }
 

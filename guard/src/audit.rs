@@ -1,7 +1,7 @@
 //! One line in the log for each step of a run, for whoever has to find out later what happened.
 
 use crate::policy::Effect;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
@@ -24,7 +24,7 @@ fn shortened(action: &str) -> String {
 
 /// What happened to a claim.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
+pub(crate) enum AuditEvent {
     Claimed,
     Completed,
     Released,
@@ -32,14 +32,14 @@ pub(crate) enum Event {
     Lost,
 }
 
-impl Event {
+impl AuditEvent {
     pub(crate) const ALL: [Self; 5] = [Self::Claimed, Self::Completed, Self::Released, Self::Unknown, Self::Lost];
 
     /// How a run has ended.
     pub(crate) fn of(effect: Effect) -> Self {
         match effect {
-            Effect::Happened => Self::Completed,
-            Effect::DidNotHappen => Self::Released,
+            Effect::Applied => Self::Completed,
+            Effect::NotApplied => Self::Released,
             Effect::Unknown => Self::Unknown,
         }
     }
@@ -65,8 +65,8 @@ pub(crate) fn let_through(action: &str, error: &StoreError) {
 }
 
 /// A submission that did not run.
-pub(crate) fn refused(action: &str, ticket: &Ticket, refusal: &Refusal, owner: RunId) {
-    let code = refusal.code().as_str();
+pub(crate) fn refused(action: &str, ticket: &Ticket, rejection: &Rejection, owner: RunId) {
+    let code = rejection.code().as_str();
     tracing::info!(target: "onceward::event", event = "refused", action, ?ticket, run = %owner, code);
 }
 

@@ -14,19 +14,19 @@ use actix_web::{Error, HttpMessage as _, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::Code;
 
-use super::answer::{Audience, refuse};
+use super::answer::{Audience, reject};
 use super::asked::drain;
 use crate::guard::Guard;
 use crate::mode::Mode;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// Whether a guard, or somebody who may do without, has seen the request.
 #[derive(Clone, Default)]
-struct Mark(Rc<Cell<bool>>);
+struct SeenMark(Rc<Cell<bool>>);
 
 /// Says that a guard has seen the request.
 pub(super) fn mark_seen(request: &HttpRequest) {
-    if let Some(seen) = request.extensions().get::<Mark>() {
+    if let Some(seen) = request.extensions().get::<SeenMark>() {
         seen.0.set(true);
     }
 }
@@ -51,12 +51,12 @@ pub(super) fn is_safe(method: &Method) -> bool {
 /// ```
 /// use actix_web::{App, HttpResponse, web};
 /// use onceward::Guard;
-/// use onceward::actix::{Exempt, Protect, Require, SubjectFrom};
+/// use onceward::actix::{Exempt, Protect, RequireProtection, SubjectFrom};
 /// use onceward::store::Memory;
 ///
 /// let guard = Guard::new(Memory::new());
 /// let app = App::new()
-///     .wrap(Require::new(&guard))
+///     .wrap(RequireProtection::new(&guard))
 ///     .service(
 ///         web::resource("/orders")
 ///             .wrap(Protect::token(&guard, SubjectFrom::anonymous()))
@@ -66,14 +66,14 @@ pub(super) fn is_safe(method: &Method) -> bool {
 /// # let _ = app;
 /// ```
 #[derive(Clone)]
-pub struct Require {
+pub struct RequireProtection {
     guard: Guard,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<RouteFindings>>,
 }
 
 /// What is known of routes, by their names.
 #[derive(Default)]
-struct Found {
+struct RouteFindings {
     /// A submission was taken there that no guard has seen.
     bare: HashSet<String>,
     /// It was answered with a redirect.
@@ -82,7 +82,7 @@ struct Found {
     guarded: HashSet<String>,
 }
 
-impl Require {
+impl RequireProtection {
     /// Refuses what no guard has seen.
     pub fn new(guard: &Guard) -> Self {
         Self { guard: guard.clone(), found: Arc::default() }
@@ -128,7 +128,7 @@ impl Require {
         !is_seen && status.is_success()
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, RouteFindings> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,19 +149,19 @@ fn pattern(request: &HttpRequest) -> Option<String> {
     }
 }
 
-fn refusal(route: &str) -> Refusal {
-    Refusal::new(Code::Internal).detail(format!(
+fn rejection(route: &str) -> Rejection {
+    Rejection::new(Code::Internal).detail(format!(
         "`{route}` takes submissions and is not protected. Wrap it in Protect, or in Exempt if it may be."
     ))
 }
 
-impl fmt::Debug for Require {
+impl fmt::Debug for RequireProtection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Require").field("unprotected", &self.unprotected()).finish_non_exhaustive()
+        f.debug_struct("RequireProtection").field("unprotected", &self.unprotected()).finish_non_exhaustive()
     }
 }
 
-impl<S, B> Transform<S, ServiceRequest> for Require
+impl<S, B> Transform<S, ServiceRequest> for RequireProtection
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
     B: MessageBody + 'static,
@@ -177,9 +177,9 @@ where
     }
 }
 
-/// A service behind [`Require`].
+/// A service behind [`RequireProtection`].
 pub struct Required<S> {
-    require: Require,
+    require: RequireProtection,
     service: Rc<S>,
 }
 
@@ -210,18 +210,18 @@ where
             let method = request.method().clone();
             let route = name(&method, request.request());
             if mode == Mode::Enforce && require.has_found(&route) {
-                let answer = refuse(request.request(), &require.guard, &refusal(&route));
+                let answer = reject(request.request(), &require.guard, &rejection(&route));
                 Box::pin(drain(&mut request)).await;
                 return Ok(request.into_response(answer).map_into_right_body());
             }
-            let (seen, audience) = (Mark::default(), Audience::of(request.request()));
+            let (seen, audience) = (SeenMark::default(), Audience::of(request.request()));
             request.extensions_mut().insert(seen.clone());
             let answer = service.call(request).await?;
             let route = name(&method, answer.request());
             if !require.note(&route, &answer, seen.0.get()) || mode != Mode::Enforce {
                 return Ok(answer.map_into_left_body());
             }
-            let refused = audience.refuse(&require.guard, &refusal(&route));
+            let refused = audience.reject(&require.guard, &rejection(&route));
             Ok(answer.into_response(refused).map_into_right_body())
         })
     }

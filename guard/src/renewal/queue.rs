@@ -10,13 +10,13 @@ use crate::claim::Claim;
 
 /// Claims that wait for a step, and the loop that takes it.
 #[derive(Default)]
-pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+pub(super) struct DueQueue {
+    waiting: Mutex<DueClaims>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct DueClaims {
     /// By the time at which they are due, and by a number of their own.
     claims: BTreeMap<Due, Arc<Claim>>,
     number: u64,
@@ -27,7 +27,7 @@ struct Waiting {
 /// When a claim is due, and its number.
 pub(super) type Due = (u64, u64);
 
-impl Queue {
+impl DueQueue {
     /// A step of this claim is due at this time.
     pub(super) fn add(&self, claim: Arc<Claim>, at: u64) -> Due {
         let mut waiting = self.waiting();
@@ -76,7 +76,7 @@ impl Queue {
         self.wake.notified().await;
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, DueClaims> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -22,25 +22,25 @@ const TRIES: usize = 4;
 
 /// The mint and the salt, as far as they are known.
 #[derive(Debug)]
-pub(crate) struct Sharing {
+pub(crate) struct SharedSecrets {
     /// The secret of the settings, which signs; without one, the shared one does.
     secret: Option<Secret>,
     /// A secret of the settings that is accepted beside it.
     previous: Option<Secret>,
     /// Put forward where the store has no shared secret; `None` where no shared one is accepted.
     own: Option<Secret>,
-    known: RwLock<Known>,
+    known: RwLock<KnownSecrets>,
     salt: RwLock<Option<Arc<Salt>>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSecrets {
     mint: Option<Arc<Mint>>,
     /// The shared secrets in it, that which signs first.
     shared: Vec<Secret>,
 }
 
-impl Sharing {
+impl SharedSecrets {
     /// With a secret from the settings, the mint is known at once, unless a shared one is accepted beside it. That has to be agreed on
     /// first.
     pub(crate) fn new(secret: Option<Secret>, previous: Option<Secret>, accepts_shared: bool) -> Self {
@@ -191,7 +191,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Secret>, StoreError> {
 
 /// Looks at what is shared whenever the store was reached anew and every so often, until the guard is `gone`.
 pub(crate) async fn keep_sharing(
-    sharing: Arc<Sharing>,
+    sharing: Arc<SharedSecrets>,
     store: Arc<dyn Store>,
     every: Duration,
     mut gone: watch::Receiver<()>,
@@ -227,15 +227,15 @@ mod tests {
     use crate::intent::{Binding, Subject};
     use crate::store::Memory;
 
-    fn shared() -> Sharing {
-        Sharing::new(None, None, false)
+    fn shared() -> SharedSecrets {
+        SharedSecrets::new(None, None, false)
     }
 
     fn issue(mint: &Mint) -> String {
         mint.sign(uuid::Uuid::new_v4(), 1, [0; 8], &Binding::none()).as_str().to_owned()
     }
 
-    fn accepts(sharing: &Sharing, token: &str) -> bool {
+    fn accepts(sharing: &SharedSecrets, token: &str) -> bool {
         sharing.known().unwrap().verify(token, "", &Subject::anonymous()).is_ok()
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let store = Memory::new();
         let previous = Secret::random();
         let token = issue(&Mint::new([previous.clone()]));
-        let sharing = Sharing::new(None, Some(previous), false);
+        let sharing = SharedSecrets::new(None, Some(previous), false);
         for _ in 0..10 {
             sharing.share(&store).await.unwrap();
             assert!(accepts(&sharing, &token));
@@ -336,12 +336,12 @@ mod tests {
     #[tokio::test]
     async fn a_secret_from_the_settings_never_goes_to_the_store() {
         let store = Memory::new();
-        let sharing = Sharing::new(Some(Secret::random()), Some(Secret::random()), false);
+        let sharing = SharedSecrets::new(Some(Secret::random()), Some(Secret::random()), false);
         assert!(sharing.known().is_some(), "it is known at once");
         sharing.refresh(&store).await.unwrap();
         assert!(store.is_empty());
         let secret = Secret::random();
-        let sharing = Sharing::new(Some(secret.clone()), None, true);
+        let sharing = SharedSecrets::new(Some(secret.clone()), None, true);
         assert!(sharing.known().is_none(), "until the shared one is known too");
         sharing.share(&store).await.unwrap();
         assert_ne!(store.look(&Ticket::of_secret()).await.unwrap().unwrap(), secret.as_bytes());
@@ -351,7 +351,7 @@ mod tests {
     async fn a_guard_with_a_set_secret_accepts_the_shared_one_only_if_it_is_told_to() {
         let store = Memory::new();
         let (secret, plain) = (Secret::random(), shared());
-        let [told, untold] = [true, false].map(|is| Sharing::new(Some(secret.clone()), None, is));
+        let [told, untold] = [true, false].map(|is| SharedSecrets::new(Some(secret.clone()), None, is));
         let ours = issue(&told.mint(&store).await.unwrap());
         assert!(accepts(&untold, &ours), "it signs with its own");
         let theirs = issue(&plain.mint(&store).await.unwrap());
@@ -363,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn a_salt_is_shared_once_it_is_used_whatever_signs_and_put_back_when_it_is_lost() {
         let store = Memory::new();
-        let guards = [shared(), Sharing::new(Some(Secret::random()), None, false)];
+        let guards = [shared(), SharedSecrets::new(Some(Secret::random()), None, false)];
         guards[1].refresh(&store).await.unwrap();
         assert!(store.is_empty(), "nobody has asked for it");
         let name = |salt: &Salt| salt.interval("a", &Subject::anonymous(), b"");

@@ -7,19 +7,19 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Counts what runs.
 #[derive(Default)]
-pub(crate) struct Drain {
+pub(crate) struct Shutdown {
     running: TaskTracker,
     is_shut: AtomicBool,
 }
 
 /// Something runs as long as this lives.
-pub(crate) struct Running(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
+pub(crate) struct InFlight(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
-impl Drain {
+impl Shutdown {
     /// Counts one more, unless the door is shut.
-    pub(crate) fn begin(&self) -> Option<Running> {
+    pub(crate) fn begin(&self) -> Option<InFlight> {
         // Counted first and asked afterwards, so that `wait` cannot miss it.
-        let running = Running(self.running.token());
+        let running = InFlight(self.running.token());
         (!self.is_shut.load(Ordering::SeqCst)).then_some(running)
     }
 
