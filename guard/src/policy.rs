@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::no_reply::NoReply;
-use crate::record::UnknownRecord;
-use crate::reply::Reply;
-use crate::store::StoreError;
+use crate::effect::Effect;
+use crate::metrics::PolicyLabel;
+use crate::reply::{NoReply, Reply};
 
 /// How a submission is told from its repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,17 +17,6 @@ pub enum Policy {
     Key(KeyRules),
     /// Nobody made anything: the same, from the same caller, is taken once in a while.
     Interval(IntervalRules),
-}
-
-/// Whether the submission took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// It did; a duplicate must not.
-    Applied,
-    /// It did not, and may be sent again.
-    NotApplied,
-    /// Nobody can tell, so nothing is given back.
-    Unknown,
 }
 
 /// What holds for a token.
@@ -284,7 +272,6 @@ impl Policy {
 
     /// Whether an error of a type that only an extractor makes proves that the handler was not entered. A handler can construct such
     /// an error, so at most once asks for a better proof. Under a token or in an interval every 4xx counts as not applied anyway.
-    #[cfg(feature = "actix")]
     pub(crate) fn believes_extractors(&self) -> bool {
         matches!(self, Self::Key(rules) if !rules.at_most_once)
     }
@@ -299,7 +286,6 @@ impl Policy {
     }
 
     /// Whether an answer is kept for whoever comes later.
-    #[cfg(feature = "actix")]
     pub(crate) fn keeps_replies(&self) -> bool {
         match self {
             Self::Key(_) => true,
@@ -308,10 +294,19 @@ impl Policy {
         }
     }
 
-    /// Whether a submission runs although the store could not be asked. A record of another version is an answer, and none that
-    /// anything may run by.
-    pub(crate) fn fails_open(&self, error: &StoreError) -> bool {
-        matches!(self, Self::Interval(rules) if rules.fails_open) && !error.is_because_of::<UnknownRecord>()
+    /// Whether a submission runs although the store could not be asked.
+    pub(crate) fn fails_open(&self) -> bool {
+        matches!(self, Self::Interval(rules) if rules.fails_open)
+    }
+
+    /// Its name in metrics and logs.
+    pub(crate) fn label(&self) -> PolicyLabel {
+        match self {
+            Self::Token(rules) if rules.remember.is_none() => PolicyLabel::Token,
+            Self::Token(_) => PolicyLabel::Remembered,
+            Self::Key(_) => PolicyLabel::Key,
+            Self::Interval(_) => PolicyLabel::Interval,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward::{
-    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Released, Reply, RunId, Secret, Subject,
+    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Reply, RunId, Secret, Settled, Subject,
     Verdict,
 };
 use onceward_api::Code;
@@ -376,7 +376,7 @@ async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_aga
         redis.kill();
         redis.restart();
         let released = guard.release(&token, &attempt, run).await.unwrap();
-        assert_eq!(released, Released::Rejected(Code::ClaimLost.into()), "marked: {is_marked}");
+        assert_eq!(released, Settled::Lost, "marked: {is_marked}");
         assert_eq!(present(&guard, &token, &How::Plain).await, Told::Stale);
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use onceward::Failure::{NotApplied, Unknown};
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Binding, Effect, Failure, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RunError, RunOutcome, Seen,
-    Subject, TokenRules,
+    Binding, Effect, Failure, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RecordState, RunError,
+    RunOutcome, Subject, TokenRules,
 };
 use onceward_api::Code;
 use onceward_tests::consumer::{DELIVERED, Message};
@@ -333,7 +333,8 @@ async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_l
         redis.thaw();
         let key = Key::new("k").unwrap();
         let intent = Intent::new("job", Subject::anonymous()).key(&key);
-        let is_done = || async { matches!(guard.look(&policy, &intent).await, Ok(Seen::Done(Ok(_)))) };
+        let is_done =
+            || async { matches!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Done(Ok(_))) };
         until("it is on record", LEASE * 5, is_done).await;
         assert_eq!(run(&guard, &policy, "k", never).await.unwrap(), RunOutcome::Replayed(invoice(4)));
     }

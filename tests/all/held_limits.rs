@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::{Intent, Key, KeyRules, Policy, Seen, Subject, Verdict, testing};
+use onceward::{Intent, Key, KeyRules, Policy, RecordState, Subject, Verdict, testing};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -16,7 +16,7 @@ async fn key_of_an_unknown_outcome_is_held_for_as_long_as_retain_says_and_free_a
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
         pass.unknown().await.unwrap();
         clock.advance(retain - Duration::from_secs(1));
-        assert!(matches!(guard.look(&policy, &intent).await, Ok(Seen::Unknown(_))), "{retain:?}");
+        assert!(matches!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Unknown(_)), "{retain:?}");
         assert!(matches!(guard.check(&policy, &intent).await, Ok(Verdict::Reject(_))), "{retain:?}");
         clock.advance(Duration::from_secs(2));
         assert!(matches!(guard.check(&policy, &intent).await, Ok(Verdict::Run(_))), "{retain:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::web;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Memory;
-use onceward::{Binding, Effect, Guard, Intent, IntervalRules, Key, KeyRules, Resolved, Subject};
+use onceward::{Binding, Effect, Guard, Intent, IntervalRules, Key, KeyRules, Subject};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::keyed::{KEY, serve};
 use onceward_tests::ledger::Ledger;
@@ -118,7 +118,7 @@ async fn unknown_outcome_of_an_inner_guard_is_not_called_anything_else_and_not_k
         let inner = Key::new("k").unwrap();
         let intent = Intent::new("POST /orders", Subject::anonymous()).key(&inner);
         let settled = nest.guard.settle(&KeyRules::at_most_once(), &intent, None, Effect::NotApplied, None).await;
-        assert_eq!(settled.unwrap(), Resolved::Settled, "{what}");
+        assert_eq!(settled.unwrap().into_result(), Ok(()), "{what}");
         if what == "key" {
             // Its claim is left to its lease, and then the same runs.
             until("the key is free", Duration::from_secs(20), || async {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Effect, Guard, Intent, Key, KeyRules, NoReply, Policy, Reply, Resolved, Seen, Subject};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, NoReply, Policy, RecordState, Reply, Settled, Subject};
 use onceward_api::Code;
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, http, send, submit, token};
@@ -102,12 +102,12 @@ impl Held {
         Intent::new("POST /it", Subject::anonymous()).key(&self.key)
     }
 
-    async fn settle(&self, effect: Effect, reply: Option<Reply>) -> Resolved {
+    async fn settle(&self, effect: Effect, reply: Option<Reply>) -> Settled {
         self.guard.settle(&self.rules, &self.intent(), None, effect, reply).await.unwrap()
     }
 
-    async fn seen(&self) -> Seen {
-        self.guard.look(&Policy::key(self.rules.clone()), &self.intent()).await.unwrap()
+    async fn seen(&self) -> RecordState {
+        self.guard.look(&Policy::key(self.rules.clone()), &self.intent()).await.unwrap().state
     }
 
     async fn buy(&self, status: u16) -> String {
@@ -115,27 +115,24 @@ impl Held {
     }
 }
 
-fn refused(resolved: &Resolved) -> Option<Code> {
-    match resolved {
-        Resolved::Settled => None,
-        Resolved::Rejected(rejection) => Some(rejection.code()),
-    }
+fn refused(settled: &Settled) -> Option<Code> {
+    settled.clone().into_result().err().map(|rejection| rejection.code())
 }
 
 #[tokio::test]
 async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     let held = Held::new();
-    assert_eq!(held.seen().await, Seen::Absent);
+    assert_eq!(held.seen().await, RecordState::Absent);
     assert_eq!(refused(&held.settle(Effect::Applied, None).await), Some(Code::NotFound));
     assert_eq!(held.buy(504).await, "504 unknown");
     assert_eq!(held.buy(200).await, "409 outcome_unknown");
-    assert!(matches!(held.seen().await, Seen::Unknown(_)));
+    assert!(matches!(held.seen().await, RecordState::Unknown(_)));
 
     let reply = Reply::new(201, "it was booked").header("location", "/bookings/1").header("set-cookie", "x");
     for _ in 0..2 {
-        assert_eq!(held.settle(Effect::Applied, Some(reply.clone())).await, Resolved::Settled);
+        assert_eq!(held.settle(Effect::Applied, Some(reply.clone())).await, Settled::Final);
     }
-    assert_eq!(held.seen().await, Seen::Done(Ok(reply.clone())));
+    assert_eq!(held.seen().await, RecordState::Done(Ok(reply.clone())));
     let replay = buy(&held.served.url, "/it", "k", "a").await;
     assert_eq!((replay.said().as_str(), &replay.body[..]), ("201 replayed", &b"it was booked"[..]));
     assert_eq!(replay.headers["location"], "/bookings/1");
@@ -150,9 +147,9 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen()
     let held = Held::new();
     assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
-        assert_eq!(held.settle(Effect::NotApplied, None).await, Resolved::Settled);
+        assert_eq!(held.settle(Effect::NotApplied, None).await, Settled::Released);
     }
-    assert_eq!(held.seen().await, Seen::Absent);
+    assert_eq!(held.seen().await, RecordState::Absent);
     assert_eq!([held.buy(200).await, held.buy(200).await], ["200 executed", "200 replayed"]);
     assert_eq!(held.ledger.runs().len(), 2);
 }
@@ -165,7 +162,7 @@ async fn a_run_that_is_alive_is_settled_by_nobody_else() {
     // For longer than its lease, which is renewed meanwhile.
     while !slow.is_finished() {
         let resolved = [held.settle(Effect::Applied, None).await, held.settle(Effect::NotApplied, None).await];
-        if matches!(held.seen().await, Seen::Running(_)) {
+        if matches!(held.seen().await, RecordState::Running(_)) {
             assert_eq!(resolved.each_ref().map(refused), [Some(Code::InProgress); 2]);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -181,8 +178,8 @@ async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_re
     {
         let held = Held::new();
         assert_eq!(held.buy(504).await, "504 unknown");
-        assert_eq!(held.settle(Effect::Applied, Some(reply)).await, Resolved::Settled);
-        assert_eq!(held.seen().await, Seen::Done(Err(NoReply::TooLarge)));
+        assert_eq!(held.settle(Effect::Applied, Some(reply)).await, Settled::Final);
+        assert_eq!(held.seen().await, RecordState::Done(Err(NoReply::TooLarge)));
         assert_eq!(held.buy(200).await, "409 reply_not_kept");
         assert_eq!(held.ledger.runs().len(), 1);
     }

@@ -8,7 +8,9 @@ use actix_web::web::{self, Json, JsonConfig, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use onceward::actix::{ExtractorError, KeyFrom, Protect, SubjectFrom, entered};
 use onceward::store::{Bytes, Compared, Memory, Redis, Store, StoreError, async_trait};
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Resolved, Seen, Subject, Ticket, Verdict};
+use onceward::{
+    Effect, Guard, Intent, Key, KeyRules, Pass, Policy, RecordState, Reply, Settled, Subject, Ticket, Verdict,
+};
 use onceward_tests::client::{http, send};
 use onceward_tests::keyed::{LEASE, buy, serve, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
@@ -97,8 +99,8 @@ async fn enter(guard: &Guard, rules: &KeyRules) -> Pass {
     }
 }
 
-async fn seen(guard: &Guard, rules: &KeyRules) -> Seen {
-    guard.look(&Policy::key(rules.clone()), &intent(&key())).await.unwrap()
+async fn seen(guard: &Guard, rules: &KeyRules) -> RecordState {
+    guard.look(&Policy::key(rules.clone()), &intent(&key())).await.unwrap().state
 }
 
 // ---------- failing ----------
@@ -128,7 +130,7 @@ async fn no_ceiling_is_no_reason_to_stop_trying() {
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
     sleep(BRIEF).await;
     store.be(Mood::Fine);
-    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, Seen::Done(_)) }).await;
+    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Done(_)) }).await;
 }
 
 #[tokio::test]
@@ -143,7 +145,7 @@ async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
     sleep(Duration::from_secs(1)).await;
     store.be(Mood::Fine);
     let other = Guard::new(Arc::clone(&store));
-    until("it is on record", LONG, || async { matches!(seen(&other, &rules).await, Seen::Done(_)) }).await;
+    until("it is on record", LONG, || async { matches!(seen(&other, &rules).await, RecordState::Done(_)) }).await;
 }
 
 #[tokio::test]
@@ -155,7 +157,7 @@ async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
     store.be(Mood::Deaf);
     assert!(timeout(Duration::from_millis(50), pass.complete(Some(Reply::new(200, "paid")))).await.is_err());
     store.be(Mood::Fine);
-    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, Seen::Done(_)) }).await;
+    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Done(_)) }).await;
 }
 
 #[tokio::test]
@@ -168,7 +170,7 @@ async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
     let key = key();
     assert!(timeout(Duration::from_millis(50), guard.check(&policy, &intent(&key))).await.is_err());
     store.be(Mood::Fine);
-    until("the key is free", LONG, || async { matches!(seen(&guard, &rules).await, Seen::Absent) }).await;
+    until("the key is free", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Absent) }).await;
 }
 
 #[tokio::test]
@@ -258,7 +260,7 @@ async fn draining_waits_for_what_is_taken_back() {
     assert!(guard.check(&policy, &intent(&key)).await.is_err());
     store.be(Mood::Fine);
     guard.drain().await;
-    assert_eq!(seen(&guard, &rules).await, Seen::Absent);
+    assert_eq!(seen(&guard, &rules).await, RecordState::Absent);
 }
 
 #[tokio::test]
@@ -267,13 +269,13 @@ async fn settling_the_same_twice_is_as_good_as_once() {
     let rules = KeyRules::at_most_once();
     enter(&guard, &rules).await.unknown().await.unwrap();
     let key = key();
-    let Seen::Unknown(run) = seen(&guard, &rules).await else { panic!("nobody can tell") };
+    let RecordState::Unknown(run) = seen(&guard, &rules).await else { panic!("nobody can tell") };
     let free = async || guard.settle(&rules, &intent(&key), Some(run), Effect::NotApplied, None).await.unwrap();
-    assert_eq!(free().await, Resolved::Settled);
+    assert_eq!(free().await, Settled::Released);
     // It runs again meanwhile, and this time nobody knows of that run how it ended.
     enter(&guard, &rules).await.unknown().await.unwrap();
-    assert_ne!(free().await, Resolved::Settled, "it was said of the first run");
-    assert!(matches!(seen(&guard, &rules).await, Seen::Unknown(_)));
+    assert_eq!(free().await, Settled::Lost, "it was said of the first run");
+    assert!(matches!(seen(&guard, &rules).await, RecordState::Unknown(_)));
 }
 
 #[tokio::test]
@@ -288,7 +290,7 @@ async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_an
     store.memory.take(&ticket).await.unwrap();
     store.be(Mood::Fine);
     sleep(BRIEF).await;
-    assert!(matches!(seen(&guard, &rules).await, Seen::Unknown(_)));
+    assert!(matches!(seen(&guard, &rules).await, RecordState::Unknown(_)));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use actix_web::http::header::{ETAG, HeaderValue};
 use actix_web::web::{self, ServiceConfig};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Bytes, Memory};
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, Seen, Subject, Verdict};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, RecordState, Reply, Settled, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::send;
 use onceward_tests::keyed::{BRIEF, buy, serve, serve_one, under};
@@ -138,7 +138,7 @@ async fn a_header_that_cannot_be_sent_is_never_sent() {
     let key = Key::new("k").unwrap();
     let intent = Intent::new("POST /it", Subject::anonymous()).key(&key);
     let split = Reply::new(200, "booked").header("location", "/a\r\nset-cookie: stolen=1");
-    assert_eq!(guard.settle(&rules, &intent, None, Effect::Applied, Some(split)).await.unwrap(), Resolved::Settled);
+    assert_eq!(guard.settle(&rules, &intent, None, Effect::Applied, Some(split)).await.unwrap(), Settled::Final);
     let replay = buy(&served.url, "/it", "k", "a").await;
     assert!(!replay.headers.contains_key("set-cookie"), "{replay:?}");
     assert_eq!(ledger.runs().len(), 1);
@@ -154,7 +154,7 @@ async fn a_thousand_runs_that_were_released_leave_nothing_behind_and_nothing_to_
         let Verdict::Run(pass) = guard.check(&policy, &intent).await.unwrap() else { panic!("the key is free") };
         pass.release().await.unwrap();
     }
-    assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Absent);
+    assert_eq!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Absent);
     timeout(LONG, guard.drain()).await.unwrap();
     let late = guard.check(&policy, &intent).await.unwrap();
     assert!(matches!(late, Verdict::Reject(rejection) if rejection.code() == Code::Overloaded));

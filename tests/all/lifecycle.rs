@@ -209,5 +209,5 @@ async fn a_guard_that_was_drained_lets_nothing_begin_and_uses_nothing_up() {
 
     let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent(&other)).await else { panic!("too late") };
     assert_eq!(rejection.code(), onceward_api::Code::Overloaded);
-    assert_eq!(guard.look(&policy, &intent(&other)).await.unwrap(), onceward::Seen::Issued);
+    assert_eq!(guard.look(&policy, &intent(&other)).await.unwrap().state, onceward::RecordState::Issued);
 }

@@ -13,7 +13,7 @@ use futures_util::stream;
 use onceward::actix::{Protect, SubjectFrom, token_route};
 use onceward::store::{Memory, Sql};
 use onceward::transaction::claim_in;
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, Resolved, RunError, Subject, Verdict};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, RunError, Settled, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::keyed::{buy, serve, under};
@@ -160,7 +160,7 @@ async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_get
             let reply = (name == "large").then(|| Reply::new(200, "x".repeat(2_000)));
             let rules = KeyRules::retryable().reply_limit(1_000);
             let settled = guard.settle(&rules, &intent(&key), None, Effect::Applied, reply).await.unwrap();
-            assert_eq!(settled, Resolved::Settled);
+            assert_eq!(settled, Settled::Final);
         }
         assert_says_only(&reason(&buy(&served.url, "/key", name, "order").await), true_one);
     }

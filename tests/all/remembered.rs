@@ -306,7 +306,7 @@ async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
 async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second() {
     let bed = Bed::remembering(HOUR);
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
-    for (age, said, then) in [(59_000, Settled::Back, "issued"), (59_001, Settled::Final, "gone")] {
+    for (age, said, then) in [(59_000, Settled::Released, "issued"), (59_001, Settled::Final, "gone")] {
         let token = bed.guard.issue(TTL, Binding::none()).await.unwrap();
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
         let Ok(Verdict::Run(pass)) = bed.guard.check(&policy, &intent).await else { panic!("it is good") };
@@ -314,7 +314,7 @@ async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second(
         assert_eq!(pass.release().await.unwrap(), said);
         let again = bed.guard.check(&policy, &intent).await.unwrap();
         match (then, again) {
-            ("issued", Verdict::Run(pass)) => assert_eq!(pass.release().await.unwrap(), Settled::Back),
+            ("issued", Verdict::Run(pass)) => assert_eq!(pass.release().await.unwrap(), Settled::Released),
             ("gone", Verdict::Reject(rejection)) => assert_eq!(rejection.code(), Code::TokenUsed),
             (_, other) => panic!("after {age} ms: {other:?}"),
         }
@@ -693,7 +693,7 @@ async fn a_token_is_given_back_although_its_claim_is_in_somebody_s_hand() {
         sleep(Duration::from_millis(10)).await;
         store.gates[0].add_permits(1);
     });
-    assert_eq!(released.unwrap(), Settled::Back);
+    assert_eq!(released.unwrap(), Settled::Released);
     one.await.unwrap();
     let again = guard.check(&policy, &intent).await.unwrap();
     assert!(matches!(again, Verdict::Run(_)), "{again:?}");

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use onceward::store::{Memory, Redis, Sql};
-use onceward::{
-    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Released, Resolved, RunId, Subject, Verdict,
-};
+use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, RunId, Settled, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::{Answer, token as service_token};
 use onceward_tests::database::Either;
@@ -69,16 +67,16 @@ async fn repeated_release_of_a_claim_frees_no_later_run() {
                 let first = claim(&guard, &rules, &key, "one").await.unwrap();
                 assert_eq!(claim(&guard, &rules, &key, "one").await, Ok(first.clone()), "asked again, it is the same");
                 let late = guard.open_pass(&first).await.unwrap().unwrap();
-                assert_eq!(late.release().await.unwrap(), Resolved::Settled);
+                assert_eq!(late.release().await.unwrap(), Settled::Released);
                 let second = claim(&guard, &rules, &key, "one").await.unwrap();
                 assert_ne!(first, second, "{address}, round {round}: one pass for two runs");
-                let lost = Resolved::Rejected(Code::ClaimLost.into());
+                let lost = Settled::Lost;
                 assert_eq!(late.release().await.unwrap(), lost, "{address}, round {round}");
-                assert_eq!(late.renew().await.unwrap(), lost);
+                assert!(!late.renew().await.unwrap());
                 assert_eq!(late.complete(None).await.unwrap(), lost);
                 assert_eq!(claim(&guard, &rules, &key, "two").await, Err(Code::InProgress), "{address}, round {round}");
                 let pass = guard.open_pass(&second).await.unwrap().unwrap();
-                assert_eq!(pass.release().await.unwrap(), Resolved::Settled);
+                assert_eq!(pass.release().await.unwrap(), Settled::Released);
             }
         }
     }
@@ -108,10 +106,10 @@ async fn repeated_release_of_a_token_frees_no_later_run() {
             let token = guard.issue(PATIENCE, Binding::none()).await.unwrap().as_str().to_owned();
             let first = redeem(&guard, &token, &one).await.unwrap();
             assert_eq!(redeem(&guard, &token, &one).await, Ok(first), "asked again, it is the same");
-            assert_eq!(guard.release(&token, &one, first).await.unwrap(), Released::Back);
+            assert_eq!(guard.release(&token, &one, first).await.unwrap(), Settled::Released);
             let second = redeem(&guard, &token, &one).await.unwrap();
             assert_ne!(first, second, "{address}, round {round}: one name for two runs");
-            let lost = Released::Rejected(Code::ClaimLost.into());
+            let lost = Settled::Lost;
             assert_eq!(guard.release(&token, &one, first).await.unwrap(), lost, "{address}, round {round}");
             assert_eq!(redeem(&guard, &token, &two).await, Err(Code::TokenUsed), "{address}, round {round}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::{HttpResponse, web};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis, Sql};
-use onceward::{Binding, Guard, Revoked};
+use onceward::{Binding, Guard, Revocation};
 use onceward_api::Retry;
 use onceward_tests::client::{Answer, http, order, send, submit, token};
 use onceward_tests::keyed::serve;
@@ -37,20 +37,20 @@ async fn assert_is_told(guard: Guard) {
     let shop = Shop::with(guard.clone());
     let url = shop.url();
     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
-    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revoked::Now);
+    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
     for path in ["/orders", "/remembered/orders", "/next", "/orders"] {
         assert_revoked(&send(submit(url, path, token.as_str(), "revoked")).await);
     }
     let look = submit(url, "/remembered/orders", token.as_str(), "revoked").header("onceward-look", "true");
     assert_revoked(&send(look).await);
-    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revoked::Gone, "it was revoked before");
+    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Gone, "it was revoked before");
     assert_revoked(&order(url, token.as_str(), "revoked").await);
     assert_eq!(shop.ledger.runs(), [""; 0]);
 
     // What was used before it was revoked was received.
     let used = guard.issue(MINUTE, Binding::none()).await.unwrap();
     assert_eq!(order(url, used.as_str(), "used").await.said(), "200 executed");
-    assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revoked::Gone);
+    assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revocation::Gone);
     assert_eq!(order(url, used.as_str(), "used").await.said(), "409 token_used");
     assert_eq!(shop.ledger.runs(), ["used"]);
 }
@@ -103,7 +103,7 @@ async fn token_revoked_by_the_command_line_is_told_so_by_the_service() {
 /// Issues tokens that are revoked before anybody can use them.
 async fn issue_revoked(guard: web::Data<Guard>) -> HttpResponse {
     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
-    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revoked::Now);
+    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
     HttpResponse::Created()
         .json(json!({"token": token.as_str(), "expires_at": "2126-01-01T00:00:00Z", "expires_in": 60}))
 }
@@ -135,7 +135,7 @@ async fn token_is_revoked_on_a_full_redis_too() {
     let [token, marked] = [(); 2].map(|()| guard.issue(MINUTE, Binding::none()));
     let (token, marked) = (token.await.unwrap(), marked.await.unwrap());
     redis.ask::<()>("CONFIG SET maxmemory 1");
-    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revoked::Now);
+    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
     redis.ask::<()>("CONFIG SET maxmemory 0");
     let shop = Shop::with(guard.clone());
     assert_eq!(order(shop.url(), token.as_str(), "full").await.said(), "409 token_used");

@@ -10,7 +10,7 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, Error, HttpResponse, HttpServer, web};
 use onceward::actix::{MarkEffect as _, Protect, SubjectFrom};
 use onceward::store::Memory;
-use onceward::{Binding, Effect, Guard, Intent, Policy, Seen, Subject};
+use onceward::{Binding, Effect, Guard, Intent, Policy, RecordState, Subject};
 use onceward_api::header::NEXT_TOKEN;
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, http, order, ran, send, submit, token};
@@ -265,14 +265,14 @@ async fn a_submission_that_breaks_off_within_its_body_gives_its_token_back() {
     let token = token(shop.url()).await;
     let seen = || async {
         let (policy, intent) = (Policy::token(), Intent::new("POST /orders", Subject::anonymous()));
-        shop.guard.look(&policy, &intent.credential(&token)).await.unwrap()
+        shop.guard.look(&policy, &intent.credential(&token)).await.unwrap().state
     };
     let mut connection = TcpStream::connect(shop.url().trim_start_matches("http://")).await.unwrap();
     let head = format!("POST /orders HTTP/1.1\r\nhost: shop\r\nonceward-token: {token}\r\ncontent-length: 100\r\n\r\n");
     connection.write_all(format!("{head}half of it").as_bytes()).await.unwrap();
-    until("the token is used", Duration::from_secs(5), || async { seen().await == Seen::Absent }).await;
+    until("the token is used", Duration::from_secs(5), || async { seen().await == RecordState::Absent }).await;
     drop(connection);
-    until("the token is back", Duration::from_secs(5), || async { seen().await == Seen::Issued }).await;
+    until("the token is back", Duration::from_secs(5), || async { seen().await == RecordState::Issued }).await;
     assert_eq!(shop.ledger.runs().len(), 0);
     assert!(works_again(shop.url(), &token, "again").await);
     assert_eq!(shop.ledger.runs(), ["again"]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::store::laws::Laws;
 use onceward::store::{Memory, Redis, Store as _, StoreError};
-use onceward::{Binding, Guard, Intent, Kind, Policy, Seen, Subject, Ticket, Verdict};
+use onceward::{Binding, Guard, Intent, Kind, Policy, RecordState, Subject, Ticket, Verdict};
 use onceward_tests::client::{order, send, submit, token};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, Shop};
@@ -72,13 +72,13 @@ async fn each_step_is_one_command_and_a_bad_token_none() {
     assert_eq!(sent().len(), before, "forged, wrongly bound and expired ask nothing");
 
     let intent = anyone().credential(token.as_str());
-    assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Issued);
+    assert_eq!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Issued);
     assert_eq!(count("GET"), 1);
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a good token") };
     pass.complete(None).await.unwrap();
     assert_eq!((sent().len() - before, count("GETDEL")), (2, 1), "a look and a redeem: {:?}", sent());
 
-    assert_eq!(guard.look(&policy, &intent).await.unwrap(), Seen::Absent);
+    assert_eq!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Absent);
     let Ok(Verdict::Reject(_)) = guard.check(&policy, &intent).await else { panic!("a used token") };
     assert_eq!(count("GETDEL"), 2, "a duplicate is one command as well");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::{HttpRequest, HttpResponse, web};
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Redis;
-use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, RunError, RunOutcome, Subject};
+use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, RunError, RunOutcome, Settled, Subject};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::consumer::{DELIVERED, Message};
 use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, THEN, buy, serve, under};
@@ -178,7 +178,7 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
     let rules = KeyRules::at_most_once().lease(LEASE);
     let receipt = Reply::new(200, "the bank says it is paid");
     let settled = guard.settle(&rules, &intent, None, Effect::Applied, Some(receipt)).await.unwrap();
-    assert_eq!(settled, Resolved::Settled);
+    assert_eq!(settled, Settled::Final);
     let retry = buy(pair.other(), path, "payment-1", "charged").await;
     assert_eq!((retry.said().as_str(), &retry.body[..]), ("200 replayed", &b"the bank says it is paid"[..]));
     assert_eq!(pair.ledger.count("charged"), 1);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use actix_web::{HttpRequest, HttpResponse, web};
 use onceward::actix::{KeyFrom, Protect, RequestIntent, SubjectFrom, reject};
 use onceward::store::{Memory, Redis, Store};
-use onceward::{Binding, Fields, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RunError, Seen, Subject};
+use onceward::{
+    Binding, Fields, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RecordState, RunError, Subject,
+};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::keyed::{KEY, buy, serve, under};
@@ -113,13 +115,13 @@ async fn token_and_key_are_valid_again_after_two_guards_were_found() {
         let good = issue(&guard).await;
         submit(&served, &good).await;
         let intent = Intent::new("POST /shop/orders", Subject::anonymous()).credential(&good);
-        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap(), Seen::Issued);
+        assert_eq!(guard.look(&Policy::token(), &intent).await.unwrap().state, RecordState::Issued);
     }
     let served = nested(&ledger, key(&guard), key(&guard));
     submit(&served, "").await;
     let name = Key::new("k").unwrap();
     let intent = Intent::new("POST /shop/orders", Subject::anonymous()).key(&name);
-    assert_eq!(guard.look(&Policy::key(KeyRules::retryable()), &intent).await.unwrap(), Seen::Absent);
+    assert_eq!(guard.look(&Policy::key(KeyRules::retryable()), &intent).await.unwrap().state, RecordState::Absent);
 }
 
 async fn two_guards_on(one: impl Store, other: impl Store, what: &str) {

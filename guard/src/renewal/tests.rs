@@ -4,12 +4,13 @@ use onceward_api::Code;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::guard::{Guard, Verdict};
+use crate::guard::Guard;
 use crate::intent::{Binding, Intent, Subject};
 use crate::key::Key;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
+use crate::verdict::Verdict;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(15);
@@ -125,14 +126,14 @@ impl Bench {
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 10 {
             self.clock.advance(Duration::from_millis(10));
-            for claim in self.guard.upkeep().take_due() {
+            for claim in self.guard.renewals().take_due() {
                 claim.step().await;
             }
         }
     }
 
     fn retrying(&self) -> usize {
-        self.guard.upkeep().retrying()
+        self.guard.renewals().retrying()
     }
 }
 
@@ -325,14 +326,14 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     let elapsed = begun.elapsed().as_millis() as usize;
     assert!(writes <= 1, "{writes} writes to a store that does not answer");
     assert!(looks < 4 * (10 + elapsed / 100), "{looks} looks in {elapsed} ms");
-    assert!(guard.upkeep().retrying() >= CLAIMS - 1, "nothing is dropped");
+    assert!(guard.renewals().retrying() >= CLAIMS - 1, "nothing is dropped");
 
     store.be_slow(false);
     let limit = tokio::time::Instant::now() + lease * 5;
-    while guard.upkeep().retrying() > 0 && tokio::time::Instant::now() < limit {
+    while guard.renewals().retrying() > 0 && tokio::time::Instant::now() < limit {
         tokio::time::sleep(SECOND / 20).await;
     }
-    assert_eq!(guard.upkeep().retrying(), 0);
+    assert_eq!(guard.renewals().retrying(), 0);
     let writes = store.writes() - sent;
     // Two each, since what is found is held by then, and one that may have been tried before the store was known to be slow.
     assert!(writes <= CLAIMS * 2 + 2, "{writes} writes for {CLAIMS} claims");
@@ -365,7 +366,7 @@ impl Job {
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 10 {
             self.clock.advance(Duration::from_millis(10));
-            for claim in self.guard.upkeep().take_due() {
+            for claim in self.guard.renewals().take_due() {
                 claim.step().await;
             }
         }

@@ -12,18 +12,19 @@ use super::history::{History, Told};
 use crate::attempt::Attempt;
 use crate::clock::ManualClock;
 use crate::fingerprint::Fingerprint;
-use crate::guard::{Guard, Verdict};
+use crate::guard::Guard;
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
-use crate::pass::{Pass, Settled};
+use crate::pass::Pass;
+use crate::pass::signed::SignedPass;
 use crate::policy::{KeyRules, Policy};
 use crate::record::ClaimRecord;
 use crate::reply::Reply;
 use crate::run_id::RunId;
-use crate::secret::Secret;
-use crate::settlement::Resolved;
+use crate::settled::Settled;
 use crate::store::{Memory, StoreError};
-use crate::written::SignedPass;
+use crate::token::secret::Secret;
+use crate::verdict::Verdict;
 
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// Longer than any schedule: what is kept does not lapse in it.
@@ -163,7 +164,7 @@ impl World {
         if !process.is_alive {
             return;
         }
-        if let Some(claim) = process.guard.upkeep().take(|count| dice.usize(..count)) {
+        if let Some(claim) = process.guard.renewals().take(|count| dice.usize(..count)) {
             process.tasks.push(Box::pin(async move {
                 claim.step().await;
             }));
@@ -222,7 +223,7 @@ impl World {
     /// How many claims wait to be written or taken back in a process that lives, if any do.
     fn waits_still(&self) -> Option<usize> {
         let alive = self.processes.iter().filter(|process| process.is_alive);
-        let waiting: Vec<_> = alive.map(|process| process.guard.upkeep().retrying()).collect();
+        let waiting: Vec<_> = alive.map(|process| process.guard.renewals().retrying()).collect();
         Some(waiting.into_iter().sum()).filter(|count| *count > 0)
     }
 
@@ -343,9 +344,9 @@ impl Caller {
                 false => pass.release().await,
             };
             let told = match settled {
-                Ok(Resolved::Settled) if takes_effect => Told::Final(run),
-                Ok(Resolved::Settled) => Told::Back(run),
-                Ok(Resolved::Rejected(_)) => Told::Lost(run),
+                Ok(Settled::Final) => Told::Final(run),
+                Ok(Settled::Released) => Told::Back(run),
+                Ok(Settled::Lost | Settled::Rejected(_)) => Told::Lost(run),
                 Err(_) => continue,
             };
             let is_back = told == Told::Back(run);
@@ -384,8 +385,8 @@ impl Caller {
         };
         match settled {
             Ok(Settled::Final) => self.tell(Told::Final(run)),
-            Ok(Settled::Lost) => self.tell(Told::Lost(run)),
-            Ok(Settled::Back) => self.tell(Told::Back(run)),
+            Ok(Settled::Lost | Settled::Rejected(_)) => self.tell(Told::Lost(run)),
+            Ok(Settled::Released) => self.tell(Told::Back(run)),
             Err(_) => {}
         }
     }

@@ -5,7 +5,7 @@ mod log;
 mod verdict;
 
 use clap::ArgMatches;
-use onceward::{Examined, Guard};
+use onceward::{Guard, Snapshot};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -39,10 +39,10 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said,
     Ok(told(&now, judged))
 }
 
-async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<(Open, Examined)>, Failure> {
+async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<(Open, Snapshot)>, Failure> {
     let mut asked = Vec::with_capacity(open.len());
     for open in open {
-        let seen = guard.examine(&open.ticket).await?;
+        let seen = guard.look_at(&open.ticket).await?;
         asked.push((open, seen));
     }
     Ok(asked)
@@ -52,7 +52,7 @@ async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<(Open, Examined)>, Fa
 /// whoever is alive has renewed it, whatever the clocks say. Whoever may be alive is waited for only if that is asked for.
 async fn judge(
     guard: &Guard,
-    seen: Vec<(Open, Examined)>,
+    seen: Vec<(Open, Snapshot)>,
     begun: Instant,
     waits: bool,
 ) -> Result<Vec<Judged>, Failure> {
@@ -68,7 +68,7 @@ async fn judge(
     owner::wait(begun, wait).await;
     let mut judged = Vec::with_capacity(seen.len());
     for (open, before) in seen {
-        let now = guard.examine(&open.ticket).await?;
+        let now = guard.look_at(&open.ticket).await?;
         let is_in_doubt = |seen| fate(&open, seen).doubt().is_some();
         let is_own = now.run == Some(open.run);
         let is_alive = is_own && now.is_renewed_since(&before) || is_in_doubt(&before) && is_in_doubt(&now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{Peer, read_json, read_json_up_to};
-use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
+use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
 
 use super::token::{Anywhere, attempt, bad};
@@ -174,7 +174,10 @@ pub(crate) async fn renew(request: HttpRequest, body: web::Payload, desk: web::D
 }
 
 async fn renew_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    settled(desk.presented(request, body).await?.renew().await)
+    match desk.presented(request, body).await?.renew().await.map_err(unavailable)? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Rejection::new(Code::ClaimLost).into()),
+    }
 }
 
 impl Desk {
@@ -191,12 +194,10 @@ impl Desk {
     }
 }
 
-/// What is said of a pass that was settled or renewed.
-fn settled(settled: Result<Resolved, onceward::store::StoreError>) -> Answer {
-    match settled.map_err(unavailable)? {
-        Resolved::Settled => Ok(HttpResponse::NoContent().finish()),
-        Resolved::Rejected(rejection) => Err(rejection.into()),
-    }
+/// The response after a pass was settled.
+fn settled(settled: Result<Settled, onceward::store::StoreError>) -> Answer {
+    settled.map_err(unavailable)?.into_result()?;
+    Ok(HttpResponse::NoContent().finish())
 }
 
 fn unavailable(error: onceward::store::StoreError) -> Rejection {

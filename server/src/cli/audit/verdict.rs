@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::{Examined, Kind, Seen};
+use onceward::{Kind, RecordState, Snapshot};
 
 use super::log::{Begun, Open};
 
@@ -26,18 +26,18 @@ pub(super) enum Fate {
 }
 
 /// What became of a claim, by what is on record.
-pub(super) fn fate(open: &Open, examined: &Examined) -> Fate {
+pub(super) fn fate(open: &Open, examined: &Snapshot) -> Fate {
     let is_own = examined.run == Some(open.run);
-    match (&examined.seen, open.begun) {
-        (Seen::Running(_), _) if is_own => examined.doubt.map_or(Fate::Alive, Fate::InDoubt),
-        (Seen::Unknown(_), Begun::Claimed) if is_own => Fate::Held,
-        (Seen::Unknown(_), Begun::LeftUnknown) if is_own => Fate::LeftUnknown,
-        (Seen::Done(_), _) if is_own => Fate::Ended,
+    match (&examined.state, open.begun) {
+        (RecordState::Running(_), _) if is_own => examined.doubt.map_or(Fate::Alive, Fate::InDoubt),
+        (RecordState::Unknown(_), Begun::Claimed) if is_own => Fate::Held,
+        (RecordState::Unknown(_), Begun::LeftUnknown) if is_own => Fate::LeftUnknown,
+        (RecordState::Done(_), _) if is_own => Fate::Ended,
         // It ended as unknown, and nothing waits for it any more.
         (_, Begun::LeftUnknown) => Fate::Ended,
         // A token that was put back: it is good again, which nobody does who dies.
-        (Seen::Issued, _) => Fate::Ended,
-        (Seen::Absent, Begun::Claimed) => Fate::Lapsed,
+        (RecordState::Issued, _) => Fate::Ended,
+        (RecordState::Absent, Begun::Claimed) => Fate::Lapsed,
         (_, Begun::Claimed) => Fate::RanAgain,
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
         let open = Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed);
         let left = Open { begun: Begun::LeftUnknown, ..open.clone() };
-        let judged = async |open: &Open| fate(open, &guard.examine(&ticket).await.unwrap());
+        let judged = async |open: &Open| fate(open, &guard.look_at(&ticket).await.unwrap());
         assert_eq!(judged(&open).await, Fate::InDoubt(lease));
         pass.unknown().await.unwrap();
         assert_eq!((judged(&open).await, judged(&left).await), (Fate::Held, Fate::LeftUnknown));

@@ -1,4 +1,4 @@
-use super::fields::{Reader, write_optional};
+use super::codec::{Reader, write_optional};
 use super::{CLAIMED, VERSION};
 use crate::run_id::RunId;
 

@@ -7,9 +7,10 @@ use onceward_api::Code;
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::digest;
+use crate::epoch::Epoch;
 use crate::intent::{Binding, Subject};
-use crate::secret::Secret;
-use crate::store::Epoch;
+use crate::token::secret::Secret;
 use crate::token::{FLAG_ACTION, FLAG_SUBJECT, TAG, Token, TokenFields};
 
 /// Signs with one secret, and accepts what a few others have signed.
@@ -73,10 +74,7 @@ fn keyed(secret: &Secret) -> Hmac<Sha256> {
 
 /// Signs the bytes of a pass as what they are: no token is ever signed as the same.
 fn cover_pass(mut mac: Hmac<Sha256>, bytes: &[u8]) -> Hmac<Sha256> {
-    for field in [b"pass", bytes] {
-        mac.update(&(field.len() as u64).to_be_bytes());
-        mac.update(field);
-    }
+    digest::feed(&mut mac, [&b"pass"[..], bytes]);
     mac
 }
 
@@ -87,19 +85,11 @@ fn cover(
     action: Option<&str>,
     subject: Option<&Subject<'_>>,
 ) -> Hmac<Sha256> {
-    let mut field = |bytes: &[u8]| {
-        mac.update(&(bytes.len() as u32).to_be_bytes());
-        mac.update(bytes);
-    };
-    field(&[fields.flags]);
-    field(fields.id.as_bytes());
-    field(&fields.expires_at.to_be_bytes());
-    field(&fields.epoch);
-    if let Some(action) = action {
-        field(action.as_bytes());
-    }
+    let expires_at = fields.expires_at.to_be_bytes();
+    digest::feed(&mut mac, [&[fields.flags][..], fields.id.as_bytes(), &expires_at, &fields.epoch]);
+    digest::feed(&mut mac, action.map(str::as_bytes));
     if let Some(subject) = subject {
-        field(&subject.to_bytes());
+        digest::feed(&mut mac, [subject.to_bytes().as_slice()]);
     }
     mac
 }

@@ -1,57 +1,61 @@
-//! A pass in writing: for a run in another process, which says with it how the run ended.
+//! A signed pass: for a run in another process, which settles the run with it.
 //!
-//! It names the claim and is signed, and nothing of it is kept here: any process with the same store and secret takes it.
+//! It names the claim and is signed, and nothing of it is kept here: any process with the same store and secret accepts it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::claim::{Claim, Origin};
-use crate::guard::Guard;
+use crate::claim::{Claim, Origin, Terms};
+use crate::engine::Engine;
 use crate::policy::KeyRules;
 use crate::record::{ClaimRecord, Record};
 use crate::reply::Reply;
-use crate::settlement::Resolved;
+use crate::settled::Settled;
 use crate::store::StoreError;
 use crate::ticket::{Kind, Ticket};
 use crate::token::TAG;
+use crate::token::mint::Mint;
 
-/// What a pass in writing begins with.
+/// What a signed pass begins with.
 const PREFIX: &str = "owp1_";
 
-/// A pass that was given out in writing, and has come back.
+/// A pass for a run in another process, made by [`Pass::into_signed`](crate::Pass::into_signed) and opened by
+/// [`Guard::open_pass`](crate::Guard::open_pass).
 pub struct SignedPass {
     claim: Claim,
 }
 
 impl SignedPass {
-    /// It happened, and a duplicate is given this reply; without one, it is told that there was one. Saying it again does no
-    /// harm. Rejected with `claim_lost` if somebody else has the key by now.
+    /// The run took effect, and a duplicate receives this reply; without one, it is told that there was one. Repeating it does no harm.
+    /// [`Settled::Lost`] if another request has the key by now.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its answer was lost: say it again.
-    pub async fn complete(&self, reply: Option<Reply>) -> Result<Resolved, StoreError> {
-        self.claim.complete_elsewhere(reply).await
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn complete(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
+        self.claim.complete_remotely(reply).await
     }
 
-    /// It did not happen: the next request runs. Saying it again does no harm. Rejected with `claim_lost` if somebody else has
-    /// the key by now, or if it was completed. Let no renewal be under way: one that comes afterwards claims the key again, for a
-    /// lease in which nobody runs.
+    /// The run did not take effect: the next request runs. Repeating it does no harm. [`Settled::Lost`] if another request has the key by
+    /// now, or if the run was completed. Let no renewal be in flight: one that arrives afterwards claims the key again, for a lease in which
+    /// no request runs.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its answer was lost: say it again.
-    pub async fn release(&self) -> Result<Resolved, StoreError> {
-        self.claim.release_elsewhere().await
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn release(&self) -> Result<Settled, StoreError> {
+        self.claim.release_remotely().await
     }
 
-    /// The run goes on: its claim lives for another lease. One that has lapsed, and that nobody has taken, is made again.
+    /// Renews the claim for another lease. One that has expired, and that no other request has, is made again. Returns `false` if another
+    /// request has the key by now.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its answer was lost: say it again.
-    pub async fn renew(&self) -> Result<Resolved, StoreError> {
-        self.claim.renew_elsewhere().await
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn renew(&self) -> Result<bool, StoreError> {
+        self.claim.renew_remotely().await
     }
 }
 
@@ -61,36 +65,31 @@ impl fmt::Debug for SignedPass {
     }
 }
 
-impl Guard {
-    /// Reads a pass that was given out with [`Pass::into_signed`](crate::Pass::into_signed); `None` if it is none of ours.
-    ///
-    /// # Errors
-    /// If the signing secret could not be fetched.
-    pub async fn open_pass(&self, text: &str) -> Result<Option<SignedPass>, StoreError> {
-        let Some((bytes, tag)) = open(text) else { return Ok(None) };
-        // A process may have signed it that has agreed on another secret a moment ago, because the store had lost the former one.
-        if !self.mint().await?.is_pass(&bytes, &tag) && !self.mint_of_now().await?.is_pass(&bytes, &tag) {
-            return Ok(None);
-        }
-        let Some(PassFields { ticket, retain, at_most_once, action, claimed }) = PassFields::read(&bytes) else {
-            return Ok(None);
-        };
-        let rules = if at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-        let rules = rules.lease(Duration::from_millis(claimed.lease)).retain(retain);
-        let terms = self.terms(&rules, ticket, claimed.fingerprint, claimed.attempt, Origin::Key, action);
-        Ok(Some(SignedPass { claim: Claim::elsewhere(terms, claimed) }))
+/// Opens a signed pass; `None` if none of our secrets has signed it.
+pub(crate) async fn open(engine: &Arc<Engine>, text: &str) -> Result<Option<SignedPass>, StoreError> {
+    let Some((bytes, tag)) = split(text) else { return Ok(None) };
+    // A process that has agreed on another secret a moment ago may have signed it, because the store had lost the former one.
+    if !engine.mint().await?.is_pass(&bytes, &tag) && !engine.current_mint().await?.is_pass(&bytes, &tag) {
+        return Ok(None);
     }
+    let Some(PassFields { ticket, retain, at_most_once, action, claimed }) = PassFields::read(&bytes) else {
+        return Ok(None);
+    };
+    let rules = if at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
+    let rules = rules.lease(Duration::from_millis(claimed.lease)).retain(retain);
+    let (engine, fingerprint, attempt) = (Arc::clone(engine), claimed.fingerprint, claimed.attempt);
+    let terms = Terms { engine, rules, origin: Origin::Key, action, ticket, fingerprint, attempt };
+    Ok(Some(SignedPass { claim: Claim::remote(terms, claimed) }))
+}
 
-    /// A claim's pass, in writing.
-    pub(crate) async fn into_signed(&self, claim: &Claim) -> Result<Option<String>, StoreError> {
-        let mint = self.mint().await?;
-        let Some((claimed, rules, action)) = claim.to_give_out() else { return Ok(None) };
-        let (retain, at_most_once, action) = (rules.retain, rules.at_most_once, action.to_owned());
-        let parts = PassFields { ticket: *claim.ticket(), retain, at_most_once, action, claimed };
-        let mut bytes = parts.write();
-        bytes.extend_from_slice(&mint.sign_pass(&bytes));
-        Ok(Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
-    }
+/// The signed pass of a claim; `None` unless it is on a key.
+pub(super) fn sign(mint: &Mint, claim: &Claim) -> Option<String> {
+    let (claimed, rules, action) = claim.to_sign()?;
+    let (retain, at_most_once, action) = (rules.retain, rules.at_most_once, action.to_owned());
+    let fields = PassFields { ticket: *claim.ticket(), retain, at_most_once, action, claimed };
+    let mut bytes = fields.write();
+    bytes.extend_from_slice(&mint.sign_pass(&bytes));
+    Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// What a pass says.
@@ -129,7 +128,7 @@ impl PassFields {
 }
 
 /// The bytes that are signed, and the signature.
-fn open(text: &str) -> Option<(Vec<u8>, [u8; TAG])> {
+fn split(text: &str) -> Option<(Vec<u8>, [u8; TAG])> {
     let mut bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
     let signed = bytes.len().checked_sub(TAG)?;
     let tag = bytes.split_off(signed);
@@ -138,17 +137,17 @@ fn open(text: &str) -> Option<(Vec<u8>, [u8; TAG])> {
 
 #[cfg(test)]
 mod tests {
-    use onceward_api::Code;
-
     use super::*;
     use crate::attempt::Attempt;
     use crate::clock::ManualClock;
     use crate::fingerprint::Fingerprint;
-    use crate::guard::{Seen, Verdict};
+    use crate::guard::Guard;
     use crate::intent::{Intent, Subject};
     use crate::key::Key;
     use crate::policy::Policy;
+    use crate::snapshot::RecordState;
     use crate::testing;
+    use crate::verdict::Verdict;
 
     const LEASE: Duration = Duration::from_secs(10);
 
@@ -184,15 +183,15 @@ mod tests {
             self.guard.open_pass(text).await.unwrap().expect("it is ours")
         }
 
-        async fn seen(&self) -> Seen {
+        async fn seen(&self) -> RecordState {
             let key = Key::new("k").unwrap();
             let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-            self.guard.look(&Policy::key(self.rules.clone()), &intent).await.unwrap()
+            self.guard.look(&Policy::key(self.rules.clone()), &intent).await.unwrap().state
         }
     }
 
-    fn lost() -> Resolved {
-        Resolved::Rejected(Code::ClaimLost.into())
+    fn lost() -> Settled {
+        Settled::Lost
     }
 
     #[tokio::test]
@@ -203,10 +202,10 @@ mod tests {
         assert_eq!(backend.claim(None, "b").await, "key_reused");
         let pass = backend.pass(&text).await;
         for _ in 0..2 {
-            assert_eq!(pass.complete(Some(Reply::new(201, "paid"))).await.unwrap(), Resolved::Settled);
+            assert_eq!(pass.complete(Some(Reply::new(201, "paid"))).await.unwrap(), Settled::Final);
         }
         assert_eq!(backend.claim(None, "a").await, "replay 201");
-        assert_eq!((pass.release().await.unwrap(), pass.renew().await.unwrap()), (lost(), lost()));
+        assert_eq!((pass.release().await.unwrap(), pass.renew().await.unwrap()), (lost(), false));
         assert_eq!(backend.claim(None, "a").await, "replay 201", "a pass that is over changes nothing");
     }
 
@@ -216,7 +215,7 @@ mod tests {
         let text = backend.claim(None, "a").await;
         let pass = backend.pass(&text).await;
         for _ in 0..2 {
-            assert_eq!(pass.release().await.unwrap(), Resolved::Settled);
+            assert_eq!(pass.release().await.unwrap(), Settled::Released);
         }
         let next = backend.claim(None, "b").await;
         assert!(next.starts_with(PREFIX), "{next}");
@@ -230,7 +229,7 @@ mod tests {
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "in_progress");
-        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), true);
         backend.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         backend.clock.advance(Duration::from_millis(1));
@@ -238,7 +237,7 @@ mod tests {
         assert!(successor.starts_with(PREFIX), "{successor}");
         let late = backend.pass(&text).await;
         let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
-        assert_eq!(told, (lost(), lost(), lost()));
+        assert_eq!(told, (false, lost(), lost()));
     }
 
     #[tokio::test]
@@ -247,12 +246,12 @@ mod tests {
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE + Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "outcome_unknown");
-        assert!(matches!(backend.seen().await, Seen::Unknown(_)));
+        assert!(matches!(backend.seen().await, RecordState::Unknown(_)));
         // It was only slow.
         let pass = backend.pass(&text).await;
-        assert_eq!(pass.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(pass.renew().await.unwrap(), true);
         assert_eq!(backend.claim(None, "a").await, "in_progress");
-        assert_eq!(pass.complete(Some(Reply::new(200, ""))).await.unwrap(), Resolved::Settled);
+        assert_eq!(pass.complete(Some(Reply::new(200, ""))).await.unwrap(), Settled::Final);
         assert_eq!(backend.claim(None, "a").await, "replay 200");
     }
 
@@ -261,11 +260,11 @@ mod tests {
         let backend = Backend::new(KeyRules::retryable());
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE * 2);
-        assert_eq!(backend.seen().await, Seen::Absent);
-        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.seen().await, RecordState::Absent);
+        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), true);
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         backend.clock.advance(LEASE * 2);
-        assert_eq!(backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap(), Settled::Final);
         assert_eq!(backend.claim(None, "a").await, "replay 201");
     }
 
@@ -294,7 +293,7 @@ mod tests {
         assert!(second.starts_with(PREFIX) && second != first, "{second}");
         assert_eq!(backend.pass(&first).await.release().await.unwrap(), lost());
         assert_eq!(backend.claim(None, "a").await, "in_progress");
-        assert_eq!(backend.pass(&second).await.release().await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.pass(&second).await.release().await.unwrap(), Settled::Released);
     }
 
     #[tokio::test]
@@ -303,14 +302,14 @@ mod tests {
             let backend = Backend::new(rules);
             let first = backend.claim(Some("one"), "a").await;
             let late = backend.pass(&first).await;
-            assert_eq!(late.release().await.unwrap(), Resolved::Settled);
+            assert_eq!(late.release().await.unwrap(), Settled::Released);
             let second = backend.claim(Some("one"), "a").await;
             assert!(second.starts_with(PREFIX) && second != first, "{second}");
             let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
-            assert_eq!(told, (lost(), lost(), lost()));
+            assert_eq!(told, (false, lost(), lost()));
             assert_eq!(backend.claim(Some("one"), "a").await, second, "it still runs");
             let second = backend.pass(&second).await;
-            assert_eq!(second.complete(Some(Reply::new(201, ""))).await.unwrap(), Resolved::Settled);
+            assert_eq!(second.complete(Some(Reply::new(201, ""))).await.unwrap(), Settled::Final);
             assert_eq!(late.complete(None).await.unwrap(), lost(), "it is another run that is on record");
         }
     }
@@ -320,14 +319,14 @@ mod tests {
         let backend = Backend::new(KeyRules::retryable());
         let first = backend.claim(Some("one"), "a").await;
         let late = backend.pass(&first).await;
-        assert_eq!(late.release().await.unwrap(), Resolved::Settled);
-        assert_eq!(late.renew().await.unwrap(), Resolved::Settled);
+        assert_eq!(late.release().await.unwrap(), Settled::Released);
+        assert_eq!(late.renew().await.unwrap(), true);
         assert_eq!(
             backend.claim(Some("one"), "a").await,
             "in_progress",
             "its pass would be that of a run that is over"
         );
-        assert_eq!(late.release().await.unwrap(), Resolved::Settled);
+        assert_eq!(late.release().await.unwrap(), Settled::Released);
         let second = backend.claim(Some("one"), "a").await;
         assert!(second.starts_with(PREFIX) && second != first, "{second}");
         assert_eq!(late.release().await.unwrap(), lost());
@@ -342,7 +341,7 @@ mod tests {
             assert_eq!(backend.claim(Some("one"), "a").await, text);
             backend.clock.advance(LEASE - Duration::from_millis(1));
             assert_eq!(backend.claim(Some("two"), "a").await, "in_progress");
-            assert_eq!(backend.pass(&text).await.complete(None).await.unwrap(), Resolved::Settled);
+            assert_eq!(backend.pass(&text).await.complete(None).await.unwrap(), Settled::Final);
         }
     }
 
@@ -357,9 +356,9 @@ mod tests {
         for attempt in [Some("one"), Some("two"), None] {
             assert_eq!(backend.claim(attempt, "a").await, "outcome_unknown", "{attempt:?}");
         }
-        assert!(matches!(backend.seen().await, Seen::Unknown(_)));
+        assert!(matches!(backend.seen().await, RecordState::Unknown(_)));
         // It did not happen, as somebody has found out.
-        assert_eq!(backend.pass(&text).await.release().await.unwrap(), Resolved::Settled);
+        assert_eq!(backend.pass(&text).await.release().await.unwrap(), Settled::Released);
         assert!(backend.claim(Some("one"), "a").await.starts_with(PREFIX));
     }
 
@@ -372,10 +371,10 @@ mod tests {
         assert!(second.starts_with(PREFIX) && second != first, "{second}");
         let late = backend.pass(&first).await;
         assert_eq!(late.complete(Some(Reply::new(201, "first"))).await.unwrap(), lost());
-        assert_eq!(late.renew().await.unwrap(), lost());
-        assert!(matches!(backend.seen().await, Seen::Running(_)), "nothing was written");
+        assert_eq!(late.renew().await.unwrap(), false);
+        assert!(matches!(backend.seen().await, RecordState::Running(_)), "nothing was written");
         let second = backend.pass(&second).await;
-        assert_eq!(second.complete(Some(Reply::new(202, "second"))).await.unwrap(), Resolved::Settled);
+        assert_eq!(second.complete(Some(Reply::new(202, "second"))).await.unwrap(), Settled::Final);
         assert_eq!(backend.claim(None, "a").await, "replay 202");
     }
 

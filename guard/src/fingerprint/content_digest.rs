@@ -31,7 +31,7 @@ pub(super) enum Tag {
 
 /// Digests what it is given. Everything of variable length stands behind its length and every choice behind its tag,
 /// so two different contents are never the same bytes.
-pub(super) struct Writer {
+pub(super) struct ContentDigest {
     digest: Sha256,
     /// Most of it comes in small pieces, which are digested together.
     pieces: [u8; PIECES],
@@ -41,7 +41,7 @@ pub(super) struct Writer {
 /// Four blocks of the digest.
 const PIECES: usize = 256;
 
-impl Writer {
+impl ContentDigest {
     pub(super) fn new() -> Self {
         Self { digest: Sha256::new(), pieces: [0; PIECES], length: 0 }
     }

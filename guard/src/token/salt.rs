@@ -6,6 +6,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
+use crate::digest;
 use crate::intent::Subject;
 use crate::random::random;
 
@@ -42,10 +43,7 @@ impl Salt {
     /// A digest of what is done, by whom and with what.
     pub(crate) fn interval(&self, action: &str, subject: &Subject<'_>, what: &[u8]) -> [u8; 32] {
         let mut mac = self.key.clone();
-        for field in [b"interval", action.as_bytes(), &subject.to_bytes(), what] {
-            mac.update(&(field.len() as u64).to_be_bytes());
-            mac.update(field);
-        }
+        digest::feed(&mut mac, [&b"interval"[..], action.as_bytes(), &subject.to_bytes(), what]);
         mac.finalize().into_bytes().into()
     }
 }
