@@ -63,6 +63,10 @@ unit: ## Run unit and integration tests
 doc: ## Run the examples in the documentation and the README
 	cargo test --workspace --all-features --doc --locked
 
+.PHONY: figures
+figures: ## Print the size of the library: files, lines, public items, names used twice
+	@python3 tests/figures.py
+
 .PHONY: generate
 generate: ## Write openapi/openapi.json and the README's table of settings anew
 	cargo run -q -p onceward-server --example generate --locked
