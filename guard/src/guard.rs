@@ -25,6 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::builder::GuardBuilder;
+pub use self::issue::{InvalidTtl, IssueError};
 pub use self::revoke::Revocation;
 use self::settle::{Settlement, Target};
 use crate::attempt::Attempt;
@@ -72,8 +73,9 @@ impl Guard {
     /// Issues a token that expires after `ttl`.
     ///
     /// # Errors
-    /// If the store did not take it, or if that is unknown. A token that is not stored is never given out.
-    pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, StoreError> {
+    /// If `ttl` is outside of [`TOKEN_TTL`](Self::TOKEN_TTL), if the store did not take the token, or if that is unknown. A token that is
+    /// not stored is never given out.
+    pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, IssueError> {
         issue::issue(&self.0, ttl, &bound).await
     }
 
@@ -493,6 +495,20 @@ mod tests {
             assert_eq!(Rejection::after(&error, &Policy::token(), &presenting(&token)).code(), Code::StoreUnavailable);
             assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(strange), "it is left for whoever knows it");
             assert!(guard.look(&Policy::token(), &presenting(&token)).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn ttl_outside_of_its_range_is_rejected_by_issue_and_builder() {
+        let (guard, _store, _clock) = guard();
+        let second = Duration::from_secs(1);
+        for ttl in [Duration::ZERO, second - Duration::from_nanos(1), second * 60 * 60 * 24 + Duration::from_nanos(1)] {
+            assert!(matches!(guard.issue(ttl, Binding::none()).await, Err(IssueError::Ttl(_))), "{ttl:?}");
+            assert!(Guard::builder(Memory::new()).token_ttl(ttl).is_err(), "{ttl:?}");
+        }
+        let tokens = [second, second * 60 * 60 * 24].map(|ttl| guard.issue(ttl, Binding::none()));
+        for token in tokens {
+            token.await.unwrap();
         }
     }
 

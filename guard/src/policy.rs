@@ -79,9 +79,9 @@ impl IntervalRules {
     ///
     /// # Errors
     /// If that is no time at all.
-    pub fn every(mut self, every: Duration) -> Result<Self, ZeroInterval> {
+    pub fn every(mut self, every: Duration) -> Result<Self, RulesError> {
         self.every = every;
-        if every < Duration::from_millis(1) { Err(ZeroInterval) } else { Ok(self) }
+        if every < Duration::from_millis(1) { Err(RulesError::IntervalTooShort) } else { Ok(self) }
     }
 
     /// How long it is kept for a handler that takes longer than the interval: an hour. Work that takes longer still is taken for
@@ -140,12 +140,29 @@ impl Default for IntervalRules {
     }
 }
 
-/// An interval of no time at all.
+/// A setting that a policy cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an interval takes a millisecond at least; to have none, do not protect the route")]
-pub struct ZeroInterval;
+#[non_exhaustive]
+pub enum RulesError {
+    /// See [`IntervalRules::every`].
+    #[error("an interval lasts 1 millisecond at least; to have none, do not protect the route")]
+    IntervalTooShort,
+    /// See [`KeyRules::lease`].
+    #[error("a lease lasts 100 milliseconds at least, so that it can be renewed in time")]
+    LeaseTooShort,
+}
 
-/// What holds for a key: how long its claim and its reply live, and what becomes of a run that nobody can tell the end of.
+/// The settings of a key: how long its claim and its reply live, and what happens after a run whose outcome is unknown.
+///
+/// There is no default: [`at_most_once`](Self::at_most_once) or [`retryable`](Self::retryable) has to be written out.
+///
+/// ```compile_fail,E0599
+/// onceward::KeyRules::default();
+/// ```
+///
+/// ```compile_fail,E0599
+/// onceward::KeyRules::new();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRules {
     pub(crate) lease: Duration,
@@ -186,12 +203,14 @@ impl KeyRules {
         }
     }
 
-    /// How long a claim lives whose owner has died: 15 seconds. It is renewed as long as its owner lives, so it may well be
-    /// shorter than the work takes. Less than 100 milliseconds counts as that.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease.max(Self::SHORTEST_LEASE);
-        self
+    /// How long a claim lives after its process has crashed: 15 seconds. It is renewed as long as the process lives, so it may well be
+    /// shorter than the handler takes.
+    ///
+    /// # Errors
+    /// If it is shorter than 100 milliseconds: a renewal has to fit into it.
+    pub fn lease(mut self, lease: Duration) -> Result<Self, RulesError> {
+        self.lease = lease;
+        if lease < Self::SHORTEST_LEASE { Err(RulesError::LeaseTooShort) } else { Ok(self) }
     }
 
     /// How long a claim is renewed: an hour. Work that takes longer is taken for lost.
@@ -326,10 +345,18 @@ mod tests {
 
     #[test]
     fn an_interval_of_no_time_is_none() {
-        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(ZeroInterval));
-        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(ZeroInterval));
+        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(RulesError::IntervalTooShort));
+        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(RulesError::IntervalTooShort));
         let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
         assert_eq!(short.claim().lease, Duration::from_millis(300));
+    }
+
+    #[test]
+    fn lease_that_no_renewal_fits_into_is_an_error() {
+        for rules in [KeyRules::at_most_once, KeyRules::retryable] {
+            assert_eq!(rules().lease(Duration::from_millis(99)), Err(RulesError::LeaseTooShort));
+            assert_eq!(rules().lease(Duration::from_millis(100)).unwrap().lease, Duration::from_millis(100));
+        }
     }
 
     #[test]

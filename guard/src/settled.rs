@@ -7,7 +7,6 @@ use crate::rejection::Rejection;
 /// How a run was settled: by its [`Pass`](crate::Pass), by a [`SignedPass`](crate::SignedPass), or afterwards through the
 /// [`Guard`](crate::Guard).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Settled {
     /// The outcome is on record: a token stays used, a reply is stored, an unknown outcome is marked. Also a token that should have been
     /// given back and was not, because it has less than a second to live or was revoked meanwhile.

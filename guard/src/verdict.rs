@@ -6,7 +6,6 @@ use crate::reply::Reply;
 
 /// What to do with a submission. A duplicate is a verdict, never an error.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Verdict {
     /// Run it, and settle the pass.
     Run(Pass),

@@ -12,7 +12,7 @@ use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
 use onceward::store::{BadAddress, Memory, Redis, Sql, SqlError, StoreError};
-use onceward::{Guard, GuardBuilder};
+use onceward::{Guard, GuardBuilder, InvalidTtl};
 use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
@@ -56,6 +56,9 @@ pub struct Application {
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
+    /// No token can live for so long as the settings say.
+    #[error("token_ttl: {0}")]
+    TokenTtl(#[from] InvalidTtl),
     /// The address of the store is none.
     #[error("store: {0}")]
     Store(#[from] BadAddress),
@@ -231,7 +234,7 @@ pub(crate) async fn guard(config: &Config) -> Result<Guard, BuildError> {
         StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
         StoreAt::Sql(url) => Guard::builder(database(url, config).await?),
     };
-    let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
+    let builder = builder.token_ttl(config.token_ttl)?.share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
     let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
     let guard = match &config.secret_previous {

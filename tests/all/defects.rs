@@ -7,7 +7,7 @@ use actix_web::web;
 use actix_web::{App, HttpResponse, HttpServer};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Fields, Guard, IntervalRules, KeyRules, ZeroInterval};
+use onceward::{Fields, Guard, IntervalRules, KeyRules, RulesError};
 use onceward_api::Problem;
 use onceward_tests::client::{URLENCODED, http, send, submit, token};
 use onceward_tests::keyed::{KEY, Pair, buy, purchase, serve_one, under};
@@ -399,9 +399,9 @@ async fn d15_a_form_with_several_files_is_not_judged_by_the_first() {
 #[test]
 fn d19_an_interval_of_no_time_is_refused_when_it_is_made() {
     for none in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
-        assert_eq!(IntervalRules::new().every(none), Err(ZeroInterval), "{none:?}");
+        assert_eq!(IntervalRules::new().every(none), Err(RulesError::IntervalTooShort), "{none:?}");
     }
-    let told = ZeroInterval.to_string();
+    let told = RulesError::IntervalTooShort.to_string();
     assert!(told.contains("a millisecond at least"), "{told}");
     assert!(IntervalRules::new().every(Duration::from_millis(1)).is_ok());
 }

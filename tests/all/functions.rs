@@ -61,11 +61,11 @@ fn invoice(number: u64) -> Invoice {
 type Ended<T> = Result<RunOutcome<T>, RunError<&'static str>>;
 
 fn by_key() -> Policy {
-    Policy::key(KeyRules::retryable().lease(BRIEF))
+    Policy::key(KeyRules::retryable().lease(BRIEF).unwrap())
 }
 
 fn held() -> Policy {
-    Policy::key(KeyRules::at_most_once().lease(BRIEF))
+    Policy::key(KeyRules::at_most_once().lease(BRIEF).unwrap())
 }
 
 /// Runs some work under a key.
@@ -220,7 +220,7 @@ async fn work_whose_effect_is_unknown_keeps_its_token_key_and_interval() {
         let key = Key::new("k").unwrap();
         let remembered = Policy::Token(TokenRules::new().remember(LONG));
         let interval = Policy::interval(IntervalRules::new().every(LONG).unwrap());
-        let unheld = Policy::key(KeyRules::retryable().lease(LONG));
+        let unheld = Policy::key(KeyRules::retryable().lease(LONG).unwrap());
         for (policy, code) in [
             (Policy::token(), Code::TokenUsed),
             (remembered, Code::OutcomeUnknown),

@@ -29,7 +29,7 @@ fn remembered(guard: &Guard) -> Protect {
 }
 
 fn outer_key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT)).from(KeyFrom::header(OUTER))
+    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT).unwrap()).from(KeyFrom::header(OUTER))
 }
 
 fn outer_held(guard: &Guard) -> Protect {

@@ -166,7 +166,7 @@ async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
 async fn at_most_once_a_run_that_is_alive_keeps_its_claim_however_briefly_replies_are_kept() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let rules = KeyRules::at_most_once().lease(LEASE * 3).retain(Duration::from_millis(300));
+    let rules = KeyRules::at_most_once().lease(LEASE * 3).unwrap().retain(Duration::from_millis(300));
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_000)));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
@@ -183,7 +183,7 @@ async fn at_most_once_a_run_that_is_alive_keeps_its_claim_however_briefly_replie
 async fn at_most_once_an_unknown_end_is_on_record_although_the_store_has_lost_the_claim() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let rules = KeyRules::at_most_once().lease(LEASE * 3);
+    let rules = KeyRules::at_most_once().lease(LEASE * 3).unwrap();
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
     let slow = send(under(&served.url, "/it", "k", "effect").header(TAKES, 200).header(STATUS, 504));
     let slow = tokio::spawn(slow);
@@ -198,7 +198,8 @@ async fn at_most_once_an_unknown_end_is_on_record_although_the_store_has_lost_th
 async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_there_is_room() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
+    let served =
+        serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE).unwrap()));
     let begin = |key: &str, status: u16| {
         tokio::spawn(send(under(&served.url, "/it", key, key).header(TAKES, 200).header(STATUS, status)))
     };
@@ -225,7 +226,7 @@ async fn a_run_that_outlasts_its_ceiling_is_taken_for_lost() {
     for (rules, expected) in
         [(KeyRules::retryable(), "200 executed"), (KeyRules::at_most_once(), "409 outcome_unknown")]
     {
-        let rules = rules.lease(BRIEF).ceiling(BRIEF);
+        let rules = rules.lease(BRIEF).unwrap().ceiling(BRIEF);
         let guard = Guard::new(Memory::new());
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
         let slow = tokio::spawn(send(under(&served.url, "/it", "k", "slow").header(TAKES, 2_000)));

@@ -93,7 +93,8 @@ struct Held {
 
 impl Held {
     fn new() -> Self {
-        let (guard, ledger, rules) = (Guard::new(Memory::new()), Ledger::new(), KeyRules::at_most_once().lease(BRIEF));
+        let (guard, ledger, rules) =
+            (Guard::new(Memory::new()), Ledger::new(), KeyRules::at_most_once().lease(BRIEF).unwrap());
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
         Self { guard, served, ledger, rules, key: Key::new("k").unwrap() }
     }

@@ -223,7 +223,7 @@ async fn after_its_time_a_key_runs_again_on_redis() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
-        let rules = rules.lease(Duration::from_millis(300)).retain(Duration::from_secs(1));
+        let rules = rules.lease(Duration::from_millis(300)).unwrap().retain(Duration::from_secs(1));
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules).action(served_name()));
         let said = async || buy(&served.url, "/it", "k", "a").await.said();
         assert_eq!([said().await, said().await], ["200 executed", "200 replayed"]);

@@ -109,7 +109,8 @@ async fn seen(guard: &Guard, rules: &KeyRules) -> RecordState {
 async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
+    let served =
+        serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE).unwrap()));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_500)));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     sleep(LEASE).await;
@@ -124,7 +125,7 @@ async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
 async fn no_ceiling_is_no_reason_to_stop_trying() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::retryable().lease(BRIEF).ceiling(Duration::MAX);
+    let rules = KeyRules::retryable().lease(BRIEF).unwrap().ceiling(Duration::MAX);
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Refuses(Duration::ZERO));
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
@@ -137,7 +138,7 @@ async fn no_ceiling_is_no_reason_to_stop_trying() {
 async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::retryable().lease(BRIEF);
+    let rules = KeyRules::retryable().lease(BRIEF).unwrap();
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Refuses(Duration::from_millis(250)));
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
@@ -152,7 +153,7 @@ async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
 async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::at_most_once().lease(BRIEF);
+    let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Deaf);
     assert!(timeout(Duration::from_millis(50), pass.complete(Some(Reply::new(200, "paid")))).await.is_err());
@@ -164,7 +165,7 @@ async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
 async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::at_most_once().lease(BRIEF);
+    let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     store.be(Mood::Mute);
     let policy = Policy::key(rules.clone());
     let key = key();
@@ -253,7 +254,7 @@ async fn draining_waits_for_what_runs_unprotected() {
 async fn draining_waits_for_what_is_taken_back() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::at_most_once().lease(BRIEF);
+    let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     store.be(Mood::Refuses(Duration::ZERO));
     let policy = Policy::key(rules.clone());
     let key = key();
@@ -282,7 +283,7 @@ async fn settling_the_same_twice_is_as_good_as_once() {
 async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_and_has_forgotten() {
     let store = Moody::new();
     let guard = Guard::new(Arc::clone(&store));
-    let rules = KeyRules::at_most_once().lease(BRIEF);
+    let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     let pass = enter(&guard, &rules).await;
     let ticket = pass.ticket();
     store.be(Mood::Refuses(Duration::ZERO));
@@ -302,7 +303,8 @@ async fn a_pointer_that_is_none_is_found_out_before_it_leaves_requests_unprotect
 async fn a_redis_that_is_full_for_longer_than_the_lease_leaves_one_effect() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
+    let served =
+        serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE).unwrap()));
     let mut slow = Vec::new();
     for number in 0..10 {
         let key = format!("k{number}");

@@ -131,7 +131,7 @@ async fn an_answer_without_a_body_replays_without_one() {
 #[tokio::test]
 async fn a_header_that_cannot_be_sent_is_never_sent() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let rules = KeyRules::at_most_once().lease(BRIEF);
+    let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
     let answer = send(under(&served.url, "/it", "k", "a").header(STATUS, 504)).await;
     assert_eq!(answer.said(), "504 unknown");
@@ -147,7 +147,7 @@ async fn a_header_that_cannot_be_sent_is_never_sent() {
 #[tokio::test]
 async fn a_thousand_runs_that_were_released_leave_nothing_behind_and_nothing_to_wait_for() {
     let guard = Guard::new(Memory::new());
-    let rules = KeyRules::retryable().lease(BRIEF);
+    let rules = KeyRules::retryable().lease(BRIEF).unwrap();
     let (policy, key) = (Policy::key(rules), Key::new("k").unwrap());
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
     for _ in 0..1_000 {

@@ -255,7 +255,6 @@ async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_act
         Verdict::Run(pass) => pass.complete(Some(Reply::new(201, "made"))).await.map(|_| "run".to_owned()).unwrap(),
         Verdict::Replay(reply) => format!("replay {}", reply.status()),
         Verdict::Reject(rejection) => rejection.code().to_string(),
-        _ => unreachable!("there is nothing else"),
     };
     assert_eq!(said("pay", "alice").await, "run");
     for (action, user, expected) in
@@ -706,7 +705,7 @@ async fn a_claim_that_is_made_again_is_no_token_for_anybody_else_either() {
     let guard = Guard::new(Arc::clone(&store));
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     // It is renewed once.
-    let rules = KeyRules::retryable().lease(LEASE).ceiling(Duration::ZERO);
+    let rules = KeyRules::retryable().lease(LEASE).unwrap().ceiling(Duration::ZERO);
     let policy = Policy::Token(TokenRules::new().remember_by(rules));
     let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };

@@ -94,7 +94,7 @@ async fn a_token_that_comes_with_an_answer_is_the_next_one() {
 
 #[tokio::test]
 async fn tokens_are_replaced_before_they_expire() {
-    let guard = Guard::builder(Memory::new()).token_ttl(Duration::from_secs(2)).build();
+    let guard = Guard::builder(Memory::new()).token_ttl(Duration::from_secs(2)).unwrap().build();
     let shop = Shop::with(guard);
     let (client, url) = (client(), format!("{}/orders", shop.url()));
     let begun = tokio::time::Instant::now();

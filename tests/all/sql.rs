@@ -234,7 +234,7 @@ async fn a_thread_that_is_blocked_does_not_stop_renewals() {
         let (first, second) = (open().await, open().await);
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::retryable().lease(Duration::from_millis(1500)));
+        let policy = Policy::key(KeyRules::retryable().lease(Duration::from_millis(1500)).unwrap());
         let Ok(Verdict::Run(pass)) = first.check(&policy, &intent).await else { panic!("a free key") };
         #[expect(clippy::disallowed_methods, reason = "to block the thread is the point")]
         std::thread::sleep(Duration::from_secs(4));

@@ -94,7 +94,7 @@ impl Warehouse {
         let served = [(); 2].map(|()| {
             let guard = Guard::new(Redis::open(&redis.url()).unwrap());
             let client = web::Data::new(redis::Client::open(redis.url()).unwrap());
-            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(BRIEF));
+            let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(BRIEF).unwrap());
             serve(&ledger, move |config| {
                 let deduct = web::resource("/deduct").wrap(protect.clone()).route(web::post().to(deduct));
                 config.app_data(client.clone()).service(deduct);
@@ -175,7 +175,7 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
     let guard = Guard::new(Redis::open(&pair.redis.url()).unwrap());
     let key = Key::new("payment-1").unwrap();
     let intent = Intent::new("POST /keyed/held", Subject::anonymous()).key(&key);
-    let rules = KeyRules::at_most_once().lease(LEASE);
+    let rules = KeyRules::at_most_once().lease(LEASE).unwrap();
     let receipt = Reply::new(200, "the bank says it is paid");
     let settled = guard.settle(&rules, &intent, None, Effect::Applied, Some(receipt)).await.unwrap();
     assert_eq!(settled, Settled::Final);
@@ -189,7 +189,7 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
 async fn a_payment_is_made_once_for_an_order_and_a_declined_one_can_be_made_again() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let rules = KeyRules::at_most_once().lease(LEASE);
+    let rules = KeyRules::at_most_once().lease(LEASE).unwrap();
     let pay = Protect::key(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::path("order")).action("pay");
     let served = serve(&ledger, move |config| {
         let route = web::post().to(onceward_tests::keyed::purchase);
@@ -245,7 +245,7 @@ async fn messages_about_an_order_may_come_twice_and_in_any_order() {
     let redis = RedisServer::start();
     let client = redis::Client::open(redis.url()).unwrap();
     let guards = [(); 2].map(|()| Guard::new(Redis::open(&redis.url()).unwrap()));
-    let policy = Policy::key(KeyRules::retryable().lease(BRIEF));
+    let policy = Policy::key(KeyRules::retryable().lease(BRIEF).unwrap());
     let receive = async |at: usize, id: &str, to: State| -> Result<RunOutcome<Moved>, RunError<redis::RedisError>> {
         let key = Key::of_parts(["order", id]).unwrap();
         let intent = Intent::new("move order", Subject::anonymous()).key(&key);

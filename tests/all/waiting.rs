@@ -61,7 +61,7 @@ impl Bed {
 }
 
 fn by_key(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect {
-    Protect::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE)).wait(longest)
+    Protect::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE).unwrap()).wait(longest)
 }
 
 fn on_memory(rules: KeyRules, longest: Duration) -> Bed {
@@ -166,7 +166,7 @@ async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
 async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied() {
     let (guard, key) = (Guard::new(Memory::new()), Key::new("k").unwrap());
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
-    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG)), &intent).await;
+    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG).unwrap()), &intent).await;
     let (told, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
         sleep(PAUSE).await;
         let drained = tokio::spawn({
@@ -190,7 +190,7 @@ async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied
 #[tokio::test]
 async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
     let guard = Guard::builder(Memory::new()).waiters(8).build();
-    let policy = Policy::key(KeyRules::retryable().lease(LONG));
+    let policy = Policy::key(KeyRules::retryable().lease(LONG).unwrap());
     let [hot, other] = ["hot", "other"].map(|key| Key::new(key).unwrap());
     let mut passes = Vec::new();
     for key in [&hot, &other] {
@@ -313,7 +313,7 @@ async fn claim(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
 /// Checks, waits, and says what came of it.
 async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> String {
     let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(body));
-    match guard.check_and_wait(&Policy::key(KeyRules::retryable().lease(LEASE)), &intent, longest).await {
+    match guard.check_and_wait(&Policy::key(KeyRules::retryable().lease(LEASE).unwrap()), &intent, longest).await {
         Ok(Verdict::Replay(reply)) => String::from_utf8_lossy(reply.body()).into_owned(),
         Ok(Verdict::Reject(rejection)) => rejection.code().as_str().to_owned(),
         Ok(other) => format!("{other:?}"),
@@ -327,7 +327,7 @@ async fn whoever_waits_is_never_given_the_answer_to_other_content() {
     let store = Arc::new(Memory::new());
     // The first runs in another process, so that its waiters here have to find out by themselves that it has ended.
     let (elsewhere, guard) = (Guard::new(Arc::clone(&store)), Guard::new(store));
-    let policy = Policy::key(KeyRules::retryable().lease(LEASE));
+    let policy = Policy::key(KeyRules::retryable().lease(LEASE).unwrap());
     let told = join_all((0..20).map(async |number| {
         let key = Key::new(format!("k{number}")).unwrap();
         let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
@@ -392,7 +392,7 @@ async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
     let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let calm = another(&served, 20).await;
-    let policy = Policy::key(KeyRules::retryable().lease(LONG));
+    let policy = Policy::key(KeyRules::retryable().lease(LONG).unwrap());
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&guard, &policy, &intent).await;
     let (begun, last_gone) = (Instant::now(), Arc::new(AtomicU64::new(0)));
@@ -444,7 +444,7 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap().timeout(LONG)).waiters(2_000).build();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
-    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG)), &intent).await;
+    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG).unwrap()), &intent).await;
     let monitor = redis.monitor();
     let begun = Instant::now();
     let crowd: Vec<_> = (0..500)
@@ -586,7 +586,7 @@ async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
     let other = Guard::new(store);
     let key = Key::new("k").unwrap();
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
-    let first = claim(&one, &Policy::key(KeyRules::retryable().lease(BRIEF)), &intent).await;
+    let first = claim(&one, &Policy::key(KeyRules::retryable().lease(BRIEF).unwrap()), &intent).await;
     let (told, ()) = tokio::join!(wait(&other, &key, b"it", LONG), async {
         // Longer than the lease, which is renewed.
         sleep(BRIEF * 3).await;

@@ -42,7 +42,7 @@ struct Told {
 
 /// The shop's pages.
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
-    let (guard, brief) = (guard.clone(), Guard::builder(Memory::new()).token_ttl(BRIEF).build());
+    let (guard, brief) = (guard.clone(), Guard::builder(Memory::new()).token_ttl(BRIEF).unwrap().build());
     move |config| {
         config.service(shop("/brief", &brief)).service(shop("/web", &guard));
     }

@@ -6,6 +6,7 @@ use onceward_api::Problem;
 use tokio::sync::watch;
 
 use super::Guard;
+use super::issue::{self, InvalidTtl};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::metrics::{self, Metrics};
@@ -100,10 +101,13 @@ impl GuardBuilder {
         self
     }
 
-    /// How long a token lives where nobody says otherwise: 30 minutes.
-    pub fn token_ttl(mut self, ttl: Duration) -> Self {
-        self.token_ttl = ttl;
-        self
+    /// How long a token lives by default: 30 minutes.
+    ///
+    /// # Errors
+    /// If it is outside of [`Guard::TOKEN_TTL`].
+    pub fn token_ttl(mut self, ttl: Duration) -> Result<Self, InvalidTtl> {
+        self.token_ttl = issue::valid(ttl)?;
+        Ok(self)
     }
 
     /// How long `actix::serve` goes on as before once it is told to stop, except that every answer closes its connection,

@@ -104,7 +104,7 @@ mod tests {
         let absent = guard.look_at(&ticket).await.unwrap();
         assert_eq!((absent.state, absent.run, absent.doubt), (RecordState::Absent, None, None));
 
-        let held = Policy::key(KeyRules::at_most_once().lease(LEASE));
+        let held = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
         let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
         let run = pass.run_id();
         let alive = guard.look_at(&ticket).await.unwrap();
@@ -134,7 +134,7 @@ mod tests {
         let key = Key::new("k").unwrap();
         let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let held = Policy::key(KeyRules::at_most_once().lease(LEASE));
+        let held = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
         let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
         let first = operator.look_at(&ticket).await.unwrap();
         assert!(matches!(first.state, RecordState::Unknown(_)), "by the clock its owner is gone: {first:?}");

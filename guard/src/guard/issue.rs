@@ -18,7 +18,30 @@ use crate::token::mint::Mint;
 use crate::token::secret::Secret;
 use crate::token::{GRACE, Token};
 
-pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<Token, StoreError> {
+/// Why no token was issued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IssueError {
+    /// A token cannot live for so long, or for so short a time.
+    #[error(transparent)]
+    Ttl(#[from] InvalidTtl),
+    /// The store did not take the token, or whether it did is unknown.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A time to live that no token can have; see [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a token lives for 1 second to 24 hours, not for {0:?}")]
+pub struct InvalidTtl(Duration);
+
+/// A time to live that a token can have.
+pub(super) fn valid(ttl: Duration) -> Result<Duration, InvalidTtl> {
+    if TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(InvalidTtl(ttl)) }
+}
+
+pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<Token, IssueError> {
+    let ttl = valid(ttl)?;
     let id = random::id();
     let ticket = Ticket::of_token(id);
     engine.admit(&ticket).await?;
@@ -32,7 +55,7 @@ pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -
             engine.metrics.issued();
             Ok(token)
         }
-        Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
+        Some(_) => Err(StoreError::not_executed("a token with this id is there already").into()),
     }
 }
 

@@ -65,7 +65,7 @@ fn labels(series: &str) -> String {
 }
 
 fn key_policy() -> Policy {
-    Policy::key(KeyRules::retryable().lease(LEASE))
+    Policy::key(KeyRules::retryable().lease(LEASE).unwrap())
 }
 
 async fn run(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
@@ -189,7 +189,7 @@ fn by_hand() -> (Guard, Arc<Memory>, ManualClock) {
 async fn renewals_and_every_end_of_a_claim_are_counted() {
     let prometheus = Prometheus::install();
     let (guard, store, clock) = by_hand();
-    let policy = Policy::key(KeyRules::at_most_once().lease(LEASE));
+    let policy = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
     let keys = ["completed", "released", "unknown", "lost"].map(|name| Key::new(name).unwrap());
     let intent = |at: usize| Intent::new("a", Subject::anonymous()).key(&keys[at]);
     run(&guard, &policy, &intent(0)).await.complete(None).await.unwrap();

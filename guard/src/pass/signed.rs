@@ -76,7 +76,7 @@ pub(crate) async fn open(engine: &Arc<Engine>, text: &str) -> Result<Option<Sign
         return Ok(None);
     };
     let rules = if at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-    let rules = rules.lease(Duration::from_millis(claimed.lease)).retain(retain);
+    let rules = KeyRules { lease: Duration::from_millis(claimed.lease), retain, ..rules };
     let (engine, fingerprint, attempt) = (Arc::clone(engine), claimed.fingerprint, claimed.attempt);
     let terms = Terms { engine, rules, origin: Origin::Key, action, ticket, fingerprint, attempt };
     Ok(Some(SignedPass { claim: Claim::remote(terms, claimed) }))
@@ -161,7 +161,7 @@ mod tests {
     impl Backend {
         fn new(rules: KeyRules) -> Self {
             let (guard, clock) = testing::guard();
-            Self { guard, clock, rules: rules.lease(LEASE) }
+            Self { guard, clock, rules: rules.lease(LEASE).unwrap() }
         }
 
         /// Claims, and tells what it was told: a pass, or a word for why not.

@@ -73,7 +73,7 @@ impl World {
         let memory = Memory::with_clock((&clock).into());
         let store = Arc::new(FaultStore::new(memory, dice.u64(..), faults, has_duplicates, flaw));
         let rules = if is_held { KeyRules::at_most_once() } else { KeyRules::retryable() };
-        let rules = rules.lease(LEASE).retain(RETAIN).ceiling(LEASE * 50);
+        let rules = rules.lease(LEASE).unwrap().retain(RETAIN).ceiling(LEASE * 50);
         let policy = Policy::key(rules);
         let mut world = Self {
             dice,

@@ -152,7 +152,7 @@ mod tests {
         ahead.advance(Duration::from_secs(20 * 365 * 24 * 60 * 60));
         let owners = [(); 2].map(|()| Guard::new(Arc::clone(&store)));
         let operator = Guard::builder(store).clock((&ahead).into()).build();
-        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)));
+        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)).unwrap());
         let (mut open, mut passes) = (Vec::new(), Vec::new());
         for (owner, name) in owners.iter().zip(["alive", "dead"]) {
             let key = Key::new(name).unwrap();

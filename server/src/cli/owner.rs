@@ -52,7 +52,7 @@ mod tests {
         let key = Key::new("k").unwrap();
         let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)));
+        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)).unwrap());
         let Ok(Verdict::Run(pass)) = owner.check(&policy, &intent).await else { panic!("it is free") };
         let seen = operator.look_at(&ticket).await.unwrap();
         assert!(matches!(seen.state, RecordState::Unknown(_)), "by its clock it is gone: {seen:?}");

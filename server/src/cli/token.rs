@@ -26,7 +26,7 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Said,
         let mut bound = Binding::none();
         bound = text(matches, "action").into_iter().fold(bound, Binding::action);
         bound = text(matches, "subject").map(Subject::named).into_iter().fold(bound, Binding::subject);
-        tokens.push(guard.issue(ttl, bound).await?);
+        tokens.push(guard.issue(ttl, bound).await.map_err(|error| Failure::problem(error.to_string()))?);
     }
     let lines = tokens.iter().map(|token| format!("{}\n", token.as_str())).collect::<String>();
     let each = tokens.iter().map(

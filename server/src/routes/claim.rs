@@ -91,7 +91,6 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
         },
         Verdict::Replay(reply) => Claimed::Replay { reply: kept(&reply) },
         Verdict::Reject(rejection) => return Err(rejection.into()),
-        _ => return Err(Rejection::new(Code::Internal).into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claimed))
 }
@@ -207,7 +206,7 @@ fn unavailable(error: onceward::store::StoreError) -> Rejection {
 
 fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
     let rules = if asked.at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-    let mut rules = rules.lease(lease);
+    let mut rules = rules.lease(lease).map_err(|error| bad(format!("`lease`: {error}.")))?;
     if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
         rules = rules.retain(retain);
     }

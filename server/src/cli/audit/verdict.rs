@@ -111,7 +111,7 @@ mod tests {
         let key = Key::new("k").unwrap();
         let (ticket, lease) = (Ticket::of_key(&Subject::anonymous(), "a", &key), Duration::from_secs(10));
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::at_most_once().lease(lease));
+        let policy = Policy::key(KeyRules::at_most_once().lease(lease).unwrap());
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
         let open = Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed);
         let left = Open { begun: Begun::LeftUnknown, ..open.clone() };
