@@ -17,25 +17,25 @@ use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::access::Access;
-use crate::administration::Administration;
-use crate::banner;
+use crate::admin::Administration;
 use crate::check;
 use crate::check::finding::{Finding, Level};
-use crate::clients::Clients;
 use crate::config::{Accepted, Config, ConfigError, StoreAt};
-use crate::connections::{Connections, KEEP_ALIVE};
-use crate::desk::Desk;
-use crate::limits::{self, Limits};
-use crate::listening::{CannotListen, bind};
-use crate::meters::Meters;
-use crate::mishap;
-use crate::open_files;
-use crate::origins::{self, Origins};
-use crate::quota::Quota;
+use crate::context::Desk;
+use crate::http::access::Access;
+use crate::http::admission::{self, Limits};
+use crate::http::cors::{self, Origins};
+use crate::http::panic_handler;
+use crate::http::rate_limit::Quota;
+use crate::logging;
+use crate::metrics::Meters;
+use crate::network::client_connections::Clients;
+use crate::network::connections::{Connections, KEEP_ALIVE};
+use crate::network::file_limit;
+use crate::network::listener::{CannotListen, bind};
+use crate::openapi::specification;
 use crate::routes::{self, others, pages, specified};
-use crate::specification::specification;
-use crate::telemetry;
+use crate::startup_message;
 
 /// How long to wait between two questions to a store that does not answer yet.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -113,7 +113,7 @@ impl Application {
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
         let limits = Limits::new(config.max_in_flight.get() as usize, config.request_timeout);
         let desk = Data::new(Desk::new(guard, access, quota).within(limits));
-        let connections = open_files::make_room(config.max_connections.get() as usize);
+        let connections = file_limit::make_room(config.max_connections.get() as usize);
         Ok(Self { listener, address, admin, meters, desk, shop, connections, config })
     }
 
@@ -147,7 +147,7 @@ impl Application {
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let serving = async {
             tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
-                banner::announce(address, admin, &config)
+                startup_message::announce(address, admin, &config)
             })
         };
         let ended = tokio::select! {
@@ -168,9 +168,9 @@ impl Application {
 /// # Errors
 /// If there are no settings to start with.
 pub fn prepare(load: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Config, ConfigError> {
-    mishap::hook();
+    panic_handler::hook();
     let config = load()?;
-    telemetry::begin(config.log, config.log_level);
+    logging::begin(config.log, config.log_level);
     Ok(config)
 }
 
@@ -196,14 +196,14 @@ pub fn app(
         .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
         .configure(|config| start(config, shop))
         .configure(others)
-        .wrap(from_fn(limits::admit))
+        .wrap(from_fn(admission::admit))
         .wrap(from_fn(routes::explain))
-        .wrap(from_fn(mishap::contain))
+        .wrap(from_fn(panic_handler::contain))
         .wrap(cors)
-        .wrap(from_fn(origins::explain))
-        .wrap(from_fn(origins::watch))
+        .wrap(from_fn(cors::explain))
+        .wrap(from_fn(cors::watch))
         .wrap(from_fn(routes::forward_auth::translate))
-        .wrap(from_fn(telemetry::observe))
+        .wrap(from_fn(logging::observe))
 }
 
 /// How many workers there are.

@@ -1,26 +1,26 @@
 //! What can be said of a Redis or a database before it is trusted with records: whether it can be used, and what it may lose, in plain
 //! words.
 //!
-//! Of Redis, [`facts`] asks, [`judgement`] judges, and nothing of the second needs a server.
+//! For Redis, [`probe`] queries the server and [`rules`] judges the result without a server.
 
+pub(crate) mod connect_error;
 pub(crate) mod database;
-pub(crate) mod facts;
-mod file;
+pub(crate) mod durability;
 pub(crate) mod finding;
-pub(crate) mod info;
-pub(crate) mod judgement;
-pub(crate) mod losses;
-pub(crate) mod trouble;
+pub(crate) mod probe;
+pub(crate) mod redis_info;
+pub(crate) mod rules;
+mod sqlite_file;
 
 use std::time::Duration;
 
 use onceward::store::Redis;
 use redis::Client;
 
-use self::facts::Visit;
+use self::connect_error::Trouble;
 use self::finding::{Finding, Level};
-use self::info::Info;
-use self::trouble::Trouble;
+use self::probe::Visit;
+use self::redis_info::Info;
 
 /// How long each question to Redis may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Whether the Redis at this address evicts, which the service has to know before it relies on it: of several servers, the worst. One that
 /// cannot be asked does not hide what another one says.
 pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding, Trouble> {
-    let (worst, trouble) = worst(servers(address).await?, |info| judgement::eviction(info, is_allowed)).await;
+    let (worst, trouble) = worst(servers(address).await?, |info| rules::eviction(info, is_allowed)).await;
     match (worst, trouble) {
         (Some(found), Some(trouble)) if found.level < Level::Warning => Err(trouble),
         (Some(found), _) => Ok(found),
@@ -39,7 +39,7 @@ pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding,
 /// Why the Redis at this address, which answers, cannot be used; `None` if it does not answer, or if there is nothing against it.
 pub(crate) async fn rejection(address: &str, store: &str) -> Option<Finding> {
     let (found, trouble) = match servers(address).await {
-        Ok(servers) => worst(servers, |info| judgement::role(info, is_cluster(address))).await,
+        Ok(servers) => worst(servers, |info| rules::role(info, is_cluster(address))).await,
         Err(trouble) => (None, Some(trouble)),
     };
     let found = found.filter(|finding| finding.level == Level::Problem);

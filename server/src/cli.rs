@@ -9,11 +9,11 @@ mod command;
 mod completions;
 mod config;
 mod healthcheck;
-mod http;
+mod http_client;
 mod key;
+mod liveness;
 mod migrate;
-mod owner;
-mod said;
+mod output;
 mod stats;
 mod store;
 mod table;
@@ -25,11 +25,11 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use self::said::{Failure, Said};
+use self::output::{Failure, Said};
 use crate::app::{Application, prepare};
-use crate::config::given::Given;
+use crate::config::sources::Given;
 use crate::config::{Config, ConfigError, environment};
-use crate::mishap;
+use crate::http::panic_handler;
 
 /// What a command has come to.
 type Done = Result<Said, Failure>;
@@ -37,7 +37,7 @@ type Done = Result<Said, Failure>;
 /// Runs what the command line asks for, and says how that went: 0 is fine, 1 is a problem, 2 is a command line or a setting
 /// that is wrong.
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    mishap::hook();
+    panic_handler::hook();
     let arguments: Vec<_> = arguments.into_iter().collect();
     let matches = match command::command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,

@@ -1,8 +1,8 @@
 //! Settings: everything that can be set, read from wherever it was given.
 
 pub(crate) mod flag;
-pub(crate) mod given;
 pub mod setting;
+pub(crate) mod sources;
 mod value;
 
 use std::ffi::OsString;
@@ -15,8 +15,8 @@ use ipnet::IpNet;
 use onceward::Secret;
 use tracing::level_filters::LevelFilter;
 
-use self::given::Given;
 use self::setting::PREFIX;
+use self::sources::Given;
 pub use self::value::{Rate, is_origin};
 
 /// Everything that can be set.

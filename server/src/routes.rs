@@ -20,9 +20,9 @@ use onceward::Rejection;
 use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
-use crate::desk::Desk;
-use crate::meters::Meters;
-use crate::original::is_asked_at;
+use crate::context::Desk;
+use crate::http::forwarded_request::is_asked_at;
+use crate::metrics::Meters;
 
 /// Where backends ask: with the API key, if there is one.
 const FOR_BACKENDS: [&str; 7] =

@@ -7,7 +7,7 @@ use onceward::{Kind, Ticket};
 use sqlx::{Connection as _, PgConnection};
 
 use super::finding::Finding;
-use super::{PATIENCE, file};
+use super::{PATIENCE, sqlite_file};
 
 /// How long the record that is tried lives, if it is not taken away.
 const PROBED: Duration = Duration::from_secs(1);
@@ -131,13 +131,13 @@ fn disk(setup: &Setup) -> (Finding, &'static str) {
 
 /// Of a file that cannot be used nothing else is known.
 async fn judge_file(url: &str, path: &str, prefix: &str) -> (Vec<Finding>, Losses) {
-    let (opened, file) = (open(url, prefix).await, file::named(path));
+    let (opened, file) = (open(url, prefix).await, sqlite_file::named(path));
     let trouble = match &opened {
         Ok(()) => None,
-        Err(Unusable::Tables(SqlError::NotMigrated)) => file::unwritable(&file),
-        Err(Unusable::Tables(error)) => file::trouble(error, &file),
+        Err(Unusable::Tables(SqlError::NotMigrated)) => sqlite_file::unwritable(&file),
+        Err(Unusable::Tables(error)) => sqlite_file::trouble(error, &file),
         // What was written was refused: of a file that others write too, it may have been in use for too long.
-        Err(Unusable::Probe(error)) => file::refused(error, &file),
+        Err(Unusable::Probe(error)) => sqlite_file::refused(error, &file),
     };
     if let Some(trouble) = trouble {
         return (vec![trouble], Vec::new());

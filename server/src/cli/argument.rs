@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::said::Failure;
+use super::output::Failure;
 
 /// Whether a command is to speak to a program, at whatever depth that was said.
 pub(super) fn is_json(matches: &ArgMatches) -> bool {

@@ -1,19 +1,19 @@
 //! Claims in a log whose owner is gone: begun, never ended, and nobody at work on them.
 
-mod lines;
-mod log;
-mod verdict;
+mod claim_state;
+mod event_log;
+mod line_count;
 
 use clap::ArgMatches;
 use onceward::{Examined, Guard};
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::log::{Journal, Open};
-use self::verdict::{Fate, fate};
+use self::claim_state::{Fate, fate};
+use self::event_log::{Journal, Open};
 use super::argument::{is_set, texts};
-use super::owner;
-use super::said::{Failure, Said};
+use super::liveness;
+use super::output::{Failure, Said};
 use super::store::{guard, reachable};
 use super::token::lasting;
 use crate::config::Config;
@@ -58,14 +58,14 @@ async fn judge(
 ) -> Result<Vec<Judged>, Failure> {
     let own = || seen.iter().filter(|(open, seen)| seen.run == Some(open.run)).map(|(_, seen)| seen);
     let wait = own().filter_map(|seen| seen.lease.max(seen.doubt)).max();
-    let Some(wait) = wait.filter(|_| waits || own().any(|seen| owner::silence(seen).is_some())) else {
+    let Some(wait) = wait.filter(|_| waits || own().any(|seen| liveness::silence(seen).is_some())) else {
         let judged = |(open, seen)| {
             let fate = fate(&open, &seen);
             (open, fate)
         };
         return Ok(seen.into_iter().map(judged).collect());
     };
-    owner::wait(begun, wait).await;
+    liveness::wait(begun, wait).await;
     let mut judged = Vec::with_capacity(seen.len());
     for (open, before) in seen {
         let now = guard.examine(&open.ticket).await?;
@@ -133,7 +133,7 @@ mod tests {
     use onceward::store::Memory;
     use onceward::{Intent, Key, KeyRules, ManualClock, Policy, Subject, Ticket, Verdict};
 
-    use super::log::Begun;
+    use super::event_log::Begun;
     use super::*;
 
     #[test]

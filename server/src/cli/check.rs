@@ -4,12 +4,12 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::argument::is_set;
-use super::said::{Failure, Said};
+use super::output::{Failure, Said};
 use super::table::table;
-use crate::check::facts::Visit;
 use crate::check::finding::{Finding, Level};
-use crate::check::{database, is_cluster, judgement, losses, servers};
-use crate::config::given::Given;
+use crate::check::probe::Visit;
+use crate::check::{database, durability, is_cluster, rules, servers};
+use crate::config::sources::Given;
 use crate::config::{Config, StoreAt};
 
 /// What can be lost, in which case.
@@ -18,7 +18,7 @@ type Losses = Vec<(&'static str, &'static str)>;
 pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, Failure> {
     let config = Config::serving(given)?;
     let (mut findings, losses) = match &config.store {
-        StoreAt::Memory => (vec![memory()], losses::OF_MEMORY.to_vec()),
+        StoreAt::Memory => (vec![memory()], durability::OF_MEMORY.to_vec()),
         StoreAt::Redis(url) => redis(url, &config).await,
         StoreAt::Sql(url) => database::judge(url, &config.prefix).await,
     };
@@ -60,8 +60,8 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
         };
         let mut found = match &facts {
             Ok(facts) => {
-                let mut found = judgement::judge(facts, &config.prefix, config.allow_eviction);
-                found.extend(judgement::slowness(facts, config.store_timeout));
+                let mut found = rules::judge(facts, &config.prefix, config.allow_eviction);
+                found.extend(rules::slowness(facts, config.store_timeout));
                 found
             }
             Err(trouble) => vec![trouble.finding(&config.store.to_string())],
@@ -70,7 +70,7 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
             found.iter_mut().for_each(|finding| finding.says = format!("{place}: {}", finding.says));
         }
         findings.append(&mut found);
-        let lost = facts.as_ref().map(losses::of).unwrap_or_default();
+        let lost = facts.as_ref().map(durability::of).unwrap_or_default();
         losses.extend(lost.into_iter().filter(|loss| !losses.contains(loss)).collect::<Losses>());
     }
     (findings, losses)

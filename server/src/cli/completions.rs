@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::argument::text;
 use super::command::listed;
-use super::said::{Failure, Said};
+use super::output::{Failure, Said};
 
 pub(super) fn completions(matches: &ArgMatches) -> Result<Said, Failure> {
     let name = text(matches, "SHELL").unwrap_or_default();

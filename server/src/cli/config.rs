@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::said::Said;
+use super::output::Said;
 use crate::config::flag::examples;
 use crate::config::setting::Setting;
 

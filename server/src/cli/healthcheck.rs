@@ -4,8 +4,8 @@ use clap::ArgMatches;
 use serde_json::json;
 
 use super::argument::duration;
-use super::http::{get, reachable};
-use super::said::{Failure, Said};
+use super::http_client::{get, reachable};
+use super::output::{Failure, Said};
 use crate::config::Config;
 
 pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {

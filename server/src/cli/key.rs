@@ -1,6 +1,6 @@
 //! What became of a key, and settling what nobody can tell.
 
-mod reply;
+mod reply_argument;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use onceward::api::Code;
 use onceward::{Effect, Examined, Key, KeyRules, Kind, Reply, Resolved, RunId, Seen, Subject, Ticket};
 use serde_json::{Value, json};
 
-use self::reply::reply;
+use self::reply_argument::reply;
 use super::argument::{is_set, optional_duration, text};
-use super::owner;
-use super::said::{Failure, Said};
+use super::liveness;
+use super::output::{Failure, Said};
 use super::store::guard;
 use super::token::{lasting, moment};
 use crate::config::Config;
@@ -51,7 +51,7 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said
     // Named once it is known, so that what is settled is what was seen.
     let seen = guard.examine(&ticket).await?;
     let run = run.or(seen.run);
-    if owner::is_alive(&guard, &ticket, &seen).await? {
+    if liveness::is_alive(&guard, &ticket, &seen).await? {
         return Err(Failure::problem(
             "it is still running: its claim was renewed while this command looked, so it is left alone. This machine's clock is ahead \
              of its owner's by more than a lease; have both keep time (NTP).",

@@ -5,7 +5,7 @@ use onceward::store::{Migrated, Sql};
 use serde_json::json;
 
 use super::argument::is_set;
-use super::said::{Failure, Said};
+use super::output::{Failure, Said};
 use crate::config::{Config, StoreAt};
 
 pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {

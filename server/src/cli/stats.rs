@@ -1,6 +1,6 @@
 //! What the running service counts, in a small table.
 
-mod sample;
+mod metrics_sample;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use self::sample::Sample;
+use self::metrics_sample::Sample;
 use super::argument::{duration, is_json, is_set, number, text};
-use super::http::{get, reachable};
-use super::said::{Failure, Said};
+use super::http_client::{get, reachable};
+use super::output::{Failure, Said};
 use super::table::table;
 use crate::config::Config;
 

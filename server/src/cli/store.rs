@@ -2,7 +2,7 @@
 
 use onceward::Guard;
 
-use super::said::Failure;
+use super::output::Failure;
 use crate::app::{self, BuildError};
 use crate::config::{Config, StoreAt};
 

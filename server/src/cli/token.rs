@@ -8,7 +8,7 @@ use onceward::{Binding, Guard, Inspected, Intent, Revoked, Seen, Subject};
 use serde_json::{Value, json};
 
 use super::argument::{number, optional_duration, text};
-use super::said::{Failure, Said};
+use super::output::{Failure, Said};
 use super::store::guard;
 use super::table::table;
 use crate::config::Config;

@@ -10,8 +10,8 @@ use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, 
 use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
 
 use super::token::{Anywhere, attempt, bad};
-use crate::desk::{Answer, Desk};
-use crate::kept::{kept, reply};
+use crate::context::{Answer, Desk};
+use crate::http::wire_reply::{kept, reply};
 
 /// Where a claim is completed.
 pub(crate) const COMPLETE: &str = "/claim/complete";

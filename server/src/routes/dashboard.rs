@@ -6,7 +6,7 @@ use actix_web::middleware::DefaultHeaders;
 use actix_web::{HttpRequest, HttpResponse, web};
 
 use super::nothing;
-use crate::desk::Desk;
+use crate::context::Desk;
 
 /// Where it is.
 pub(super) const PATH: &str = "/dashboard";

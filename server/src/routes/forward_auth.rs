@@ -14,8 +14,8 @@ use onceward_api::path::canonical;
 use onceward_api::{Outcome, Problem, header};
 
 use super::token::bad;
-use crate::desk::Desk;
-use crate::original::{Original, PATH, is_asked_at};
+use crate::context::Desk;
+use crate::http::forwarded_request::{Original, PATH, is_asked_at};
 
 /// The longest path that a header tells again.
 const LONGEST: usize = 256;

@@ -5,8 +5,8 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward::Rejection;
 use onceward_api::{Code, Problem};
 
-use crate::desk::Desk;
-use crate::readiness::Unready;
+use crate::context::Desk;
+use crate::store_health::Unready;
 
 /// What a store that is full takes, and what it does not.
 const FULL: &str = "The store is full: no token is issued, no key is claimed, and no token is redeemed with an attempt or where its response \

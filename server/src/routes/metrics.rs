@@ -5,8 +5,8 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward_api::Problem;
 
 use super::nothing;
-use crate::desk::Desk;
-use crate::meters::Meters;
+use crate::context::Desk;
+use crate::metrics::Meters;
 
 /// Metrics
 ///

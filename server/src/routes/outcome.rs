@@ -9,8 +9,8 @@ use onceward::{Intent, Key, KeyRules, Policy, Rejection, Seen, TokenRules};
 use onceward_api::{Code, OnRecord, OutcomeRequest, Problem, State};
 
 use super::token::{Anywhere, bad, subject};
-use crate::desk::{Answer, Desk};
-use crate::kept::kept;
+use crate::context::{Answer, Desk};
+use crate::http::wire_reply::kept;
 
 /// Ask for an outcome
 ///

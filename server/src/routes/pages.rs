@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward::Rejection;
 use onceward_api::{Code, Retry};
 
-use crate::desk::Desk;
+use crate::context::Desk;
 
 const STYLE: &str = "body{font:1.1rem/1.6 system-ui,sans-serif;max-width:44rem;margin:8vh auto;padding:0 1.5rem;color:#222}\
     h1{font-size:1.7rem;line-height:1.25}pre{background:#f4f4f2;padding:1rem;overflow-x:auto;font-size:.9rem}\

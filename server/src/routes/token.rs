@@ -13,7 +13,7 @@ use onceward_api::{
 };
 use utoipa::IntoResponses;
 
-use crate::desk::{Answer, Desk, with_fields};
+use crate::context::{Answer, Desk, with_fields};
 
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;

@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use onceward::{RunId, Ticket};
 use serde_json::{Value, json};
 
-use super::lines::Lines;
-use super::verdict::Fate;
-use crate::cli::said::Failure;
+use super::claim_state::Fate;
+use super::line_count::Lines;
+use crate::cli::output::Failure;
 
 /// The clocks of two processes may differ by this much. In one log the order is certain.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(60);

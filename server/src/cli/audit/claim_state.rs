@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::{Examined, Kind, Seen};
 
-use super::log::{Begun, Open};
+use super::event_log::{Begun, Open};
 
 /// What is known of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::quota::network;
+use crate::http::rate_limit::network;
 
 /// Counts the open connections of each client. Up to half of the connections anybody may have; from there on, a client that
 /// has its share already gets no more of them.

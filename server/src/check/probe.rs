@@ -8,8 +8,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Redis
 use tokio::time::{Duration, Instant};
 
 use super::PATIENCE;
-use super::info::Info;
-use super::trouble::Trouble;
+use super::connect_error::Trouble;
+use super::redis_info::Info;
 
 /// How many keys are tried to find one that has its place on a node: even where a hundred share a cluster, one of them has.
 const PLACES: usize = 1_000;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::facts::Facts;
+use super::durability::{self, Disk};
 use super::finding::{Finding, Level};
-use super::info::Info;
-use super::losses::{self, Disk};
+use super::probe::Facts;
+use super::redis_info::Info;
 
 /// The first version that has every command that is sent.
 const NEEDED: (u32, u32) = (7, 0);
@@ -35,7 +35,7 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
             format!(
                 "This user may not send INFO, so version, role, eviction and persistence cannot be seen, nor which life of this Redis it \
                  is. {}",
-                losses::WITHOUT_REIGNS
+                durability::WITHOUT_REIGNS
             ),
             "Allow it: ACL SETUSER <user> +info; and check again.",
         )),
@@ -64,7 +64,7 @@ pub(crate) fn slowness(facts: &Facts, store_timeout: Duration) -> Option<Finding
 fn hidden_epoch() -> Finding {
     Finding::warning(
         "epoch",
-        format!("It does not tell its `master_replid` (INFO replication). {}", losses::WITHOUT_REIGNS),
+        format!("It does not tell its `master_replid` (INFO replication). {}", durability::WITHOUT_REIGNS),
         "Ask whoever runs it to show that, or keep records that matter in a database.",
     )
 }
@@ -109,7 +109,7 @@ pub(crate) fn role(info: &Info, is_of_cluster: bool) -> Finding {
     }
     match info.number("connected_slaves") {
         Some(count @ 1..) => {
-            let takeover = losses::told(losses::AFTER_A_TAKEOVER, info);
+            let takeover = durability::told(durability::AFTER_A_TAKEOVER, info);
             let says = format!(
                 "It is a master with {count} replica(s), which were not looked at: they need the same settings. {takeover}"
             );
@@ -130,7 +130,7 @@ pub(crate) fn eviction(info: &Info, is_allowed: bool) -> Finding {
         Some(limit) => format!("when its memory ({}) is used up", size(limit)),
         None => "as soon as somebody sets a limit to its memory".to_owned(),
     };
-    let says = format!("It throws away {whose}, {when} (maxmemory-policy {policy}). {}", losses::WHEN_EVICTED);
+    let says = format!("It throws away {whose}, {when} (maxmemory-policy {policy}). {}", durability::WHEN_EVICTED);
     if is_allowed {
         return Finding::warning("eviction", says, "This is allowed by allow_eviction.");
     }
@@ -171,7 +171,7 @@ fn memory(info: &Info, refused: Option<&str>) -> Finding {
 }
 
 fn persistence(disk: &Disk, info: &Info) -> Finding {
-    let says = format!("{} {}", disk.state(), losses::told(disk.loses(), info));
+    let says = format!("{} {}", disk.state(), durability::told(disk.loses(), info));
     let fix = "appendonly yes, and appendfsync everysec or always, in redis.conf.";
     match disk {
         Disk::Always => Finding::fine("persistence", says),

@@ -1,7 +1,7 @@
 //! What a Redis may lose, and what that means, in plain words.
 
-use super::facts::Facts;
-use super::info::Info;
+use super::probe::Facts;
+use super::redis_info::Info;
 
 /// What eviction means.
 pub(crate) const WHEN_EVICTED: &str = "Then a key that ran may run a second time, an answer that was kept is not given again, \

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::said::Failure;
+use crate::cli::output::Failure;
 
 /// What can be audited.
 const EXPECTED: &str = "expected the JSON lines that the service writes with `--log json` at the level info or finer, or an application of \

@@ -17,8 +17,8 @@ use onceward::actix::Peer;
 use socket2::SockRef;
 use tokio::time::Instant;
 
-use crate::clients::{Clients, Counted};
-use crate::meters::COUNTED;
+use crate::metrics::COUNTED;
+use crate::network::client_connections::{Clients, Counted};
 
 /// How long the server keeps an idle connection open.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);

@@ -4,14 +4,14 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 
 use crate::config::{Config, StoreAt};
-use crate::telemetry;
+use crate::logging;
 
 /// Says where it is, for whoever reads it.
 pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    if telemetry::is_human(config.log) {
+    if logging::is_human(config.log) {
         // Whoever should have read it may have gone: no reason not to go on.
         let _ = std::io::stdout().write_all(banner(address, admin, config).as_bytes());
     } else {

@@ -8,11 +8,11 @@ use onceward::actix::reject_at;
 use onceward::{Guard, Rejection};
 use onceward_api::{Code, header};
 
-use crate::access::Access;
-use crate::limits::Limits;
-use crate::meters::COUNTED;
-use crate::quota::{Fields, OverQuota, Quota};
-use crate::readiness::{Readiness, Unready};
+use crate::http::access::Access;
+use crate::http::admission::Limits;
+use crate::http::rate_limit::{Fields, OverQuota, Quota};
+use crate::metrics::COUNTED;
+use crate::store_health::{Readiness, Unready};
 
 /// What every handler works with: the guard, whom it lets in, and how many tokens each may have.
 #[derive(Debug)]

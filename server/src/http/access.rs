@@ -1,6 +1,6 @@
 //! Who is calling: a backend that has the key, or a client at an address.
 
-mod forwarded;
+mod forwarded_for;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Once;
@@ -15,7 +15,7 @@ use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use self::forwarded::Field;
+use self::forwarded_for::Field;
 use crate::config::ApiKey;
 
 /// Tells callers apart.

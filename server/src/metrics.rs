@@ -9,7 +9,7 @@ use metrics::{Counter, counter, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use onceward_api::metric::{self, Metric, MetricKind};
 
-use crate::desk::Desk;
+use crate::context::Desk;
 
 /// The bounds of how long the store takes, in seconds: from what memory takes to far beyond the usual timeout.
 const BOUNDS: [f64; 18] = [

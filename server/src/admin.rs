@@ -11,12 +11,13 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 
-use crate::clients::Clients;
 use crate::config::Config;
-use crate::connections::{Connections, KEEP_ALIVE};
-use crate::desk::Desk;
-use crate::meters::Meters;
-use crate::{mishap, routes, telemetry};
+use crate::context::Desk;
+use crate::http::panic_handler;
+use crate::metrics::Meters;
+use crate::network::client_connections::Clients;
+use crate::network::connections::{Connections, KEEP_ALIVE};
+use crate::{logging, routes};
 
 /// How many connections may be open here.
 pub(crate) const CONNECTIONS: usize = 64;
@@ -43,8 +44,8 @@ impl Administration {
                 .configure(routes::watched(meters.clone()))
                 .configure(routes::administered)
                 .wrap(from_fn(routes::explain))
-                .wrap(from_fn(mishap::contain))
-                .wrap(from_fn(telemetry::observe))
+                .wrap(from_fn(panic_handler::contain))
+                .wrap(from_fn(logging::observe))
         });
         let clients = Clients::new(CONNECTIONS, Some(CONNECTIONS), config.trusted_proxies.clone());
         let connections = Arc::new(Connections::new(config.request_timeout, clients));

@@ -15,9 +15,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogForm;
-use crate::connections::Busy;
-use crate::desk::Desk;
-use crate::meters::COUNTED;
+use crate::context::Desk;
+use crate::metrics::COUNTED;
+use crate::network::connections::Busy;
 
 /// Names a request, in its answer and in every line that is logged for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);

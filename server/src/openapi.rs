@@ -9,7 +9,7 @@ use utoipa::openapi::schema::Type;
 use utoipa::openapi::{Header, HeaderBuilder, ObjectBuilder, Ref, RefOr};
 use utoipa_actix_web::AppExt as _;
 
-use crate::original::PATH;
+use crate::http::forwarded_request::PATH;
 use crate::routes::specified;
 
 /// The specification of everything that is specified.

@@ -19,12 +19,12 @@ use actix_web::{Error, HttpResponse, error};
 use onceward::Guard;
 use onceward::store::Memory;
 use onceward_api::{Code, Problem, header};
-use onceward_server::access::Access;
 use onceward_server::app::{app, prepare};
 use onceward_server::config::Config;
-use onceward_server::desk::Desk;
-use onceward_server::origins::Origins;
-use onceward_server::quota::Quota;
+use onceward_server::context::Desk;
+use onceward_server::http::access::Access;
+use onceward_server::http::cors::Origins;
+use onceward_server::http::rate_limit::Quota;
 
 /// What may be neither answered nor logged.
 const CANARY: &str = "canary";
@@ -56,13 +56,16 @@ fn what_breaks_is_logged_once_with_its_request_and_without_what_it_says() {
         assert_eq!(own.count(), 1, "{id}: {said}");
     }
     assert_eq!(errors.len(), BROKEN.len(), "{said}");
-    assert!(errors.iter().any(|line| line.contains("panicked") && line.contains("tests/mishap.rs:")), "{said}");
+    assert!(errors.iter().any(|line| line.contains("panicked") && line.contains("tests/panic_handler.rs:")), "{said}");
     assert_eq!(said.matches("\"answered\"").count(), BROKEN.len() + 1, "{said}");
 }
 
 fn what_breaks_before_there_is_a_log_is_not_shown_either() {
     let (run, said) = run(STARTING);
-    assert!(!run.status.success() && said.contains("panicked at") && said.contains("tests/mishap.rs:"), "{said}");
+    assert!(
+        !run.status.success() && said.contains("panicked at") && said.contains("tests/panic_handler.rs:"),
+        "{said}"
+    );
 }
 
 /// Runs this program again. Gives what it said, once it is seen that the canary is not in it.

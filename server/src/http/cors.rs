@@ -16,7 +16,7 @@ use onceward::actix::reject;
 use onceward_api::{Code, header};
 
 use crate::config::is_origin;
-use crate::desk::Desk;
+use crate::context::Desk;
 
 /// How many refused origins are remembered, so that each is logged once.
 const MOST: usize = 100;

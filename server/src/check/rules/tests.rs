@@ -38,12 +38,12 @@ fn expect(found: &[Finding], topic: &str, level: Level, says: &[&str]) {
 fn a_redis_that_hides_its_life_is_warned_of() {
     let hidden = found("master_replid:\n");
     expect(&hidden, "epoch", Level::Warning, &["master_replid", "accepted again"]);
-    assert!(losses::of(&facts("master_replid:\n")).iter().any(|(_, what)| what.contains("accepted again")));
-    assert!(losses::of(&facts("")).iter().all(|(_, what)| !what.contains("accepted again")));
+    assert!(durability::of(&facts("master_replid:\n")).iter().any(|(_, what)| what.contains("accepted again")));
+    assert!(durability::of(&facts("")).iter().all(|(_, what)| !what.contains("accepted again")));
     let unseen = Facts { info: None, ..facts("") };
     let blind = judge(&unseen, "onceward", false);
     expect(&blind, "info", Level::Warning, &["INFO", "accepted again"]);
-    assert!(losses::of(&unseen).iter().any(|(_, what)| what.contains("accepted again")));
+    assert!(durability::of(&unseen).iter().any(|(_, what)| what.contains("accepted again")));
 }
 
 /// One of two sentences that contradict each other would be false.
@@ -54,7 +54,7 @@ fn of_a_redis_that_hides_its_life_nothing_is_promised_of_tokens() {
             let more = format!("{disk}connected_slaves:2\n{replid}");
             let facts = Facts { fsync: Some("everysec".into()), ..facts(&more) };
             let said = judge(&facts, "onceward", false).into_iter().map(|finding| finding.says);
-            let lost = losses::of(&facts).into_iter().map(|(_, what)| what.to_owned());
+            let lost = durability::of(&facts).into_iter().map(|(_, what)| what.to_owned());
             let all: Vec<_> = said.chain(lost).collect();
             let promise = |text: &String| text.contains("accepted twice") || text.contains("refused as stale");
             assert_eq!(all.iter().any(promise), is_promised, "{all:#?}");

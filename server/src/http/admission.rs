@@ -20,9 +20,9 @@ use onceward::Rejection;
 use onceward_api::Code;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::desk::Desk;
-use crate::meters::COUNTED;
-use crate::original::is_asked_at;
+use crate::context::Desk;
+use crate::http::forwarded_request::is_asked_at;
+use crate::metrics::COUNTED;
 use crate::routes::{claim, is_for_backends};
 
 /// How much of a body is waited for: as much as a handler reads. A handler answers a larger one with 413 at once.

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use onceward::{KeyRules, Reply};
 
 use crate::cli::argument::{number, text, texts};
-use crate::cli::said::Failure;
+use crate::cli::output::Failure;
 
 /// The answer that duplicates are to get, if one is given.
 pub(super) fn reply(matches: &ArgMatches, rules: &KeyRules) -> Result<Option<Reply>, Failure> {

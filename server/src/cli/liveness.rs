@@ -6,7 +6,7 @@ use onceward::store::StoreError;
 use onceward::{Examined, Guard, Seen, Ticket};
 use tokio::time::{Instant, sleep_until};
 
-use super::said::meanwhile;
+use super::output::meanwhile;
 use super::token::lasting;
 
 /// What is waited beyond a lease, so that a renewal that is due has come.

@@ -13,12 +13,12 @@ pub(crate) fn make_room(connections: usize) -> usize {
 mod unix {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
-    use crate::administration;
+    use crate::admin;
 
     /// How many open files a connection is: each is held twice.
     const EACH: u64 = 2;
     /// Files, connections to the store, listeners, and the connections at `admin_listen`.
-    const RESERVED: u64 = 256 + EACH * administration::CONNECTIONS as u64;
+    const RESERVED: u64 = 256 + EACH * admin::CONNECTIONS as u64;
 
     /// Lets this process have this many connections, and says how many it can have: fewer, if the system does not allow so many
     /// open files. A process without one left could not answer health checks either.
