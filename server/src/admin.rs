@@ -12,10 +12,10 @@ use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 
 use crate::config::Config;
-use crate::context::Desk;
+use crate::context::Context;
 use crate::http::panic_handler;
-use crate::metrics::Meters;
-use crate::network::client_connections::Clients;
+use crate::metrics::MetricsRecorder;
+use crate::network::client_connections::ClientConnections;
 use crate::network::connections::{Connections, KEEP_ALIVE};
 use crate::{logging, routes};
 
@@ -23,31 +23,31 @@ use crate::{logging, routes};
 pub(crate) const CONNECTIONS: usize = 64;
 
 /// It answers to the last, also while the service waits for what still runs.
-pub(crate) struct Administration {
+pub(crate) struct AdminServer {
     address: SocketAddr,
     handle: ServerHandle,
     connections: Arc<Connections>,
 }
 
-impl Administration {
+impl AdminServer {
     /// Answers from now on.
     pub(crate) fn begin(
         (listener, address): (TcpListener, SocketAddr),
-        desk: &Data<Desk>,
-        meters: &Meters,
+        context: &Data<Context>,
+        recorder: &MetricsRecorder,
         config: &Config,
     ) -> io::Result<Self> {
-        let (desk, meters) = (desk.clone(), meters.clone());
+        let (context, recorder) = (context.clone(), recorder.clone());
         let server = HttpServer::new(move || {
             App::new()
-                .app_data(desk.clone())
-                .configure(routes::watched(meters.clone()))
-                .configure(routes::administered)
-                .wrap(from_fn(routes::explain))
-                .wrap(from_fn(panic_handler::contain))
+                .app_data(context.clone())
+                .configure(routes::dashboard_and_metrics(recorder.clone()))
+                .configure(routes::admin)
+                .wrap(from_fn(routes::explain_not_found))
+                .wrap(from_fn(panic_handler::catch_failures))
                 .wrap(from_fn(logging::observe))
         });
-        let clients = Clients::new(CONNECTIONS, Some(CONNECTIONS), config.trusted_proxies.clone());
+        let clients = ClientConnections::new(CONNECTIONS, Some(CONNECTIONS), config.trusted_proxies.clone());
         let connections = Arc::new(Connections::new(config.request_timeout, clients));
         let welcoming = Arc::clone(&connections);
         let server = server
@@ -65,7 +65,7 @@ impl Administration {
     /// Closes its connections without a whole request, for as long as this is polled.
     pub(crate) async fn watch(this: Option<&Self>) {
         match this {
-            Some(administration) => administration.connections.watch().await,
+            Some(admin_server) => admin_server.connections.watch().await,
             None => pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! The desk at which every request is handled, and how it answers.
+//! What every handler shares, and how it responds.
 
 use std::num::NonZeroU32;
 
@@ -9,57 +9,57 @@ use onceward::{Guard, Rejection};
 use onceward_api::{Code, header};
 
 use crate::http::access::Access;
-use crate::http::admission::Limits;
-use crate::http::rate_limit::{Fields, OverQuota, Quota};
-use crate::metrics::COUNTED;
-use crate::store_health::{Readiness, Unready};
+use crate::http::admission::AdmissionLimits;
+use crate::http::rate_limit::{LimitError, RateLimitHeaders, RateLimiter};
+use crate::metrics::COUNTERS;
+use crate::store_health::{StoreFailure, StoreHealth};
 
-/// What every handler works with: the guard, whom it lets in, and how many tokens each may have.
+/// What handlers share: the guard, access control, the rate limiter and the admission limits.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Context {
     guard: Guard,
     access: Access,
-    quota: Quota,
-    limits: Limits,
-    readiness: Readiness,
+    rate_limiter: RateLimiter,
+    limits: AdmissionLimits,
+    store_health: StoreHealth,
 }
 
-/// What a handler answers, or why not.
-pub(crate) type Answer = Result<HttpResponse, Rejected>;
+/// The response of a handler, or the rejection that becomes one.
+pub(crate) type HandlerResult = Result<HttpResponse, HandlerError>;
 
-/// A rejection, with what a client is told of its quota.
-pub(crate) struct Rejected {
+/// A rejection, and the `RateLimit` headers that the response carries.
+pub(crate) struct HandlerError {
     rejection: Rejection,
-    fields: Option<Fields>,
+    fields: Option<RateLimitHeaders>,
 }
 
-impl From<Rejection> for Rejected {
+impl From<Rejection> for HandlerError {
     fn from(rejection: Rejection) -> Self {
         Self { rejection, fields: None }
     }
 }
 
-impl From<OverQuota> for Rejected {
-    fn from(over: OverQuota) -> Self {
+impl From<LimitError> for HandlerError {
+    fn from(over: LimitError) -> Self {
         Self { rejection: over.rejection, fields: over.fields }
     }
 }
 
-impl Desk {
-    /// With this guard, for these callers, within this quota.
-    pub fn new(guard: Guard, access: Access, quota: Quota) -> Self {
-        Self { guard, access, quota, limits: Limits::default(), readiness: Readiness::default() }
+impl Context {
+    /// Combines a guard, access control and a rate limiter.
+    pub fn new(guard: Guard, access: Access, rate_limiter: RateLimiter) -> Self {
+        Self { guard, access, rate_limiter, limits: AdmissionLimits::default(), store_health: StoreHealth::default() }
     }
 
-    /// Takes on no more than this.
+    /// Sets the admission limits. Default: none.
     #[must_use]
-    pub fn within(mut self, limits: Limits) -> Self {
+    pub fn within(mut self, limits: AdmissionLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How much is taken on.
-    pub(crate) fn limits(&self) -> &Limits {
+    /// The admission limits.
+    pub(crate) fn limits(&self) -> &AdmissionLimits {
         &self.limits
     }
 
@@ -68,49 +68,53 @@ impl Desk {
         &self.guard
     }
 
-    /// Whether the store answers, or why not.
-    pub(crate) async fn is_ready(&self) -> Result<(), Unready> {
-        self.readiness.of(&self.guard).await
+    /// Checks that the store answers.
+    pub(crate) async fn is_ready(&self) -> Result<(), StoreFailure> {
+        self.store_health.check(&self.guard).await
     }
 
-    /// Who is calling.
+    /// Access control.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Takes tokens out of the caller's quota; backends have none.
-    pub(crate) fn take_quota(&self, request: &HttpRequest, count: NonZeroU32) -> Result<Option<Fields>, Rejected> {
+    /// Counts tokens against the rate limit. Backends are exempt.
+    pub(crate) fn take_tokens(
+        &self,
+        request: &HttpRequest,
+        count: NonZeroU32,
+    ) -> Result<Option<RateLimitHeaders>, HandlerError> {
         if self.access.is_backend(request) {
             return Ok(None);
         }
-        let taken = self.quota.take(self.access.client(request), count);
+        let taken = self.rate_limiter.take(self.access.client(request), count);
         Ok(taken.inspect_err(|over| match (over.rejection.code(), over.is_of_all) {
-            (Code::RateLimited, false) => COUNTED.limited_client.increment(1),
-            (Code::RateLimited, true) => COUNTED.limited_all.increment(1),
+            (Code::RateLimited, false) => COUNTERS.limited_client.increment(1),
+            (Code::RateLimited, true) => COUNTERS.limited_all.increment(1),
             _ => {}
         })?)
     }
 
-    /// The answer to a request, whatever became of it.
-    pub(crate) fn answer(&self, request: &HttpRequest, answer: Answer) -> HttpResponse {
-        self.answer_at(request, request.uri().path(), answer)
+    /// Turns the result of a handler into a response.
+    pub(crate) fn respond(&self, request: &HttpRequest, result: HandlerResult) -> HttpResponse {
+        self.respond_at(request, request.uri().path(), result)
     }
 
-    /// The same, where it is about another path.
-    pub(crate) fn answer_at(&self, request: &HttpRequest, path: &str, answer: Answer) -> HttpResponse {
-        answer.unwrap_or_else(|Rejected { rejection, fields }| {
+    /// Like [`Context::respond`], for a problem about another path.
+    pub(crate) fn respond_at(&self, request: &HttpRequest, path: &str, result: HandlerResult) -> HttpResponse {
+        result.unwrap_or_else(|HandlerError { rejection, fields }| {
             let mut answer = reject_at(request, path, &self.guard, &rejection);
             if rejection.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            with_fields(answer, fields)
+            with_rate_limit(answer, fields)
         })
     }
 }
 
-/// Says what is left of the quota.
-pub(crate) fn with_fields(mut answer: HttpResponse, fields: Option<Fields>) -> HttpResponse {
-    if let Some(Fields { policy, left }) = fields {
+/// Adds the `RateLimit` headers.
+pub(crate) fn with_rate_limit(mut answer: HttpResponse, fields: Option<RateLimitHeaders>) -> HttpResponse {
+    if let Some(RateLimitHeaders { policy, left }) = fields {
         for (name, value) in [(header::RATE_LIMIT_POLICY, policy), (header::RATE_LIMIT, left)] {
             if let Ok(value) = HeaderValue::from_str(&value) {
                 answer.headers_mut().insert(HeaderName::from_static(name), value);

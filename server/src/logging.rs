@@ -1,4 +1,4 @@
-//! What the service says while it runs: a line for each request, without its query.
+//! The log: its format and level, and one line per request, without the query.
 
 use std::io::IsTerminal as _;
 
@@ -14,10 +14,10 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::LogForm;
-use crate::context::Desk;
-use crate::metrics::COUNTED;
-use crate::network::connections::Busy;
+use crate::config::LogFormat;
+use crate::context::Context;
+use crate::metrics::COUNTERS;
+use crate::network::connections::BusyConnection;
 
 /// Names a request, in its answer and in every line that is logged for it.
 const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);
@@ -26,16 +26,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQ
 const OURS: &str = "onceward";
 
 /// Whether people read the log.
-pub fn is_human(form: LogForm) -> bool {
+pub fn is_human(form: LogFormat) -> bool {
     match form {
-        LogForm::Auto => std::io::stdout().is_terminal(),
-        LogForm::Human => true,
-        LogForm::Json => false,
+        LogFormat::Auto => std::io::stdout().is_terminal(),
+        LogFormat::Human => true,
+        LogFormat::Json => false,
     }
 }
 
 /// Begins to log, as much as this level has it.
-pub fn begin(form: LogForm, level: LevelFilter) {
+pub fn begin(form: LogFormat, level: LevelFilter) {
     let registry = tracing_subscriber::registry().with(targets(level));
     let lines = tracing_subscriber::fmt::layer().with_target(false);
     if is_human(form) {
@@ -54,10 +54,10 @@ fn targets(level: LevelFilter) -> Targets {
 /// Logs a request with its id, and closes its connection if the service is about to stop. It is the outermost layer, so here a
 /// request begins and ends, also for its connection.
 pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
-    let _busy = Busy::on(&request);
+    let _busy = BusyConnection::on(&request);
     let id = request_id(&request);
     let (method, path) = (request.method().clone(), request.path().to_owned());
-    let is_draining = request.app_data::<Data<Desk>>().is_some_and(|desk| desk.guard().is_draining());
+    let is_draining = request.app_data::<Data<Context>>().is_some_and(|context| context.guard().is_draining());
     // Of the highest level, so that every line has the id, however little is logged.
     let span = tracing::error_span!("request", id = %id);
     let begun = tokio::time::Instant::now();
@@ -67,7 +67,7 @@ pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> 
         Ok(answer) => answer.status(),
         Err(error) => error.as_response_error().status_code(),
     };
-    COUNTED.answered(status);
+    COUNTERS.answered(status);
     span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), micros, "answered"));
     match answer {
         Ok(mut answer) => {

@@ -1,4 +1,4 @@
-//! What Prometheus is told: the recorder of this process, and what the service counts beside the guard.
+//! Prometheus metrics: the recorder of this process, and the counters of the service.
 
 use std::fmt;
 use std::sync::{LazyLock, OnceLock};
@@ -9,7 +9,7 @@ use metrics::{Counter, counter, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use onceward_api::metric::{self, Metric, MetricKind};
 
-use crate::context::Desk;
+use crate::context::Context;
 
 /// The bounds of how long the store takes, in seconds: from what memory takes to far beyond the usual timeout.
 const BOUNDS: [f64; 18] = [
@@ -20,10 +20,10 @@ const ADD_UP_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything that was counted and measured in this process.
 #[derive(Clone)]
-pub struct Meters(PrometheusHandle);
+pub struct MetricsRecorder(PrometheusHandle);
 
 /// What the service counts.
-pub(crate) struct Counted {
+pub(crate) struct ServiceCounters {
     answered: [Counter; 5],
     pub(crate) shed: Counter,
     pub(crate) slow_bodies: Counter,
@@ -33,7 +33,7 @@ pub(crate) struct Counted {
 }
 
 /// The handles, registered once: a request looks up no name.
-pub(crate) static COUNTED: LazyLock<Counted> = LazyLock::new(|| Counted {
+pub(crate) static COUNTERS: LazyLock<ServiceCounters> = LazyLock::new(|| ServiceCounters {
     answered: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|class| counter!(metric::REQUESTS.name, "status" => class)),
     shed: counter!(metric::SHED.name),
     slow_bodies: counter!(metric::SLOW_BODIES.name),
@@ -42,29 +42,29 @@ pub(crate) static COUNTED: LazyLock<Counted> = LazyLock::new(|| Counted {
     limited_all: counter!(metric::RATE_LIMITED.name, "scope" => "all"),
 });
 
-impl Meters {
+impl MetricsRecorder {
     /// Has everything counted from now on. There is one recorder for the process, however often this is called.
     ///
     /// # Errors
     /// If another recorder has been installed.
     pub fn install() -> Result<Self, BuildError> {
-        static INSTALLED: OnceLock<Meters> = OnceLock::new();
-        if let Some(meters) = INSTALLED.get() {
-            return Ok(meters.clone());
+        static INSTALLED: OnceLock<MetricsRecorder> = OnceLock::new();
+        if let Some(recorder) = INSTALLED.get() {
+            return Ok(recorder.clone());
         }
         let durations = Matcher::Full(metric::STORE_DURATION.name.to_owned());
         let recorder = PrometheusBuilder::new().set_buckets_for_metric(durations, &BOUNDS)?;
-        let meters = Self(recorder.install_recorder()?);
+        let recorder = Self(recorder.install_recorder()?);
         metric::OF_THE_SERVICE.iter().for_each(describe);
-        LazyLock::force(&COUNTED);
+        LazyLock::force(&COUNTERS);
         gauge!(metric::BUILD.name, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-        Ok(INSTALLED.get_or_init(|| meters).clone())
+        Ok(INSTALLED.get_or_init(|| recorder).clone())
     }
 
     /// Everything, in the text format of Prometheus.
-    pub(crate) fn render(&self, desk: &Desk) -> String {
-        desk.guard().report();
-        gauge!(metric::IN_FLIGHT.name).set(desk.limits().in_flight() as f64);
+    pub(crate) fn render(&self, context: &Context) -> String {
+        context.guard().report();
+        gauge!(metric::IN_FLIGHT.name).set(context.limits().in_flight() as f64);
         self.0.render()
     }
 
@@ -77,13 +77,13 @@ impl Meters {
     }
 }
 
-impl fmt::Debug for Meters {
+impl fmt::Debug for MetricsRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meters").finish_non_exhaustive()
+        f.debug_struct("MetricsRecorder").finish_non_exhaustive()
     }
 }
 
-impl Counted {
+impl ServiceCounters {
     pub(crate) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, self.answered.len());
         self.answered[class - 1].increment(1);

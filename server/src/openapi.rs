@@ -1,4 +1,4 @@
-//! The specification: made from the handlers, with what stands in no handler.
+//! The OpenAPI document: generated from the handlers, plus what no handler states.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use utoipa::openapi::{Header, HeaderBuilder, ObjectBuilder, Ref, RefOr};
 use utoipa_actix_web::AppExt as _;
 
 use crate::http::forwarded_request::PATH;
-use crate::routes::specified;
+use crate::routes::api;
 
-/// The specification of everything that is specified.
-pub fn specification() -> utoipa::openapi::OpenApi {
+/// Builds the OpenAPI document.
+pub fn document() -> utoipa::openapi::OpenApi {
     let (_, mut specification) =
-        App::new().into_utoipa_app().openapi(Specification::openapi()).configure(specified).split_for_parts();
+        App::new().into_utoipa_app().openapi(ApiDoc::openapi()).configure(api).split_for_parts();
     // A body that may be missing is still an object where it is there, and never `null`.
     let token = specification.paths.paths.get_mut("/token").and_then(|path| path.post.as_mut());
     if let Some(RefOr::T(body)) = token.and_then(|post| post.request_body.as_mut())
@@ -27,7 +27,7 @@ pub fn specification() -> utoipa::openapi::OpenApi {
     specification
 }
 
-/// The specification, as far as it is not in the handlers.
+/// The parts of the document that no handler states.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -36,7 +36,7 @@ pub fn specification() -> utoipa::openapi::OpenApi {
                        submits; the backend redeems it; the second time it is refused.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
-    modifiers(&BearerKey),
+    modifiers(&ApiKeyScheme),
     tags(
         (name = "tokens", description = "For browsers and SDKs"),
         (name = "backends", description = "For backends, with the API key where one is set"),
@@ -44,12 +44,12 @@ pub fn specification() -> utoipa::openapi::OpenApi {
         (name = "operation", description = "For whoever runs the service"),
     ),
 )]
-struct Specification;
+struct ApiDoc;
 
-/// The API key, as the specification knows it.
-struct BearerKey;
+/// The security scheme of the API key.
+struct ApiKeyScheme;
 
-impl utoipa::Modify for BearerKey {
+impl utoipa::Modify for ApiKeyScheme {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
         let components = openapi.components.get_or_insert_default();
@@ -57,18 +57,18 @@ impl utoipa::Modify for BearerKey {
     }
 }
 
-/// Where an answer is given, and which: what its headers depend on.
-struct Given<'a> {
+/// A documented response: its headers depend on these fields.
+struct ResponseKind<'a> {
     path: &'a str,
     status: &'a str,
     is_problem: bool,
 }
 
-/// A header of answers: its name, what is in it, and which answers have it.
-type Described = (&'static str, Type, &'static str, fn(&Given<'_>) -> bool);
+/// A response header: its name, type and description, and which responses carry it.
+type HeaderDescription = (&'static str, Type, &'static str, fn(&ResponseKind<'_>) -> bool);
 
-/// Every header that answers are documented with.
-const HEADERS: [Described; 8] = [
+/// Every documented response header.
+const HEADERS: [HeaderDescription; 8] = [
     (header::REQUEST_ID, Type::String, "Names the request, as in the log: what the caller sent, or a new one", |_| {
         true
     }),
@@ -76,48 +76,50 @@ const HEADERS: [Described; 8] = [
         header::OUTCOME,
         Type::String,
         "What became of it: `redeemed`, `unprotected`, or the code of the problem",
-        |given| given.is_problem || given.path == PATH || (given.path, given.status) == ("/token/redeem", "200"),
+        |response| {
+            response.is_problem || response.path == PATH || (response.path, response.status) == ("/token/redeem", "200")
+        },
     ),
-    ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |given| {
-        given.status != "204" || given.path == PATH
+    ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |response| {
+        response.status != "204" || response.path == PATH
     }),
     (
         header::RETRY_AFTER,
         Type::Integer,
         "Whole seconds to wait before the next try; of 409, if it is in progress",
-        |given| ["429", "503"].contains(&given.status) || (given.path, given.status) == ("/claim", "409"),
+        |response| ["429", "503"].contains(&response.status) || (response.path, response.status) == ("/claim", "409"),
     ),
     (
         header::RATE_LIMIT,
         Type::String,
         "What is left to this client and when all of it is back; not with the API key",
-        |given| given.counts(),
+        |response| response.has_rate_limit(),
     ),
     (
         header::RATE_LIMIT_POLICY,
         Type::String,
         "How many tokens a client may fetch at once, and in how many seconds they come back",
-        |given| given.counts(),
+        |response| response.has_rate_limit(),
     ),
-    ("allow", Type::String, "The method that this address takes", |given| given.status == "405"),
-    ("www-authenticate", Type::String, "`Bearer`: the API key is sent as that", |given| given.status == "401"),
+    ("allow", Type::String, "The method that this address takes", |response| response.status == "405"),
+    ("www-authenticate", Type::String, "`Bearer`: the API key is sent as that", |response| response.status == "401"),
 ];
 
-impl Given<'_> {
-    /// Whether this answer tells a client of its quota.
-    fn counts(&self) -> bool {
+impl ResponseKind<'_> {
+    /// Whether this response carries the `RateLimit` headers.
+    fn has_rate_limit(&self) -> bool {
         ["/token", "/tokens"].contains(&self.path) && ["201", "429"].contains(&self.status)
     }
 }
 
-/// Describes every header, and names it in every answer that has it.
+/// Describes each header once and refers to it from every response that carries it.
 fn add_headers(specification: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut specification.paths.paths {
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
-            for (status, answer) in &mut operation.responses.responses {
-                if let RefOr::T(answer) = answer {
-                    let is_problem = answer.content.contains_key(Problem::CONTENT_TYPE);
-                    answer.headers = headers(&Given { path, status, is_problem });
+            for (status, documented) in &mut operation.responses.responses {
+                if let RefOr::T(documented) = documented {
+                    let is_problem = documented.content.contains_key(Problem::CONTENT_TYPE);
+                    documented.headers = headers(&ResponseKind { path, status, is_problem });
                 }
             }
         }
@@ -126,10 +128,10 @@ fn add_headers(specification: &mut utoipa::openapi::OpenApi) {
     specification.components.get_or_insert_default().headers.extend(described);
 }
 
-/// The headers of an answer, each by a reference to what describes it.
-fn headers(given: &Given<'_>) -> BTreeMap<String, RefOr<Header>> {
+/// References to the headers of a response.
+fn headers(response: &ResponseKind<'_>) -> BTreeMap<String, RefOr<Header>> {
     let reference = |name| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
-    let own = HEADERS.into_iter().filter(|(.., is_in)| is_in(given));
+    let own = HEADERS.into_iter().filter(|(.., is_in)| is_in(response));
     own.map(|(name, ..)| (name.to_owned(), reference(name))).collect()
 }
 
@@ -148,7 +150,7 @@ mod tests {
 
     /// What the specification says of a field of a body.
     fn field(body: &str, name: &str) -> Value {
-        let specification: Value = serde_json::from_str(&specification().to_json().unwrap()).unwrap();
+        let specification: Value = serde_json::from_str(&document().to_json().unwrap()).unwrap();
         specification["components"]["schemas"][body]["properties"][name].clone()
     }
 

@@ -1,9 +1,9 @@
-//! What is said when the service begins to listen: to people where to click, to programs one line.
+//! The message at startup: a banner with links on a terminal, one log line otherwise.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 
-use crate::config::{Config, StoreAt};
+use crate::config::{Config, StoreAddress};
 use crate::logging;
 
 /// Says where it is, for whoever reads it.
@@ -24,8 +24,8 @@ pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &
 fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> String {
     let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
     let note = match store {
-        StoreAt::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
-        StoreAt::Redis(_) | StoreAt::Sql(_) => "shared by all processes that use it",
+        StoreAddress::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
+        StoreAddress::Redis(_) | StoreAddress::Sql(_) => "shared by all processes that use it",
     };
     let key = if config.api_key.is_some() {
         "needed to redeem, release, claim and ask"

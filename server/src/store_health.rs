@@ -1,4 +1,4 @@
-//! Whether the store answers, asked for by many and found out once.
+//! A cached ping of the store, for readiness checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,38 +8,36 @@ use onceward::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long an answer of the store counts.
-const COUNTS: Duration = Duration::from_millis(200);
+/// How long a result is reused.
+const REUSE: Duration = Duration::from_millis(200);
 
-/// What the store has last answered, and when. One asks, and whoever comes meanwhile or just after is told the same: anybody may ask whether
-/// the service is ready, and must not keep the store busy with it.
+/// The result of the last ping. Concurrent and frequent checks share one ping, so that a client that polls `/readyz`
+/// does not load the store.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, Answer)>>);
+pub(crate) struct StoreHealth(Mutex<Option<(Instant, Result<(), StoreFailure>)>>);
 
-type Answer = Result<(), Unready>;
-
-/// Why the service is not ready.
+/// Why a ping failed.
 #[derive(Debug, Clone)]
-pub(crate) struct Unready {
-    /// What the store said, for the log.
+pub(crate) struct StoreFailure {
+    /// The error of the store, for the log.
     pub(crate) error: Arc<str>,
-    /// Whether the store answers and refuses what is new for want of room.
+    /// Whether the store answers but has no room for new records.
     pub(crate) is_full: bool,
 }
 
-impl From<StoreError> for Unready {
+impl From<StoreError> for StoreFailure {
     fn from(error: StoreError) -> Self {
         Self { error: error.to_string().into(), is_full: error.is_full() }
     }
 }
 
-impl Readiness {
-    pub(crate) async fn of(&self, guard: &Guard) -> Answer {
+impl StoreHealth {
+    pub(crate) async fn check(&self, guard: &Guard) -> Result<(), StoreFailure> {
         let mut last = self.0.lock().await;
-        if let Some((_, answer)) = last.as_ref().filter(|(when, _)| when.elapsed() < COUNTS) {
+        if let Some((_, answer)) = last.as_ref().filter(|(when, _)| when.elapsed() < REUSE) {
             return answer.clone();
         }
-        let answer = guard.ping().await.map_err(Unready::from);
+        let answer = guard.ping().await.map_err(StoreFailure::from);
         *last = Some((Instant::now(), answer.clone()));
         answer
     }

@@ -21,10 +21,10 @@ use onceward::store::Memory;
 use onceward_api::{Code, Problem, header};
 use onceward_server::app::{app, prepare};
 use onceward_server::config::Config;
-use onceward_server::context::Desk;
+use onceward_server::context::Context;
 use onceward_server::http::access::Access;
-use onceward_server::http::cors::Origins;
-use onceward_server::http::rate_limit::Quota;
+use onceward_server::http::cors::CorsOrigins;
+use onceward_server::http::rate_limit::RateLimiter;
 
 /// What may be neither answered nor logged.
 const CANARY: &str = "canary";
@@ -102,9 +102,9 @@ async fn break_while_answering() {
 /// What a client is told by a service that has routes which break.
 async fn ask(name: &str) -> (StatusCode, HeaderMap, String) {
     let guard = Guard::new(Memory::new());
-    let desk = Desk::new(guard, Access::new(None, Vec::new()), Quota::new(None, NonZeroU32::MIN, None));
+    let context = Context::new(guard, Access::new(None, Vec::new()), RateLimiter::new(None, NonZeroU32::MIN, None));
     let on_the_way = web::resource("/on-the-way").wrap(from_fn(fails_on_the_way)).to(is_refused);
-    let app = app(Data::new(desk), Arc::new(Origins::new(Vec::new())), None)
+    let app = app(Data::new(context), Arc::new(CorsOrigins::new(Vec::new())), None)
         .route("/panics", web::post().to(panics))
         .route("/fails", web::post().to(fails))
         .route("/errs", web::post().to(errs))

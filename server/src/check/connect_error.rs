@@ -1,12 +1,12 @@
-//! Why a Redis cannot be asked at all, each with its own sentence and fix.
+//! Why a Redis cannot be queried. Each reason has a sentence and a fix of its own.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::finding::Finding;
 
-/// Why not.
+/// The reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum ConnectError {
     #[error("nothing listens there")]
     Rejected,
     #[error("it cannot be reached: {0}")]
@@ -33,7 +33,7 @@ pub(crate) enum Trouble {
     Strange(String),
 }
 
-impl Trouble {
+impl ConnectError {
     /// From what went wrong with a command.
     pub(crate) fn of(command: &'static str, error: &RedisError) -> Self {
         Self::of_whoever_knows(&error.to_string()).unwrap_or_else(|| Self::of_server(command, error))
@@ -138,22 +138,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_trouble_has_a_sentence_and_a_fix_of_its_own() {
+    fn each_connect_error_has_a_sentence_and_a_fix_of_its_own() {
         let all = [
-            Trouble::Rejected,
-            Trouble::Unreachable("no route".into()),
-            Trouble::Silent,
-            Trouble::WrongPassword,
-            Trouble::NoPassword,
-            Trouble::Loading,
-            Trouble::Denied("PING"),
-            Trouble::NoCluster,
-            Trouble::NoSlots,
-            Trouble::NoMaster,
-            Trouble::SentinelPassword,
-            Trouble::Strange("HTTP/1.1".into()),
+            ConnectError::Rejected,
+            ConnectError::Unreachable("no route".into()),
+            ConnectError::Silent,
+            ConnectError::WrongPassword,
+            ConnectError::NoPassword,
+            ConnectError::Loading,
+            ConnectError::Denied("PING"),
+            ConnectError::NoCluster,
+            ConnectError::NoSlots,
+            ConnectError::NoMaster,
+            ConnectError::SentinelPassword,
+            ConnectError::Strange("HTTP/1.1".into()),
         ];
-        let found: Vec<_> = all.iter().map(|trouble| trouble.finding("redis://h:1")).collect();
+        let found: Vec<_> = all.iter().map(|error| error.finding("redis://h:1")).collect();
         for (at, finding) in found.iter().enumerate() {
             assert!(finding.says.contains("redis://h:1") && finding.fix.is_some(), "{finding:?}");
             assert!(found[at + 1..].iter().all(|other| other.says != finding.says && other.fix != finding.fix));

@@ -1,7 +1,10 @@
-//! What a Redis may lose, and what that means, in plain words.
+//! What a Redis may lose, and the consequences.
 
 use super::probe::Facts;
 use super::redis_info::Info;
+
+/// What can be lost: the case, and its consequence.
+pub(crate) type Losses = Vec<(&'static str, &'static str)>;
 
 /// What eviction means.
 pub(crate) const WHEN_EVICTED: &str = "Then a key that ran may run a second time, an answer that was kept is not given again, \
@@ -12,7 +15,7 @@ pub(crate) const AFTER_A_TAKEOVER: &str = "A replica that takes over may lack th
      run again. Tokens from before are refused as stale, and callers fetch new ones; none is accepted twice.";
 
 /// What it means that lives of a server cannot be told apart.
-pub(crate) const WITHOUT_REIGNS: &str = "Then tokens are not bound to it, and one that was used may be accepted again after a \
+pub(crate) const WITHOUT_EPOCHS: &str = "Then tokens are not bound to it, and one that was used may be accepted again after a \
      crash, a restart or a takeover in which this Redis forgets that.";
 
 /// What is said of a loss, as far as it is true of this Redis: where its lives cannot be told apart, nothing is promised of tokens.
@@ -92,11 +95,11 @@ impl Disk {
 }
 
 /// What can be lost, case by case.
-pub(crate) fn of(facts: &Facts) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn of(facts: &Facts) -> Losses {
     let Some(info) = &facts.info else {
         return vec![
             ("Unknown", "this user may not send INFO, so what a crash loses cannot be told."),
-            ("If Redis forgets", WITHOUT_REIGNS),
+            ("If Redis forgets", WITHOUT_EPOCHS),
         ];
     };
     let mut losses = vec![("If Redis or its machine crashes", told(Disk::of(info, facts).loses(), info))];
@@ -107,7 +110,7 @@ pub(crate) fn of(facts: &Facts) -> Vec<(&'static str, &'static str)> {
         losses.push(("If a replica takes over", told(AFTER_A_TAKEOVER, info)));
     }
     if info.hides_epoch() {
-        losses.push(("If Redis forgets", WITHOUT_REIGNS));
+        losses.push(("If Redis forgets", WITHOUT_EPOCHS));
     }
     losses
 }

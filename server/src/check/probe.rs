@@ -1,4 +1,4 @@
-//! Asks a Redis how it is, over a connection of its own.
+//! Queries a Redis server over a connection of its own.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Redis
 use tokio::time::{Duration, Instant};
 
 use super::PATIENCE;
-use super::connect_error::Trouble;
+use super::connect_error::ConnectError;
 use super::redis_info::Info;
 
 /// How many keys are tried to find one that has its place on a node: even where a hundred share a cluster, one of them has.
 const PLACES: usize = 1_000;
 
-/// Everything that was found out. What this user may not see is `None`.
+/// What the probe found. `None`: this user may not see it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) took: Duration,
@@ -37,35 +37,35 @@ pub(crate) struct Facts {
     pub(crate) ahead: Option<i64>,
 }
 
-/// A connection to one Redis, for a few questions.
-pub(crate) struct Visit(MultiplexedConnection);
+/// A connection to one Redis server.
+pub(crate) struct Probe(MultiplexedConnection);
 
-impl Visit {
-    pub(crate) async fn begin(client: &Client) -> Result<Self, Trouble> {
+impl Probe {
+    pub(crate) async fn begin(client: &Client) -> Result<Self, ConnectError> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let connected = tokio::time::timeout(PATIENCE * 2, connecting).await.map_err(|_| Trouble::Silent)?;
-        let mut visit = Self(connected.map_err(|error| Trouble::of("AUTH", &error))?);
-        visit.ask::<String>("PING", &[]).await.map_err(|error| Trouble::of("PING", &error))?;
-        Ok(visit)
+        let connected = tokio::time::timeout(PATIENCE * 2, connecting).await.map_err(|_| ConnectError::Silent)?;
+        let mut probe = Self(connected.map_err(|error| ConnectError::of("AUTH", &error))?);
+        probe.ask::<String>("PING", &[]).await.map_err(|error| ConnectError::of("PING", &error))?;
+        Ok(probe)
     }
 
-    pub(crate) async fn info(&mut self) -> Result<Info, Trouble> {
-        let text: String = self.ask("INFO", &[]).await.map_err(|error| Trouble::of("INFO", &error))?;
+    pub(crate) async fn info(&mut self) -> Result<Info, ConnectError> {
+        let text: String = self.ask("INFO", &[]).await.map_err(|error| ConnectError::of("INFO", &error))?;
         Ok(Info::parse(&text))
     }
 
     /// Finds out everything, for keys that begin with this prefix.
-    pub(crate) async fn facts(&mut self, prefix: &str, is_of_cluster: bool) -> Result<Facts, Trouble> {
+    pub(crate) async fn facts(&mut self, prefix: &str, is_of_cluster: bool) -> Result<Facts, ConnectError> {
         let mut facts = Facts { is_of_cluster, ..Facts::default() };
         let begun = Instant::now();
-        self.ask::<String>("PING", &[]).await.map_err(|error| Trouble::of("PING", &error))?;
+        self.ask::<String>("PING", &[]).await.map_err(|error| ConnectError::of("PING", &error))?;
         facts.took = begun.elapsed();
         facts.info = match self.info().await {
             Ok(info) => Some(info),
-            Err(Trouble::Denied(_)) => None,
-            Err(trouble) => return Err(trouble),
+            Err(ConnectError::Denied(_)) => None,
+            Err(error) => return Err(error),
         };
         facts.ahead = facts.info.as_ref().and_then(Info::time).map(|theirs| ahead(theirs, Clock::system().wall()));
         facts.fsync = self.setting("appendfsync").await;

@@ -1,4 +1,4 @@
-//! What `INFO` says, read from its text.
+//! The fields of the reply to `INFO`.
 
 use std::collections::BTreeMap;
 

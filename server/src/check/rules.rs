@@ -1,4 +1,4 @@
-//! What the facts mean, one finding for each of them.
+//! Judges the facts about a Redis: one finding each.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
             format!(
                 "This user may not send INFO, so version, role, eviction and persistence cannot be seen, nor which life of this Redis it \
                  is. {}",
-                durability::WITHOUT_REIGNS
+                durability::WITHOUT_EPOCHS
             ),
             "Allow it: ACL SETUSER <user> +info; and check again.",
         )),
@@ -64,7 +64,7 @@ pub(crate) fn slowness(facts: &Facts, store_timeout: Duration) -> Option<Finding
 fn hidden_epoch() -> Finding {
     Finding::warning(
         "epoch",
-        format!("It does not tell its `master_replid` (INFO replication). {}", durability::WITHOUT_REIGNS),
+        format!("It does not tell its `master_replid` (INFO replication). {}", durability::WITHOUT_EPOCHS),
         "Ask whoever runs it to show that, or keep records that matter in a database.",
     )
 }

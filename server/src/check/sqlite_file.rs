@@ -1,4 +1,4 @@
-//! What can be said of the file of an SQLite database that cannot be used: each a sentence that names it, or its folder.
+//! Checks the file of an SQLite database that cannot be used.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +32,7 @@ pub(super) fn unwritable(file: &Path) -> Option<Finding> {
 }
 
 /// What is wrong with the file, if it is the file that is.
-pub(super) fn trouble(error: &SqlError, file: &Path) -> Option<Finding> {
+pub(super) fn problem(error: &SqlError, file: &Path) -> Option<Finding> {
     let fix = match error {
         SqlError::NoFolder { folder, .. } => {
             format!(

@@ -1,4 +1,4 @@
-//! What stands on the command line, read as what it is meant to be.
+//! Typed access to command-line arguments.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can be written on the command line, and how it is explained.
+//! The grammar of the command line, and its help.
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
 

@@ -1,4 +1,4 @@
-//! One question to the running service: a GET, within a time, read to its end.
+//! A minimal HTTP client for the running service: one GET with a timeout.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -10,24 +10,24 @@ use tokio::time::timeout;
 /// More than this is no answer of ours.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// What was answered.
+/// A response.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct HttpReply {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-/// Why there is no answer, in words that follow "it".
+/// Why there is no response, worded to follow "it".
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
+pub(super) enum RequestError {
     #[error("does not listen there: {0}")]
     Connect(std::io::Error),
     #[error("hung up: {0}")]
     Broken(#[from] std::io::Error),
     #[error("did not answer in time")]
-    Late,
+    Timeout,
     #[error("answered what is not HTTP; is something else listening there?")]
-    Strange,
+    NotHttp,
 }
 
 /// Where a service that listens here is reached from this machine: an address that stands for all of them leads to none.
@@ -40,25 +40,25 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-pub(super) async fn get(address: SocketAddr, path: &str, within: Duration) -> Result<Answer, NoAnswer> {
-    timeout(within, ask(address, path)).await.map_err(|_| NoAnswer::Late)?
+pub(super) async fn get(address: SocketAddr, path: &str, within: Duration) -> Result<HttpReply, RequestError> {
+    timeout(within, ask(address, path)).await.map_err(|_| RequestError::Timeout)?
 }
 
-async fn ask(address: SocketAddr, path: &str) -> Result<Answer, NoAnswer> {
-    let mut stream = TcpStream::connect(address).await.map_err(NoAnswer::Connect)?;
+async fn ask(address: SocketAddr, path: &str) -> Result<HttpReply, RequestError> {
+    let mut stream = TcpStream::connect(address).await.map_err(RequestError::Connect)?;
     // Of version 1.0 the answer ends with the connection, and comes in one piece.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer).await?;
-    read(&answer).ok_or(NoAnswer::Strange)
+    read(&answer).ok_or(RequestError::NotHttp)
 }
 
-fn read(answer: &[u8]) -> Option<Answer> {
+fn read(answer: &[u8]) -> Option<HttpReply> {
     let text = str::from_utf8(answer).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.split(['\r', '\n']).next()?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
+    Some(HttpReply { status, body: body.to_owned() })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What became of a key, and settling what nobody can tell.
+//! `onceward key`: shows the record of a key, and settles a run whose effect is unknown.
 
 mod reply_argument;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::reply_argument::reply;
 use super::argument::{is_set, optional_duration, text};
 use super::liveness;
-use super::output::{Failure, Said};
+use super::output::{Failure, Output};
 use super::store::guard;
 use super::token::{lasting, moment};
 use crate::config::Config;
@@ -26,7 +26,7 @@ const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …,
 const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
 
 /// Says what is on record, and changes nothing.
-pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
     let examined = guard(config, INSTEAD).await?.examine(&ticket).await?;
     let (state, says) = told(&examined, ticket.kind());
@@ -36,11 +36,11 @@ pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, 
         json["reply"] = shown(reply);
     }
     let run = run.map(|run| format!("run     {run}\n")).unwrap_or_default();
-    Ok(Said::fine(format!("ticket  {ticket}\n{run}state   {state}: {says}\n"), json))
+    Ok(Output::fine(format!("ticket  {ticket}\n{run}state   {state}: {says}\n"), json))
 }
 
 /// Settles a run whose outcome is unknown.
-pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
     let run = text(matches, "run").map(str::parse::<RunId>).transpose();
     let run = run.map_err(|_| Failure::usage("--run: write it as `audit` and the log do"))?;
@@ -93,13 +93,13 @@ fn retain(matches: &ArgMatches) -> Result<Option<Duration>, Failure> {
 }
 
 /// It was so before anybody came to settle it.
-fn unchanged(ticket: Ticket) -> Said {
+fn unchanged(ticket: Ticket) -> Output {
     let says = "That was on record before, and nothing was changed: `onceward key look` says what is there.";
-    Said::fine(format!("{says}\n"), json!({"ticket": ticket.to_string(), "settled": false, "says": says}))
+    Output::fine(format!("{says}\n"), json!({"ticket": ticket.to_string(), "settled": false, "says": says}))
 }
 
 /// What was done, also as a line of the log: appended to it, `audit` knows of it.
-fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Said {
+fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Output {
     let (event, says) = match (effect, has_reply) {
         (Effect::Applied, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
         (Effect::Applied, false) => {
@@ -115,7 +115,7 @@ fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) 
         "timestamp": Timestamp::now().to_string(), "level": "INFO", "event": event, "ticket": ticket.to_string(), "run": run,
         "settled": true, "says": says,
     });
-    Said::fine(format!("Settled. {says}\n"), json)
+    Output::fine(format!("Settled. {says}\n"), json)
 }
 
 fn refused(code: Code, seen: &Examined) -> String {

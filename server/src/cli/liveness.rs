@@ -1,4 +1,4 @@
-//! Whether the owner of a claim is gone, without believing that its clock and ours agree.
+//! Whether the owner of a claim is alive, without trusting that its clock and ours agree.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a command has to say, for people and for programs.
+//! The output of a command, as text and as JSON.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::config::ConfigError;
 
-/// What a command says, and whether all is well.
+/// The output of a command, and its exit code.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct Output {
     pub(super) code: u8,
     /// For people; ends with a new line.
     pub(super) text: String,
@@ -32,7 +32,7 @@ pub(super) struct Failure {
     pub(super) text: String,
 }
 
-impl Said {
+impl Output {
     pub(super) fn fine(text: impl Into<String>, json: Value) -> Self {
         Self { code: 0, text: text.into(), json }
     }

@@ -1,4 +1,4 @@
-//! Where values come from: the defaults, a file, the environment and the command line, each over the one before.
+//! The sources of settings: defaults, a file, the environment and the command line. Each overrides the one before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 
 use super::setting::{PREFIX, SETTINGS, Setting, names, nearest};
-use super::{ConfigError, StoreAt};
+use super::{ConfigError, StoreAddress};
 
 /// What stands for a secret.
 const MASK: &str = "********";
 
-/// What was given, under each name, and where. It holds secrets as they stand, so it cannot be shown.
+/// The value of each setting and its source. Values include secrets, hence no `Debug`.
 #[derive(Default)]
-pub(crate) struct Given {
-    values: BTreeMap<String, (String, Origin)>,
+pub(crate) struct Sources {
+    values: BTreeMap<String, (String, Source)>,
     warnings: Vec<String>,
 }
 
-/// Where a value came from. What comes later goes over what comes earlier.
+/// The source of a value. Later variants override earlier ones.
 #[derive(Debug, Clone)]
-pub(crate) enum Origin {
+pub(crate) enum Source {
     Default,
     File(PathBuf),
     Variable(String),
     Flag(String),
 }
 
-impl Given {
+impl Sources {
     /// Takes in a command line, an environment, and the file that one of them names. What stands behind a command goes over what
     /// stands before it.
     pub(crate) fn gather(
@@ -37,25 +37,28 @@ impl Given {
     ) -> Result<Self, ConfigError> {
         let levels = levels(matches);
         let variables: BTreeMap<_, _> = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-        let mut given = Self::default();
-        given.take_defaults();
+        let mut sources = Self::default();
+        sources.take_defaults();
         let named = levels.iter().rev().find_map(|matches| flag(matches, "config"));
         if let Some(file) = named.or_else(|| variables.get("ONCEWARD_CONFIG")) {
-            given.take_file(Path::new(file))?;
+            sources.take_file(Path::new(file))?;
         }
-        given.take_variables(&variables);
-        levels.into_iter().for_each(|matches| given.take_flags(matches));
-        Ok(given)
+        sources.take_variables(&variables);
+        levels.into_iter().for_each(|matches| sources.take_flags(matches));
+        Ok(sources)
     }
 
     /// Every setting with what is to be shown of it, and where that came from; `None` if nobody has set it. A secret is not
     /// shown, but for the part of a store's address that is none.
-    pub(crate) fn shown(&self, store: &StoreAt) -> impl Iterator<Item = (&'static str, Option<(String, &Origin)>)> {
+    pub(crate) fn shown(
+        &self,
+        store: &StoreAddress,
+    ) -> impl Iterator<Item = (&'static str, Option<(String, &Source)>)> {
         SETTINGS.iter().map(move |setting| {
             let file = self.values.get(&format!("{}_file", setting.name));
             let plain = self.values.get(setting.name);
             let effective = match (plain, file) {
-                (Some((_, plain)), Some((_, origin))) if plain.rank() < origin.rank() => file,
+                (Some((_, plain)), Some((_, source))) if plain.rank() < source.rank() => file,
                 (None, Some(_)) => file,
                 _ => plain,
             };
@@ -64,7 +67,7 @@ impl Given {
                 Setting { is_secret: true, .. } => MASK.to_owned(),
                 _ => text.clone(),
             };
-            (setting.name, effective.map(|(text, origin)| (value(text), origin)))
+            (setting.name, effective.map(|(text, source)| (value(text), source)))
         })
     }
 
@@ -75,8 +78,8 @@ impl Given {
 
     /// A setting that has a default, read by `read`.
     pub(super) fn value<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
-        let (text, origin) = self.values.get(name).ok_or_else(|| ConfigError::Wrong(format!("{name} is not set")))?;
-        read(text).map_err(|error| wrong(name, origin, &error))
+        let (text, source) = self.values.get(name).ok_or_else(|| ConfigError::Wrong(format!("{name} is not set")))?;
+        read(text).map_err(|error| wrong(name, source, &error))
     }
 
     /// A list that may be missing.
@@ -104,25 +107,25 @@ impl Given {
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<T>, ConfigError> {
         let file = format!("{name}_file");
-        let (text, origin) = match (self.values.get(name), self.values.get(&file)) {
-            (Some((_, plain)), Some((_, origin))) if plain.rank() == origin.rank() => {
-                let both = format!("{name} and {file} are both set, by {plain} and {origin}; set one of them");
+        let (text, source) = match (self.values.get(name), self.values.get(&file)) {
+            (Some((_, plain)), Some((_, source))) if plain.rank() == source.rank() => {
+                let both = format!("{name} and {file} are both set, by {plain} and {source}; set one of them");
                 return Err(ConfigError::Wrong(both));
             }
-            (plain, Some((path, origin))) if plain.is_none_or(|(_, plain)| plain.rank() < origin.rank()) => {
+            (plain, Some((path, source))) if plain.is_none_or(|(_, plain)| plain.rank() < source.rank()) => {
                 let text = std::fs::read_to_string(path)
-                    .map_err(|error| wrong(&file, origin, &format!("{path} cannot be read: {error}")))?;
-                (text.trim_end_matches(['\r', '\n']).to_owned(), origin)
+                    .map_err(|error| wrong(&file, source, &format!("{path} cannot be read: {error}")))?;
+                (text.trim_end_matches(['\r', '\n']).to_owned(), source)
             }
-            (Some((text, origin)), _) => (text.clone(), origin),
+            (Some((text, source)), _) => (text.clone(), source),
             (None, _) => return Ok(None),
         };
-        read(&text).map(Some).map_err(|error| wrong(name, origin, &error))
+        read(&text).map(Some).map_err(|error| wrong(name, source, &error))
     }
 
     fn take_defaults(&mut self) {
         let default =
-            |setting: &Setting| Some((setting.name.to_owned(), (setting.default?.to_owned(), Origin::Default)));
+            |setting: &Setting| Some((setting.name.to_owned(), (setting.default?.to_owned(), Source::Default)));
         self.values.extend(SETTINGS.iter().filter_map(default));
     }
 
@@ -141,7 +144,7 @@ impl Given {
             }
             let text = as_text(&value)
                 .ok_or_else(|| wrong(format!("`{name}` has to be text, a number, true, false or a list of texts")))?;
-            self.values.insert(name, (text, Origin::File(path.to_owned())));
+            self.values.insert(name, (text, Source::File(path.to_owned())));
         }
         Ok(())
     }
@@ -151,7 +154,7 @@ impl Given {
         for (variable, value) in variables {
             let name = variable[PREFIX.len()..].to_lowercase();
             if is_known(&name) {
-                self.values.insert(name, (value.clone(), Origin::Variable(variable.clone())));
+                self.values.insert(name, (value.clone(), Source::Variable(variable.clone())));
             } else if name != "config" {
                 let meant = nearest(&name).map(|name| format!("; did you mean {PREFIX}{}?", name.to_uppercase()));
                 let meant = meant.unwrap_or_default();
@@ -163,14 +166,14 @@ impl Given {
     fn take_flags(&mut self, matches: &ArgMatches) {
         for (name, _) in names() {
             if let Some(value) = flag(matches, &name) {
-                let origin = Origin::Flag(format!("--{}", name.replace('_', "-")));
-                self.values.insert(name, (value.clone(), origin));
+                let source = Source::Flag(format!("--{}", name.replace('_', "-")));
+                self.values.insert(name, (value.clone(), source));
             }
         }
     }
 }
 
-impl Origin {
+impl Source {
     fn rank(&self) -> u8 {
         match self {
             Self::Default => 0,
@@ -181,7 +184,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("the default"),
@@ -197,7 +200,7 @@ fn levels(matches: &ArgMatches) -> Vec<&ArgMatches> {
     [matches].into_iter().chain(below).collect()
 }
 
-/// What was given for a flag, on a level that may not have it.
+/// The value of a flag, if this command level has the flag.
 fn flag<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a String> {
     matches.try_get_one::<String>(name).ok().flatten()
 }
@@ -216,6 +219,6 @@ fn as_text(value: &toml::Value) -> Option<String> {
     }
 }
 
-fn wrong(name: &str, origin: &Origin, error: &str) -> ConfigError {
-    ConfigError::Wrong(format!("{name} (from {origin}): {error}"))
+fn wrong(name: &str, source: &Source, error: &str) -> ConfigError {
+    ConfigError::Wrong(format!("{name} (from {source}): {error}"))
 }

@@ -1,4 +1,4 @@
-//! Who is calling: a backend that has the key, or a client at an address.
+//! Access control: tells backends, which send the API key, from clients, which are known by their address.
 
 mod forwarded_for;
 
@@ -15,7 +15,7 @@ use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use self::forwarded_for::Field;
+use self::forwarded_for::ForwardedHeader;
 use crate::config::ApiKey;
 
 /// Tells callers apart.
@@ -92,7 +92,7 @@ impl Access {
     /// The address of the client, which a proxy is asked for only if it is trusted.
     pub fn client(&self, request: &HttpRequest) -> IpAddr {
         let peer = peer(request);
-        let Some(field) = Field::of(request.headers()) else { return peer };
+        let Some(field) = ForwardedHeader::of(request.headers()) else { return peer };
         if !self.is_trusted(&peer) {
             self.warn_once(&peer, field);
             return peer;
@@ -125,7 +125,7 @@ impl Access {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    fn warn_once(&self, peer: &IpAddr, field: Field) {
+    fn warn_once(&self, peer: &IpAddr, field: ForwardedHeader) {
         self.warnings.forwarded.call_once(|| {
             let name = field.name();
             tracing::warn!(

@@ -1,7 +1,7 @@
-//! How many requests are answered at once, and how long the body of a request may take to arrive.
+//! Admission: the number of requests in flight, and the time a request body may take to arrive.
 //!
-//! A request takes a place when it can be answered: it has the API key where that is needed, and its body has arrived. A client
-//! that sends slowly, or has no key, holds a connection and no place.
+//! A request counts as in flight once it can be handled: it has the API key where one is needed, and its body has arrived. A client
+//! that sends slowly or has no key uses a connection only.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,9 +20,9 @@ use onceward::Rejection;
 use onceward_api::Code;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::context::Desk;
-use crate::http::forwarded_request::is_asked_at;
-use crate::metrics::COUNTED;
+use crate::context::Context;
+use crate::http::forwarded_request::is_gateway_path;
+use crate::metrics::COUNTERS;
 use crate::routes::{claim, is_for_backends};
 
 /// How much of a body is waited for: as much as a handler reads. A handler answers a larger one with 413 at once.
@@ -30,15 +30,15 @@ const AHEAD: usize = 16 * 1024;
 /// A gateway's question needs no body. One that is sent all the same is read so far, so that the connection can be used again.
 const DISCARDED: (usize, Duration) = (64 * 1024, Duration::from_secs(1));
 
-/// How much is taken on.
+/// The limits.
 #[derive(Debug)]
-pub struct Limits {
+pub struct AdmissionLimits {
     most: usize,
     arrival: Duration,
     in_flight: AtomicUsize,
 }
 
-impl Limits {
+impl AdmissionLimits {
     /// So many requests at once, whose bodies may take this long to arrive.
     pub fn new(most: usize, arrival: Duration) -> Self {
         Self { most, arrival, in_flight: AtomicUsize::new(0) }
@@ -49,23 +49,23 @@ impl Limits {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// A place among those who are being answered, if there is one.
-    fn enter(&self) -> Option<Place<'_>> {
-        let place = Place(&self.in_flight);
+    /// Admits a request, unless the limit is reached.
+    fn enter(&self) -> Option<InFlightSlot<'_>> {
+        let place = InFlightSlot(&self.in_flight);
         (self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
     }
 }
 
-impl Default for Limits {
+impl Default for AdmissionLimits {
     fn default() -> Self {
         Self::new(usize::MAX, Duration::from_secs(10))
     }
 }
 
-/// Somebody is being answered as long as this lives.
-struct Place<'a>(&'a AtomicUsize);
+/// One request in flight, until this is dropped.
+struct InFlightSlot<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for InFlightSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -73,40 +73,40 @@ impl Drop for Place<'_> {
 
 /// Lets a request in once its body has arrived, unless too many are being answered.
 pub async fn admit<B: MessageBody>(
-    desk: Data<Desk>,
+    context: Data<Context>,
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     // As the router reads it.
     let path = request.match_info().as_str();
     // Without the key, the handler refuses before it reads the body.
-    let is_refused = is_for_backends(path) && desk.access().require_backend(request.request()).is_err();
+    let is_refused = is_for_backends(path) && context.access().require_backend(request.request()).is_err();
     if is_exempt(path) || is_refused {
         return Ok(next.call(request).await?.map_into_left_body());
     }
     match longest_body(path) {
         None => discard(&mut request).await,
         Some(longest) => {
-            if receive(&mut request, longest, desk.limits().arrival).await.is_err() {
-                return Ok(late(&desk, request).map_into_right_body());
+            if receive(&mut request, longest, context.limits().arrival).await.is_err() {
+                return Ok(late(&context, request).map_into_right_body());
             }
         }
     }
-    let Some(_place) = desk.limits().enter() else {
-        COUNTED.shed.increment(1);
+    let Some(_place) = context.limits().enter() else {
+        COUNTERS.shed.increment(1);
         let rejection =
             Rejection::new(Code::Overloaded).detail("Too many requests are being answered. Nothing was done.");
-        let answer = desk.answer(request.request(), Err(rejection.into()));
+        let answer = context.respond(request.request(), Err(rejection.into()));
         return Ok(request.into_response(answer).map_into_right_body());
     };
     Ok(next.call(request).await?.map_into_left_body())
 }
 
-fn late(desk: &Desk, request: ServiceRequest) -> ServiceResponse {
-    COUNTED.slow_bodies.increment(1);
-    let within = onceward_api::duration::text(desk.limits().arrival);
+fn late(context: &Context, request: ServiceRequest) -> ServiceResponse {
+    COUNTERS.slow_bodies.increment(1);
+    let within = onceward_api::duration::text(context.limits().arrival);
     let detail = format!("The body did not arrive within {within}. Nothing was done.");
-    let mut answer = desk.answer(request.request(), Err(Rejection::new(Code::BadRequest).detail(detail).into()));
+    let mut answer = context.respond(request.request(), Err(Rejection::new(Code::BadRequest).detail(detail).into()));
     answer.head_mut().set_connection_type(ConnectionType::Close);
     request.into_response(answer)
 }
@@ -115,7 +115,7 @@ fn late(desk: &Desk, request: ServiceRequest) -> ServiceResponse {
 fn longest_body(path: &str) -> Option<usize> {
     match path {
         claim::COMPLETE => Some(claim::LIMIT),
-        path if is_asked_at(path) => None,
+        path if is_gateway_path(path) => None,
         _ => Some(AHEAD),
     }
 }
@@ -125,11 +125,11 @@ fn is_exempt(path: &str) -> bool {
     ["/healthz", "/readyz", "/metrics"].contains(&path) || path.starts_with("/dashboard")
 }
 
-/// The body did not arrive in time.
-struct Late;
+/// The request body did not arrive in time.
+struct BodyTimeout;
 
 /// Waits for the body, or for more of it than a handler reads. It is handed on as it came, also if it broke off.
-async fn receive(request: &mut ServiceRequest, longest: usize, within: Duration) -> Result<(), Late> {
+async fn receive(request: &mut ServiceRequest, longest: usize, within: Duration) -> Result<(), BodyTimeout> {
     let mut payload = request.take_payload();
     if matches!(payload, Payload::None) {
         return Ok(());
@@ -137,7 +137,7 @@ async fn receive(request: &mut ServiceRequest, longest: usize, within: Duration)
     let deadline = Instant::now() + within;
     let mut read = BytesMut::new();
     let end = loop {
-        match timeout_at(deadline, payload.next()).await.map_err(|_| Late)? {
+        match timeout_at(deadline, payload.next()).await.map_err(|_| BodyTimeout)? {
             None => break None,
             Some(Err(error)) => break Some(Err(error)),
             Some(Ok(chunk)) => read.extend_from_slice(&chunk),

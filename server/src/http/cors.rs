@@ -1,4 +1,4 @@
-//! Which pages of other origins may call, and what the others are told.
+//! CORS: which origins may call, and what the response to others says.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -16,19 +16,19 @@ use onceward::actix::reject;
 use onceward_api::{Code, header};
 
 use crate::config::is_origin;
-use crate::context::Desk;
+use crate::context::Context;
 
 /// How many refused origins are remembered, so that each is logged once.
 const MOST: usize = 100;
 
-/// The origins that are allowed, and those that have been refused.
+/// The allowed origins, and the rejected ones that were logged.
 #[derive(Debug)]
-pub struct Origins {
+pub struct CorsOrigins {
     allowed: Vec<String>,
     refused: Mutex<HashSet<String>>,
 }
 
-impl Origins {
+impl CorsOrigins {
     /// Allows these.
     pub fn new(allowed: Vec<String>) -> Self {
         Self { allowed, refused: Mutex::default() }
@@ -65,32 +65,32 @@ impl Origins {
     }
 }
 
-/// Has a page of an origin that is not allowed logged. A page of our own needs no leave.
-pub async fn watch<B: MessageBody>(
-    origins: Data<Origins>,
-    desk: Data<Desk>,
+/// Logs requests from an origin that is not allowed. The same origin needs no permission.
+pub async fn log_origin<B: MessageBody>(
+    origins: Data<CorsOrigins>,
+    context: Data<Context>,
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     if let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok())
-        && origin.split_once("://").is_none_or(|(_, host)| host != desk.access().host(request.request()))
+        && origin.split_once("://").is_none_or(|(_, host)| host != context.access().host(request.request()))
     {
         origins.note(origin);
     }
     next.call(request).await
 }
 
-/// Answers a refused preflight as a problem that says what is allowed.
-pub async fn explain<B: MessageBody>(
+/// Answers a rejected preflight request with a problem that says what is allowed.
+pub async fn explain_preflight<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = next.call(request).await?;
     let refused = answer.response().error().and_then(Error::as_error).map(detail);
-    let desk = answer.request().app_data::<Data<Desk>>();
-    let (Some(detail), Some(desk)) = (refused, desk) else { return Ok(answer.map_into_left_body()) };
+    let context = answer.request().app_data::<Data<Context>>();
+    let (Some(detail), Some(context)) = (refused, context) else { return Ok(answer.map_into_left_body()) };
     let rejection = Rejection::new(Code::BadRequest).detail(detail);
-    let problem = reject(answer.request(), desk.guard(), &rejection);
+    let problem = reject(answer.request(), context.guard(), &rejection);
     Ok(answer.into_response(problem).map_into_right_body())
 }
 

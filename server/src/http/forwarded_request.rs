@@ -1,4 +1,4 @@
-//! What a gateway asks for: the request that its own client has sent, told in one of three ways.
+//! The client request that a gateway asks about, sent in one of three forms.
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
@@ -6,20 +6,21 @@ use onceward::Rejection;
 use onceward_api::Code;
 use onceward_api::path::canonical;
 
-/// Where gateways ask.
+/// The path for gateways.
 pub(crate) const PATH: &str = "/forward-auth";
-/// The headers in which they tell method and address, nginx with the first pair, Caddy and Traefik with the second.
-const TOLD: [[&str; 2]; 2] = [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]];
+/// The headers with method and path: nginx sends the first pair, Caddy and Traefik the second.
+const HEADER_PAIRS: [[&str; 2]; 2] =
+    [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]];
 
-/// The request that a gateway holds in its hand.
+/// The request that the gateway holds back until it has a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Original {
+pub(crate) struct ForwardedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) query: String,
 }
 
-impl Original {
+impl ForwardedRequest {
     /// What the gateway says of it. Whatever is told in several ways has to be told alike: one of them may be the client's,
     /// and which one, only the gateway knows.
     ///
@@ -27,15 +28,15 @@ impl Original {
     /// If it is not told, not to be understood, or told in two ways that differ.
     pub(crate) fn of(request: &HttpRequest) -> Result<Self, Rejection> {
         let mut found: Option<Self> = None;
-        for told in tellings(request)? {
+        for form in forms(request)? {
             match &found {
-                Some(first) if *first != told => {
+                Some(first) if *first != form => {
                     return Err(bad(
                         "The original request is told in two ways that differ. The gateway has to overwrite X-Original-Method \
                          and X-Original-URI, and X-Forwarded-Method and X-Forwarded-Uri, or to remove them.",
                     ));
                 }
-                _ => found = Some(told),
+                _ => found = Some(form),
             }
         }
         found.ok_or_else(|| {
@@ -58,18 +59,18 @@ impl Original {
     }
 }
 
-/// Whether a gateway asks here.
-pub(crate) fn is_asked_at(path: &str) -> bool {
+/// Whether this path is the one for gateways.
+pub(crate) fn is_gateway_path(path: &str) -> bool {
     canonical(path).strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Everything that is told, each telling for itself.
-fn tellings(request: &HttpRequest) -> Result<Vec<Original>, Rejection> {
+/// Reads each form that the request contains.
+fn forms(request: &HttpRequest) -> Result<Vec<ForwardedRequest>, Rejection> {
     let uri = request.uri().path_and_query().map_or("", |uri| uri.as_str());
     let behind = uri.strip_prefix(PATH).filter(|rest| rest.starts_with('/'));
-    let mut tellings: Vec<_> =
-        behind.and_then(|rest| Original::read(request.method().as_str(), rest)).into_iter().collect();
-    for names in TOLD {
+    let mut forms: Vec<_> =
+        behind.and_then(|rest| ForwardedRequest::read(request.method().as_str(), rest)).into_iter().collect();
+    for names in HEADER_PAIRS {
         let [methods, uris] = names.map(|name| request.headers().get_all(name).collect::<Vec<_>>());
         if methods.is_empty() && uris.is_empty() {
             continue;
@@ -80,15 +81,15 @@ fn tellings(request: &HttpRequest) -> Result<Vec<Original>, Rejection> {
         }
         for (method, uri) in methods.into_iter().zip(uris) {
             let read = Option::zip(method.to_str().ok(), uri.to_str().ok())
-                .and_then(|(method, uri)| Original::read(method, uri));
-            tellings.push(read.ok_or_else(|| {
+                .and_then(|(method, uri)| ForwardedRequest::read(method, uri));
+            forms.push(read.ok_or_else(|| {
                 bad(format!(
                     "`{method_name}` has to be a method, and `{uri_name}` an address that begins with a slash."
                 ))
             })?);
         }
     }
-    Ok(tellings)
+    Ok(forms)
 }
 
 fn bad(detail: impl Into<std::borrow::Cow<'static, str>>) -> Rejection {
@@ -104,7 +105,7 @@ mod tests {
     fn told(method: Method, uri: &str, headers: &[(&str, &str)]) -> Result<(String, String, String), String> {
         let request = TestRequest::with_uri(uri).method(method);
         let request = headers.iter().fold(request, |request, header| request.append_header(*header)).to_http_request();
-        let original = Original::of(&request).map_err(|rejection| rejection.problem().detail)?;
+        let original = ForwardedRequest::of(&request).map_err(|rejection| rejection.problem().detail)?;
         Ok((original.method.to_string(), original.path, original.query))
     }
 
@@ -158,8 +159,15 @@ mod tests {
 
     #[test]
     fn only_what_stands_there_or_behind_it_is_a_gateway_s_question() {
-        assert!(is_asked_at("/forward-auth") && is_asked_at("/forward-auth/") && is_asked_at("/forward-auth/a"));
-        assert!(is_asked_at("/%66orward-auth") && is_asked_at("/forward%2Dauth/a"), "where the router leads it to");
-        assert!(!is_asked_at("/forward-authority") && !is_asked_at("/token") && !is_asked_at("/a/forward-auth"));
+        assert!(
+            is_gateway_path("/forward-auth") && is_gateway_path("/forward-auth/") && is_gateway_path("/forward-auth/a")
+        );
+        assert!(
+            is_gateway_path("/%66orward-auth") && is_gateway_path("/forward%2Dauth/a"),
+            "where the router leads it to"
+        );
+        assert!(
+            !is_gateway_path("/forward-authority") && !is_gateway_path("/token") && !is_gateway_path("/a/forward-auth")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What is done when the service itself breaks: the caller is told that, and nothing of how; the log says where.
+//! Panics and unexpected failures: the client receives `internal` without details, and the log names the place.
 
 use std::panic::{AssertUnwindSafe, PanicHookInfo};
 
@@ -11,8 +11,8 @@ use actix_web::{Error, HttpResponse, ResponseError};
 use futures_util::FutureExt as _;
 use onceward_api::{Code, Outcome, Problem, header};
 
-/// Has a panic logged by where it happened and never by what it says, which may be anything, also a secret.
-pub fn hook() {
+/// Installs a panic hook that logs the location of a panic and never its message, which may contain a secret.
+pub fn install_hook() {
     std::panic::set_hook(Box::new(report));
 }
 
@@ -25,9 +25,9 @@ fn report(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// Answers a panic, and every failure that nobody has made a problem of, as `internal`. Each is logged once, a panic by the
-/// [`hook`].
-pub async fn contain<B: MessageBody>(
+/// Answers a panic, and every 5xx response that is not a problem yet, with `internal`. Each is logged once, a panic by the
+/// [`install_hook`].
+pub async fn catch_failures<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
@@ -36,10 +36,10 @@ pub async fn contain<B: MessageBody>(
         Ok(Ok(answer)) => Ok(explained(path, answer)),
         Ok(Err(error)) if error.as_response_error().status_code().is_server_error() => {
             tracing::error!("a request failed by a fault of the service");
-            Err(Mishap { path }.into())
+            Err(InternalError { path }.into())
         }
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(Mishap { path }.into()),
+        Err(_) => Err(InternalError { path }.into()),
     }
 }
 
@@ -53,17 +53,17 @@ fn explained<B: MessageBody>(path: String, answer: ServiceResponse<B>) -> Servic
     if is_problem {
         return answer.map_into_left_body();
     }
-    answer.into_response(Mishap { path }.error_response()).map_into_right_body()
+    answer.into_response(InternalError { path }.error_response()).map_into_right_body()
 }
 
-/// Something broke while this path was asked for.
+/// A request to this path failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the service broke off")]
-struct Mishap {
+#[error("internal error")]
+struct InternalError {
     path: String,
 }
 
-impl ResponseError for Mishap {
+impl ResponseError for InternalError {
     fn status_code(&self) -> StatusCode {
         StatusCode::INTERNAL_SERVER_ERROR
     }

@@ -1,4 +1,4 @@
-//! How many tokens may be fetched: by one client, and by all of them.
+//! The rate limit on issued tokens: per client, and for all clients together.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,7 +19,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts tokens.
 #[derive(Debug)]
-pub struct Quota {
+pub struct RateLimiter {
     per_client: Option<Allowance>,
     in_all: Option<Allowance>,
     begun: Instant,
@@ -51,7 +51,7 @@ struct Bucket {
 
 /// What is left to a client: the values of the two `RateLimit` fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fields {
+pub struct RateLimitHeaders {
     /// `RateLimit-Policy`.
     pub policy: String,
     /// `RateLimit`.
@@ -60,16 +60,16 @@ pub struct Fields {
 
 /// More than was left.
 #[derive(Debug)]
-pub struct OverQuota {
+pub struct LimitError {
     /// What the client is told.
     pub rejection: Rejection,
     /// Whether it was the quota of all clients together.
     pub is_of_all: bool,
     /// What is left to it, if it is counted.
-    pub fields: Option<Fields>,
+    pub fields: Option<RateLimitHeaders>,
 }
 
-impl Quota {
+impl RateLimiter {
     /// Allows this rate and burst to each client, and this rate to all.
     pub fn new(rate: Option<Rate>, burst: NonZeroU32, total: Option<Rate>) -> Self {
         let full = Bucket { left: f64::INFINITY, at: Duration::ZERO };
@@ -86,11 +86,16 @@ impl Quota {
     ///
     /// # Errors
     /// If there are not so many left.
-    pub fn take(&self, client: IpAddr, count: NonZeroU32) -> Result<Option<Fields>, OverQuota> {
+    pub fn take(&self, client: IpAddr, count: NonZeroU32) -> Result<Option<RateLimitHeaders>, LimitError> {
         self.take_at(self.begun.elapsed(), client, count)
     }
 
-    fn take_at(&self, now: Duration, client: IpAddr, count: NonZeroU32) -> Result<Option<Fields>, OverQuota> {
+    fn take_at(
+        &self,
+        now: Duration,
+        client: IpAddr,
+        count: NonZeroU32,
+    ) -> Result<Option<RateLimitHeaders>, LimitError> {
         let count = f64::from(count.get());
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = &mut *counts;
@@ -155,15 +160,15 @@ impl Allowance {
         Duration::try_from_secs_f64(count.max(0.0) / self.per_second).unwrap_or(Duration::MAX)
     }
 
-    fn fields(&self, bucket: &Bucket) -> Fields {
+    fn fields(&self, bucket: &Bucket) -> RateLimitHeaders {
         let (window, whole) = (self.wait(self.burst), self.wait(self.burst - bucket.left));
-        Fields {
+        RateLimitHeaders {
             policy: format!("\"client\";q={};w={}", self.burst, window.as_secs().max(1)),
             left: format!("\"client\";r={};t={}", bucket.left.max(0.0).floor(), whole.as_secs_f64().ceil()),
         }
     }
 
-    fn over(&self, is_of_all: bool, count: f64, bucket: &Bucket, fields: Option<Fields>) -> OverQuota {
+    fn over(&self, is_of_all: bool, count: f64, bucket: &Bucket, fields: Option<RateLimitHeaders>) -> LimitError {
         let rejection = if count > self.burst {
             let most = self.burst;
             Rejection::new(Code::BadRequest)
@@ -173,7 +178,7 @@ impl Allowance {
             let detail = format!("{who} asked for more tokens than are given out at once. Wait and ask again.");
             Rejection::new(Code::RateLimited).detail(detail).wait(self.wait(count - bucket.left))
         };
-        OverQuota { rejection, is_of_all, fields }
+        LimitError { rejection, is_of_all, fields }
     }
 }
 
@@ -205,37 +210,37 @@ mod tests {
         Some(Rate { count: some(count), per: Duration::from_secs(3600) })
     }
 
-    fn taken(quota: &Quota, client: &str) -> usize {
+    fn taken(quota: &RateLimiter, client: &str) -> usize {
         let client = client.parse().unwrap();
         (0..1000).take_while(|_| quota.take_at(Duration::ZERO, client, ONE).is_ok()).count()
     }
 
     #[test]
     fn each_client_has_a_quota_of_its_own() {
-        let quota = Quota::new(rate(10), some(5), None);
+        let quota = RateLimiter::new(rate(10), some(5), None);
         assert_eq!((taken(&quota, "10.0.0.1"), taken(&quota, "10.0.0.1")), (5, 0));
         assert_eq!(taken(&quota, "10.0.0.2"), 5);
     }
 
     #[test]
     fn addresses_of_one_ipv6_network_are_one_client() {
-        let quota = Quota::new(rate(10), some(5), None);
+        let quota = RateLimiter::new(rate(10), some(5), None);
         assert_eq!((taken(&quota, "2001:db8::1"), taken(&quota, "2001:db8::2")), (5, 0));
         assert_eq!(taken(&quota, "2001:db8:0:1::1"), 5);
     }
 
     #[test]
     fn all_clients_together_have_one_too_and_its_refusal_costs_a_client_nothing() {
-        let quota = Quota::new(rate(3600), some(70), rate(100));
+        let quota = RateLimiter::new(rate(3600), some(70), rate(100));
         assert_eq!((taken(&quota, "10.0.0.1"), taken(&quota, "10.0.0.2")), (70, 30));
         let over = quota.take_at(Duration::ZERO, "10.0.0.2".parse().unwrap(), ONE).unwrap_err();
         assert_eq!(over.fields.unwrap().left, "\"client\";r=40;t=30");
-        assert_eq!(taken(&Quota::new(None, some(5), None), "10.0.0.1"), 1000);
+        assert_eq!(taken(&RateLimiter::new(None, some(5), None), "10.0.0.1"), 1000);
     }
 
     #[test]
     fn a_client_is_told_what_is_left_and_when_to_come_back() {
-        let quota = Quota::new(Some(Rate { count: some(10), per: Duration::from_secs(1) }), some(20), None);
+        let quota = RateLimiter::new(Some(Rate { count: some(10), per: Duration::from_secs(1) }), some(20), None);
         let client = "10.0.0.1".parse().unwrap();
         let fields = quota.take_at(Duration::ZERO, client, some(15)).unwrap().unwrap();
         assert_eq!((fields.policy.as_str(), fields.left.as_str()), ("\"client\";q=20;w=2", "\"client\";r=5;t=2"));
@@ -247,20 +252,20 @@ mod tests {
 
     #[test]
     fn what_can_never_be_had_is_not_to_be_waited_for() {
-        let quota = Quota::new(rate(10), some(20), None);
+        let quota = RateLimiter::new(rate(10), some(20), None);
         let over = quota.take_at(Duration::ZERO, "10.0.0.1".parse().unwrap(), some(21)).unwrap_err();
         assert_eq!((over.rejection.code(), over.rejection.retry_after()), (Code::BadRequest, None));
     }
 
     #[test]
     fn a_slow_rate_with_a_large_burst_is_no_trouble() {
-        let quota = Quota::new(rate(1), NonZeroU32::MAX, rate(1));
+        let quota = RateLimiter::new(rate(1), NonZeroU32::MAX, rate(1));
         assert_eq!(taken(&quota, "10.0.0.1"), 1);
     }
 
     #[test]
     fn clients_beyond_count_share_a_quota_and_leave_known_ones_theirs() {
-        let quota = Quota::new(rate(1000), some(5), None);
+        let quota = RateLimiter::new(rate(1000), some(5), None);
         let known = IpAddr::V4(Ipv4Addr::from(1));
         for number in 0..CLIENTS as u32 {
             assert!(quota.take_at(Duration::ZERO, IpAddr::V4(Ipv4Addr::from(number + 1)), ONE).is_ok());

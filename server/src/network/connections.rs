@@ -1,4 +1,4 @@
-//! Every open connection of a server: how many a client may have, and for how long one may be open without a whole request.
+//! The open connections of a server: how many a client may have, and how long one may stay open without a complete request.
 //!
 //! The server closes a connection that is idle, and one whose first head takes too long. A later head may take any time there,
 //! and the server does not show when it begins. But it begins within the keep-alive time, or the server closes the connection.
@@ -17,26 +17,26 @@ use onceward::actix::Peer;
 use socket2::SockRef;
 use tokio::time::Instant;
 
-use crate::metrics::COUNTED;
-use crate::network::client_connections::{Clients, Counted};
+use crate::metrics::COUNTERS;
+use crate::network::client_connections::{ClientConnections, ClientSlot};
 
 /// How long the server keeps an idle connection open.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How often, at most, a client with too many connections is warned of.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// All of them.
+/// The open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     longest: Duration,
     begun: Instant,
-    all: Arc<Mutex<All>>,
+    all: Arc<Mutex<ConnectionTable>>,
 }
 
 #[derive(Debug)]
-struct All {
+struct ConnectionTable {
     open: Vec<Weak<Connection>>,
-    clients: Clients,
+    clients: ClientConnections,
     warned: Option<Instant>,
 }
 
@@ -45,8 +45,8 @@ struct All {
 pub(crate) struct Connection {
     /// A second handle on it, to close it with.
     peer: Peer,
-    counted: Counted,
-    all: Arc<Mutex<All>>,
+    counted: ClientSlot,
+    all: Arc<Mutex<ConnectionTable>>,
     begun: Instant,
     /// How many requests on it are being answered.
     busy: AtomicUsize,
@@ -56,8 +56,8 @@ pub(crate) struct Connection {
 
 impl Connections {
     /// For requests that may take this long to arrive, from these clients.
-    pub(crate) fn new(request_timeout: Duration, clients: Clients) -> Self {
-        let all = All { open: Vec::new(), clients, warned: None };
+    pub(crate) fn new(request_timeout: Duration, clients: ClientConnections) -> Self {
+        let all = ConnectionTable { open: Vec::new(), clients, warned: None };
         let longest = KEEP_ALIVE.saturating_add(request_timeout);
         Self { longest, begun: Instant::now(), all: Arc::new(Mutex::new(all)) }
     }
@@ -81,7 +81,7 @@ impl Connections {
         data.insert(connection);
     }
 
-    fn enter(&self, address: IpAddr) -> Option<Counted> {
+    fn enter(&self, address: IpAddr) -> Option<ClientSlot> {
         let mut all = lock(&self.all);
         let counted = all.clients.enter(address);
         if counted.is_none() {
@@ -114,7 +114,7 @@ impl Connections {
     }
 }
 
-impl All {
+impl ConnectionTable {
     fn warn_of(&mut self, address: IpAddr) {
         if self.warned.is_some_and(|warned| warned.elapsed() < WARN_EVERY) {
             return;
@@ -134,22 +134,22 @@ impl Drop for Connection {
     }
 }
 
-fn lock(all: &Mutex<All>) -> MutexGuard<'_, All> {
+fn lock(all: &Mutex<ConnectionTable>) -> MutexGuard<'_, ConnectionTable> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Closes a connection before a request is read from it. Without an answer: which status a gateway understands as a rejection is
 /// known only from its request.
 fn turn_away(stream: &TcpStream) {
-    COUNTED.connections_refused.increment(1);
+    COUNTERS.connections_refused.increment(1);
     // If it cannot be shut, it is closed already.
     let _ = SockRef::from(stream).shutdown(Shutdown::Both);
 }
 
-/// A request is being answered as long as this lives.
-pub(crate) struct Busy(Option<Arc<Connection>>);
+/// Marks a connection as busy until this is dropped.
+pub(crate) struct BusyConnection(Option<Arc<Connection>>);
 
-impl Busy {
+impl BusyConnection {
     /// On the connection that it came on.
     pub(crate) fn on(request: &ServiceRequest) -> Self {
         let connection = request.conn_data::<Arc<Connection>>().cloned();
@@ -160,7 +160,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         if let Some(connection) = &self.0 {
             connection.idle_since.store(connection.begun.elapsed().as_millis() as u64, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Open files, of which the system allows a process only so many.
+//! The system's limit on open files.
 
 #[cfg(unix)]
 pub(crate) use self::unix::make_room;

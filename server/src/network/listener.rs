@@ -1,4 +1,4 @@
-//! Addresses that are listened on.
+//! Listening sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,15 +12,15 @@ const BACKLOG: i32 = 4096;
 /// An address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {address}: {error}. Is something else running there? Choose another with --{flag}.", flag = setting.replace('_', "-"))]
-pub struct CannotListen {
+pub struct BindError {
     setting: &'static str,
     address: SocketAddr,
     error: io::Error,
 }
 
 /// Listens where this setting says, and tells where that is.
-pub(crate) fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), CannotListen> {
-    let cannot = |error| CannotListen { setting, address, error };
+pub(crate) fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
+    let cannot = |error| BindError { setting, address, error };
     let listener = listen(address).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     Ok((listener, address))

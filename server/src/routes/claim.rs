@@ -9,9 +9,9 @@ use onceward::actix::{Peer, read_json, read_json_up_to};
 use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
 
-use super::token::{Anywhere, attempt, bad};
-use crate::context::{Answer, Desk};
-use crate::http::wire_reply::{kept, reply};
+use super::token::{CommonResponses, attempt, bad};
+use crate::context::{Context, HandlerResult};
+use crate::http::wire_reply::{from_wire, to_wire};
 
 /// Where a claim is completed.
 pub(crate) const COMPLETE: &str = "/claim/complete";
@@ -45,17 +45,17 @@ const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "`key_reused`: the same key with another fingerprint", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim")]
-pub(crate) async fn claim(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, claim_one(&request, body, &desk).await)
+pub(crate) async fn claim(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, claim_one(&request, body, &context).await)
 }
 
-async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
+async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
     let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad("`key` is missing.".into()))?;
     let key = Key::new(asked.key.as_str())
         .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
@@ -76,20 +76,20 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
         Rejection::after(&error, &policy, &intent)
     };
     // Nothing is claimed for which no pass can be signed.
-    desk.guard().fetch_secret().await.map_err(failed)?;
+    context.guard().fetch_secret().await.map_err(failed)?;
     let verdict = match wait {
         Some(wait) => {
             let enough = Peer::closed_or_after(request, wait);
-            desk.guard().check_and_wait_until(&policy, &intent, enough).await
+            context.guard().check_and_wait_until(&policy, &intent, enough).await
         }
-        None => desk.guard().check(&policy, &intent).await,
+        None => context.guard().check(&policy, &intent).await,
     };
     let claimed = match verdict.map_err(failed)? {
         Verdict::Run(pass) => match pass.into_signed().await.map_err(failed)? {
             Some(pass) => Claimed::Run { pass, lease, renew_every: lease / RENEWALS },
             None => return Err(Rejection::new(Code::Internal).into()),
         },
-        Verdict::Replay(reply) => Claimed::Replay { reply: kept(&reply) },
+        Verdict::Replay(reply) => Claimed::Replay { reply: to_wire(&reply) },
         Verdict::Reject(rejection) => return Err(rejection.into()),
         _ => return Err(Rejection::new(Code::Internal).into()),
     };
@@ -108,21 +108,21 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`claim_lost`: the claim lapsed, and somebody else has the key", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/complete")]
-pub(crate) async fn complete(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, complete_one(&request, body, &desk).await)
+pub(crate) async fn complete(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, complete_one(&request, body, &context).await)
 }
 
-async fn complete_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
+async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
     let asked: Option<CompleteRequest> = read_json_up_to(request, body, LIMIT).await?;
-    let CompleteRequest { pass, reply: kept } = asked.ok_or_else(|| bad("`pass` is missing.".into()))?;
-    let kept = kept.as_ref().map(reply).transpose()?;
-    settled(desk.pass(&pass).await?.complete(kept).await)
+    let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad("`pass` is missing.".into()))?;
+    let reply = reply.as_ref().map(from_wire).transpose()?;
+    settled(context.pass(&pass).await?.complete(reply).await)
 }
 
 /// Release a claim
@@ -138,17 +138,17 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, desk: &Desk) ->
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/release")]
-pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, release_one(&request, body, &desk).await)
+pub(crate) async fn release(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, release_one(&request, body, &context).await)
 }
 
-async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    settled(desk.presented(request, body).await?.release().await)
+async fn release_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    settled(context.presented(request, body).await?.release().await)
 }
 
 /// Renew a claim
@@ -164,20 +164,20 @@ async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> 
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/renew")]
-pub(crate) async fn renew(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, renew_one(&request, body, &desk).await)
+pub(crate) async fn renew(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, renew_one(&request, body, &context).await)
 }
 
-async fn renew_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    settled(desk.presented(request, body).await?.renew().await)
+async fn renew_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    settled(context.presented(request, body).await?.renew().await)
 }
 
-impl Desk {
+impl Context {
     /// The pass that a backend presents alone.
     async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
@@ -192,7 +192,7 @@ impl Desk {
 }
 
 /// What is said of a pass that was settled or renewed.
-fn settled(settled: Result<Resolved, onceward::store::StoreError>) -> Answer {
+fn settled(settled: Result<Resolved, onceward::store::StoreError>) -> HandlerResult {
     match settled.map_err(unavailable)? {
         Resolved::Settled => Ok(HttpResponse::NoContent().finish()),
         Resolved::Rejected(rejection) => Err(rejection.into()),

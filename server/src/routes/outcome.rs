@@ -8,9 +8,9 @@ use onceward::actix::read_json;
 use onceward::{Intent, Key, KeyRules, Policy, Rejection, Seen, TokenRules};
 use onceward_api::{Code, OnRecord, OutcomeRequest, Problem, State};
 
-use super::token::{Anywhere, bad, subject};
-use crate::context::{Answer, Desk};
-use crate::http::wire_reply::kept;
+use super::token::{CommonResponses, bad, subject};
+use crate::context::{Context, HandlerResult};
+use crate::http::wire_reply::to_wire;
 
 /// Ask for an outcome
 ///
@@ -27,17 +27,17 @@ use crate::http::wire_reply::kept;
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: its answer is remembered, for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_revoked`; `token_expired` or `token_stale`, and nothing is known of its use", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/outcome")]
-pub(crate) async fn outcome(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, outcome_of_one(&request, body, &desk).await)
+pub(crate) async fn outcome(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, outcome_of_one(&request, body, &context).await)
 }
 
-async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
+async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
     let asked: OutcomeRequest = read_json(request, body).await?.unwrap_or_default();
     let action = asked.action.as_deref().unwrap_or_default();
     let intent = Intent::new(action, subject(asked.subject.as_deref()));
@@ -52,12 +52,12 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) 
             }
             let key = Key::new(key.as_str())
                 .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
-            desk.guard().look(&Policy::key(KeyRules::retryable()), &intent.key(&key)).await
+            context.guard().look(&Policy::key(KeyRules::retryable()), &intent.key(&key)).await
         }
         (None, Some(token)) => {
             // However long it is remembered: a look only wants to know whether it may be.
             let policy = Policy::Token(TokenRules::new().remember(Duration::ZERO));
-            desk.guard().look(&policy, &intent.credential(token)).await
+            context.guard().look(&policy, &intent.credential(token)).await
         }
     };
     let seen = seen.map_err(|error| {
@@ -69,7 +69,7 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, desk: &Desk) 
         Seen::Issued => (State::Issued, None),
         Seen::Running(_) => (State::Running, None),
         Seen::Unknown(_) => (State::Unknown, None),
-        Seen::Done(reply) => (State::Done, reply.as_ref().ok().map(kept)),
+        Seen::Done(reply) => (State::Done, reply.as_ref().ok().map(to_wire)),
         Seen::Revoked => return Err(Rejection::new(Code::TokenRevoked).into()),
         Seen::Rejected(rejection) => return Err(rejection.into()),
         _ => return Err(Rejection::new(Code::Internal).into()),

@@ -13,7 +13,7 @@ use onceward_api::{
 };
 use utoipa::IntoResponses;
 
-use crate::context::{Answer, Desk, with_fields};
+use crate::context::{Context, HandlerResult, with_rate_limit};
 
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;
@@ -21,7 +21,7 @@ const MOST: u32 = 100;
 /// What every request with a body may be answered, whatever it asks.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it is there to be specified")]
-pub(super) enum Anywhere {
+pub(super) enum CommonResponses {
     /// `method_not_allowed`
     #[response(status = 405, content_type = "application/problem+json")]
     Method(Problem),
@@ -45,22 +45,22 @@ pub(super) enum Anywhere {
     responses(
         (status = 201, description = "A token", body = IssuedToken),
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/token")]
-pub(crate) async fn issue(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, issue_one(&request, body, &desk).await)
+pub(crate) async fn issue(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, issue_one(&request, body, &context).await)
 }
 
-async fn issue_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+async fn issue_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     let asked: TokenRequest = read_json(request, body).await?.unwrap_or_default();
-    let ttl = desk.ttl(request, asked.ttl)?;
-    let fields = desk.take_quota(request, NonZeroU32::MIN)?;
-    let token = desk.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?;
-    Ok(with_fields(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(token), fields))
+    let ttl = context.ttl(request, asked.ttl)?;
+    let fields = context.take_tokens(request, NonZeroU32::MIN)?;
+    let token = context.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?;
+    Ok(with_rate_limit(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(token), fields))
 }
 
 /// Issue several tokens
@@ -72,28 +72,28 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
     responses(
         (status = 201, description = "Tokens", body = IssuedTokens),
         (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/tokens")]
-pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, issue_several(&request, body, &desk).await)
+pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, issue_several(&request, body, &context).await)
 }
 
-async fn issue_several(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
+async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad("`count` is missing.".into()))?;
     let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
     let count = count.ok_or_else(|| bad(format!("`count` has to be from 1 to {MOST}.")))?;
-    let ttl = desk.ttl(request, asked.ttl)?;
-    let fields = desk.take_quota(request, count)?;
+    let ttl = context.ttl(request, asked.ttl)?;
+    let fields = context.take_tokens(request, count)?;
     let mut tokens = Vec::new();
     for _ in 0..count.get() {
-        tokens.push(desk.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?);
+        tokens.push(context.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?);
     }
     let answer = HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(IssuedTokens { tokens });
-    Ok(with_fields(answer, fields))
+    Ok(with_rate_limit(answer, fields))
 }
 
 /// Redeem a token
@@ -111,17 +111,17 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, desk: &Desk) -
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`redeem_unknown`, `store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/token/redeem")]
-pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, redeem_one(&request, body, &desk).await)
+pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, redeem_one(&request, body, &context).await)
 }
 
-async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
+async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
     let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
@@ -134,7 +134,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    let (_, run) = desk.redeem(&policy, &intent).await?;
+    let (_, run) = context.redeem(&policy, &intent).await?;
     let run_id = run.map(|run| run.to_string());
     let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned(), run_id };
     let mut answer = HttpResponse::Ok();
@@ -155,20 +155,20 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> A
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`claim_lost`: another attempt has it, or the same one has redeemed it again, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/token/release")]
-pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, release_one(&request, body, &desk).await)
+pub(crate) async fn release(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, release_one(&request, body, &context).await)
 }
 
-async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
+async fn release_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
     let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
-    let released = desk.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
+    let released = context.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
         Rejection::new(Code::StoreUnavailable)
     })?;
@@ -178,7 +178,7 @@ async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> 
     }
 }
 
-impl Desk {
+impl Context {
     /// The life of a token: what was asked for, if the caller may ask for so much.
     fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Rejection> {
         let is_backend = self.access().is_backend(request);

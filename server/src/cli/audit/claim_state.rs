@@ -1,14 +1,14 @@
-//! What the store says of a claim that the log does not see ended.
+//! The state of a claim that has no end in the log, according to the store.
 
 use std::time::Duration;
 
 use onceward::{Examined, Kind, Seen};
 
-use super::event_log::{Begun, Open};
+use super::event_log::{LastEvent, OpenClaim};
 
-/// What is known of a claim.
+/// The state of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ClaimState {
     /// It has ended, whatever the log says.
     Ended,
     /// Somebody is at work on it.
@@ -26,23 +26,23 @@ pub(super) enum Fate {
 }
 
 /// What became of a claim, by what is on record.
-pub(super) fn fate(open: &Open, examined: &Examined) -> Fate {
+pub(super) fn fate(open: &OpenClaim, examined: &Examined) -> ClaimState {
     let is_own = examined.run == Some(open.run);
     match (&examined.seen, open.begun) {
-        (Seen::Running(_), _) if is_own => examined.doubt.map_or(Fate::Alive, Fate::InDoubt),
-        (Seen::Unknown(_), Begun::Claimed) if is_own => Fate::Held,
-        (Seen::Unknown(_), Begun::LeftUnknown) if is_own => Fate::LeftUnknown,
-        (Seen::Done(_), _) if is_own => Fate::Ended,
+        (Seen::Running(_), _) if is_own => examined.doubt.map_or(ClaimState::Alive, ClaimState::InDoubt),
+        (Seen::Unknown(_), LastEvent::Claimed) if is_own => ClaimState::Held,
+        (Seen::Unknown(_), LastEvent::LeftUnknown) if is_own => ClaimState::LeftUnknown,
+        (Seen::Done(_), _) if is_own => ClaimState::Ended,
         // It ended as unknown, and nothing waits for it any more.
-        (_, Begun::LeftUnknown) => Fate::Ended,
+        (_, LastEvent::LeftUnknown) => ClaimState::Ended,
         // A token that was put back: it is good again, which nobody does who dies.
-        (Seen::Issued, _) => Fate::Ended,
-        (Seen::Absent, Begun::Claimed) => Fate::Lapsed,
-        (_, Begun::Claimed) => Fate::RanAgain,
+        (Seen::Issued, _) => ClaimState::Ended,
+        (Seen::Absent, LastEvent::Claimed) => ClaimState::Lapsed,
+        (_, LastEvent::Claimed) => ClaimState::RanAgain,
     }
 }
 
-impl Fate {
+impl ClaimState {
     pub(super) fn doubt(self) -> Option<Duration> {
         if let Self::InDoubt(doubt) = self { Some(doubt) } else { None }
     }
@@ -82,7 +82,7 @@ impl Fate {
     }
 
     /// What to do about it.
-    pub(super) fn fix(self, open: &Open) -> Option<String> {
+    pub(super) fn fix(self, open: &OpenClaim) -> Option<String> {
         match (self, open.ticket.kind()) {
             (Self::Held | Self::LeftUnknown, Kind::Key | Kind::Token) => Some(format!(
                 "find out whether it happened; then: onceward key settle {} --run {} --happened (or --not)",
@@ -113,18 +113,18 @@ mod tests {
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
         let policy = Policy::key(KeyRules::at_most_once().lease(lease));
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
-        let open = Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed);
-        let left = Open { begun: Begun::LeftUnknown, ..open.clone() };
-        let judged = async |open: &Open| fate(open, &guard.examine(&ticket).await.unwrap());
-        assert_eq!(judged(&open).await, Fate::InDoubt(lease));
+        let open = OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed);
+        let left = OpenClaim { begun: LastEvent::LeftUnknown, ..open.clone() };
+        let judged = async |open: &OpenClaim| fate(open, &guard.examine(&ticket).await.unwrap());
+        assert_eq!(judged(&open).await, ClaimState::InDoubt(lease));
         pass.unknown().await.unwrap();
-        assert_eq!((judged(&open).await, judged(&left).await), (Fate::Held, Fate::LeftUnknown));
+        assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::Held, ClaimState::LeftUnknown));
         clock.advance(Duration::from_secs(25 * 60 * 60));
-        assert_eq!((judged(&open).await, judged(&left).await), (Fate::Lapsed, Fate::Ended));
+        assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::Lapsed, ClaimState::Ended));
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free again") };
-        assert_eq!((judged(&open).await, judged(&left).await), (Fate::RanAgain, Fate::Ended));
-        let second = Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed);
+        assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::RanAgain, ClaimState::Ended));
+        let second = OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed);
         pass.complete(None).await.unwrap();
-        assert_eq!((judged(&open).await, judged(&second).await), (Fate::RanAgain, Fate::Ended));
+        assert_eq!((judged(&open).await, judged(&second).await), (ClaimState::RanAgain, ClaimState::Ended));
     }
 }

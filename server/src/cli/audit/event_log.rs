@@ -1,4 +1,4 @@
-//! The event log, read for claims that were begun and never ended.
+//! Reads event logs and finds claims without an end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use onceward::{RunId, Ticket};
 use serde_json::{Value, json};
 
-use super::claim_state::Fate;
-use super::line_count::Lines;
+use super::claim_state::ClaimState;
+use super::line_count::LineCount;
 use crate::cli::output::Failure;
 
 /// The clocks of two processes may differ by this much. In one log the order is certain.
@@ -17,18 +17,18 @@ const CLOCKS: SignedDuration = SignedDuration::from_secs(60);
 
 /// A claim that has no end in the log.
 #[derive(Debug, Clone)]
-pub(super) struct Open {
+pub(super) struct OpenClaim {
     pub(super) run: RunId,
     pub(super) ticket: Ticket,
     pub(super) action: String,
     /// As the log has it.
     pub(super) since: String,
-    pub(super) begun: Begun,
+    pub(super) begun: LastEvent,
 }
 
 /// What the log says of it last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum LastEvent {
     /// It was claimed.
     Claimed,
     /// It ended, and nobody can tell how.
@@ -37,35 +37,35 @@ pub(super) enum Begun {
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
-    runs: HashMap<RunId, Run>,
+pub(super) struct EventLog {
+    runs: HashMap<RunId, RunEvents>,
     /// What was read of each log.
-    logs: Vec<Lines>,
+    logs: Vec<LineCount>,
 }
 
 #[derive(Debug, Default)]
-struct Run {
+struct RunEvents {
     /// The last time that it was claimed, or left as unknown.
-    open: Option<(Moment, Open)>,
+    open: Option<(LogTime, OpenClaim)>,
     /// The last time that it ended.
-    ended: Option<Moment>,
+    ended: Option<LogTime>,
 }
 
 /// When a line was written, and to which log.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
+struct LogTime {
     log: usize,
     time: Timestamp,
 }
 
 /// One line of the log.
-struct Line {
+struct EventLine {
     event: String,
-    open: Open,
+    open: OpenClaim,
     time: Timestamp,
 }
 
-impl Journal {
+impl EventLog {
     /// Reads these logs to their ends; without any, the input.
     pub(super) fn read(files: &[String]) -> Result<Self, Failure> {
         let mut journal = Self::default();
@@ -84,13 +84,13 @@ impl Journal {
 
     /// Refuses logs by which nothing can be said. An empty one beside others may have been rotated a moment ago.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let are_all_empty = self.logs.iter().all(Lines::is_empty);
+        let are_all_empty = self.logs.iter().all(LineCount::is_empty);
         let counted = self.logs.iter().filter(|log| are_all_empty || !log.is_empty());
-        counted.filter_map(Lines::complaint).next().map_or(Ok(()), Err)
+        counted.filter_map(LineCount::complaint).next().map_or(Ok(()), Err)
     }
 
     fn take(&mut self, name: &str, mut lines: impl BufRead) -> Result<(), Failure> {
-        let (at, mut read, mut bytes) = (self.logs.len(), Lines::of(name), Vec::new());
+        let (at, mut read, mut bytes) = (self.logs.len(), LineCount::of(name), Vec::new());
         loop {
             bytes.clear();
             let got = lines.read_until(b'\n', &mut bytes);
@@ -99,7 +99,7 @@ impl Journal {
                 return Ok(());
             }
             match serde_json::from_slice::<Value>(&bytes) {
-                Ok(line) => match Line::of(&line) {
+                Ok(line) => match EventLine::of(&line) {
                     Some(line) => {
                         read.events += 1;
                         self.note(at, line);
@@ -112,8 +112,8 @@ impl Journal {
         }
     }
 
-    fn note(&mut self, log: usize, line: Line) {
-        let moment = Moment { log, time: line.time };
+    fn note(&mut self, log: usize, line: EventLine) {
+        let moment = LogTime { log, time: line.time };
         let run = self.runs.entry(line.open.run).or_default();
         match line.event.as_str() {
             // Whoever asked twice for one attempt has claimed twice; the later counts.
@@ -128,13 +128,13 @@ impl Journal {
     }
 
     /// Every claim without an end, the oldest first.
-    pub(super) fn open(&self) -> Vec<Open> {
-        let mut open: Vec<_> = self.runs.values().filter_map(Run::open).collect();
+    pub(super) fn open(&self) -> Vec<OpenClaim> {
+        let mut open: Vec<_> = self.runs.values().filter_map(RunEvents::open).collect();
         open.sort_by_key(|(moment, open)| (moment.time, open.run.to_string()));
         open.into_iter().map(|(_, open)| open.clone()).collect()
     }
 
-    pub(super) fn is_open(&self, open: &Open) -> bool {
+    pub(super) fn is_open(&self, open: &OpenClaim) -> bool {
         self.runs.get(&open.run).is_some_and(|run| run.open().is_some())
     }
 
@@ -150,10 +150,10 @@ impl Journal {
 
     /// How many lines were left out, and how many of these name an event.
     pub(super) fn skipped(&self) -> (usize, usize) {
-        (self.sum(Lines::skipped), self.sum(|log| log.broken_events))
+        (self.sum(LineCount::skipped), self.sum(|log| log.broken_events))
     }
 
-    fn sum(&self, count: impl Fn(&Lines) -> usize) -> usize {
+    fn sum(&self, count: impl Fn(&LineCount) -> usize) -> usize {
         self.logs.iter().map(count).sum()
     }
 
@@ -180,14 +180,14 @@ impl Journal {
     }
 }
 
-impl Run {
-    fn open(&self) -> Option<&(Moment, Open)> {
+impl RunEvents {
+    fn open(&self) -> Option<&(LogTime, OpenClaim)> {
         let (begun, _) = self.open.as_ref()?;
         self.open.as_ref().filter(|_| !self.ended.is_some_and(|ended| ended.ends(begun)))
     }
 }
 
-impl Moment {
+impl LogTime {
     fn is_before(&self, other: &Self) -> bool {
         self.time < other.time
     }
@@ -200,29 +200,29 @@ impl Moment {
     }
 }
 
-impl Line {
+impl EventLine {
     /// A line that tells of a run, with its fields at the top or, as others write it, under `fields`.
     fn of(line: &Value) -> Option<Self> {
         let field = |name: &str| line.get(name).or_else(|| line.get("fields")?.get(name))?.as_str();
         let time = line.get("timestamp")?.as_str()?;
-        let open = Open {
+        let open = OpenClaim {
             run: field("run")?.parse().ok()?,
             ticket: field("ticket")?.parse().ok()?,
             action: field("action").unwrap_or_default().to_owned(),
             since: time.to_owned(),
-            begun: if field("event")? == "unknown" { Begun::LeftUnknown } else { Begun::Claimed },
+            begun: if field("event")? == "unknown" { LastEvent::LeftUnknown } else { LastEvent::Claimed },
         };
         Some(Self { event: field("event")?.to_owned(), open, time: time.parse().ok()? })
     }
 }
 
-impl Open {
+impl OpenClaim {
     #[cfg(test)]
-    pub(super) fn new(run: RunId, ticket: Ticket, begun: Begun) -> Self {
+    pub(super) fn new(run: RunId, ticket: Ticket, begun: LastEvent) -> Self {
         Self { run, ticket, action: String::new(), since: String::new(), begun }
     }
 
-    pub(super) fn json(&self, fate: &Fate) -> Value {
+    pub(super) fn json(&self, fate: &ClaimState) -> Value {
         json!({
             "ticket": self.ticket.to_string(), "run": self.run.to_string(), "action": self.action, "since": self.since,
             "fate": fate.as_str(), "says": fate.says(),
@@ -251,7 +251,7 @@ mod tests {
 
     /// The runs without an end in these logs.
     fn open(logs: &[String]) -> Vec<String> {
-        let mut journal = Journal::default();
+        let mut journal = EventLog::default();
         for log in logs {
             journal.take("a log", log.as_bytes()).unwrap();
         }

@@ -1,4 +1,4 @@
-//! The lines of one log, counted by kind: they say whether it is a log that can be audited.
+//! Counts the lines of one log by kind, to tell whether it can be audited.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const EXPECTED: &str = "expected the JSON lines that the service writes with `--
 
 /// How many lines of each kind a log has.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Lines {
+pub(super) struct LineCount {
     /// What the log is called.
     pub(super) name: String,
     /// Tell of a run.
@@ -29,7 +29,7 @@ pub(super) struct Lines {
     cut: usize,
 }
 
-impl Lines {
+impl LineCount {
     pub(super) fn of(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
@@ -57,7 +57,7 @@ impl Lines {
         self.events + self.info + self.alarms + self.skipped() + self.cut == 0
     }
 
-    /// Lines that were left out. The last one, if it is half written, is not counted.
+    /// Lines that were skipped. The last one, if it is half written, is not counted.
     pub(super) fn skipped(&self) -> usize {
         self.broken_events + self.undated + self.not_json
     }

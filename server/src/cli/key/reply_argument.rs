@@ -1,5 +1,5 @@
-//! The answer that an operator gives in place of the one that was lost. What is settled stays so, hence nothing is taken that would
-//! not be kept as it was given.
+//! The reply that an operator provides in place of a lost one. Settling is final, so a reply that could not be stored unchanged is
+//! rejected.
 
 use actix_web::http::header::{HeaderName, HeaderValue};
 use clap::ArgMatches;

@@ -1,4 +1,4 @@
-//! One reading of all numbers, from the text that Prometheus reads.
+//! One sample of all metrics, parsed from the Prometheus text format.
 
 use std::collections::BTreeMap;
 

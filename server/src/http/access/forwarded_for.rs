@@ -1,19 +1,19 @@
-//! Whom a proxy speaks for, as it says in `X-Forwarded-For` or in `Forwarded` (RFC 7239).
+//! The client address that a proxy reports in `X-Forwarded-For` or in `Forwarded` (RFC 7239).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use actix_web::http::header::{FORWARDED, HeaderMap, HeaderName, X_FORWARDED_FOR};
 
-/// The field of a request in which proxies say so.
+/// The header that a proxy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum ForwardedHeader {
     /// `X-Forwarded-For`: addresses, separated by commas. It goes first, as it is what most proxies set.
     XForwardedFor,
     /// `Forwarded`: elements of several pairs each, of which `for` has the address.
     Forwarded,
 }
 
-impl Field {
+impl ForwardedHeader {
     /// The field that a request has, if any.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         [Self::XForwardedFor, Self::Forwarded].into_iter().find(|field| headers.contains_key(field.name()))
@@ -113,7 +113,7 @@ mod tests {
     fn hops(lines: &[(&str, &str)]) -> Vec<String> {
         let request = lines.iter().fold(TestRequest::default(), |request, line| request.append_header(*line));
         let request = request.to_http_request();
-        let hops = Field::of(request.headers()).unwrap().hops(request.headers());
+        let hops = ForwardedHeader::of(request.headers()).unwrap().hops(request.headers());
         hops.into_iter().map(|hop| hop.map_or("?".to_owned(), |hop| hop.to_string())).collect()
     }
 
@@ -164,6 +164,6 @@ mod tests {
             hops(&[("x-forwarded-for", "192.0.2.2"), ("x-forwarded-for", "x, [::1]:80")]),
             ["::1", "?", "192.0.2.2"]
         );
-        assert_eq!(Field::of(TestRequest::default().to_http_request().headers()), None);
+        assert_eq!(ForwardedHeader::of(TestRequest::default().to_http_request().headers()), None);
     }
 }
