@@ -182,4 +182,14 @@ mod tests {
         }
         assert!(Attempt::new("a".repeat(255)).is_ok() && Attempt::new("a".repeat(256)).is_err());
     }
+
+    #[test]
+    fn operation_ids_are_unique() {
+        let document: Value = serde_json::from_str(&document().to_json().unwrap()).unwrap();
+        let paths = document["paths"].as_object().unwrap().values();
+        let operations = paths.flat_map(|path| path.as_object().unwrap().values());
+        let ids: Vec<_> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+        let unique: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(unique.len(), ids.len(), "{ids:?}");
+    }
 }

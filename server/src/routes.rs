@@ -45,7 +45,7 @@ pub fn api(config: &mut ServiceConfig<'_>) {
         .service(claim::release)
         .service(claim::renew)
         .service(outcome::outcome)
-        .service(forward_auth::specified)
+        .service(forward_auth::documented)
         .service(health::alive)
         .service(health::ready)
         .service(metrics::metrics);

@@ -7,7 +7,7 @@ use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{Peer, read_json, read_json_up_to};
 use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
-use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
+use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
 use super::token::{CommonResponses, attempt, bad};
 use crate::context::{Context, HandlerResult};
@@ -40,7 +40,7 @@ const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
     security((), ("api_key" = [])),
     request_body(content = ClaimRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
     responses(
-        (status = 200, description = "Do it, or give this answer", body = Claimed, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
+        (status = 200, description = "Do it, or give this answer", body = ClaimResponse, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
         (status = 400, description = "`bad_request` or `key_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
@@ -86,10 +86,10 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
     };
     let claimed = match verdict.map_err(failed)? {
         Verdict::Run(pass) => match pass.into_signed().await.map_err(failed)? {
-            Some(pass) => Claimed::Run { pass, lease, renew_every: lease / RENEWALS },
+            Some(pass) => ClaimResponse::Run { pass, lease, renew_every: lease / RENEWALS },
             None => return Err(Rejection::new(Code::Internal).into()),
         },
-        Verdict::Replay(reply) => Claimed::Replay { reply: to_wire(&reply) },
+        Verdict::Replay(reply) => ClaimResponse::Replay { reply: to_wire(&reply) },
         Verdict::Reject(rejection) => return Err(rejection.into()),
         _ => return Err(Rejection::new(Code::Internal).into()),
     };
@@ -100,6 +100,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
 ///
 /// It happened: duplicates get this reply from now on. Repeating it does no harm.
 #[utoipa::path(
+    operation_id = "complete_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = CompleteRequest, example = json!({"pass": "owp1_…", "reply": {"status": 201, "headers": [["location", "/payments/1"]], "body": "e30="}})),
@@ -130,6 +131,7 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Conte
 /// It did not happen: the next request under the key runs. Repeating it does no harm. Let no renewal be under way meanwhile: one that
 /// arrives afterwards claims the key again, for a lease in which nobody runs.
 #[utoipa::path(
+    operation_id = "release_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
@@ -156,6 +158,7 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
 /// The run goes on: the claim lives for another lease. Do so every `renew_every` of the answer to the claim, and not any more once it is
 /// released: a claim that is gone is made again.
 #[utoipa::path(
+    operation_id = "renew_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),

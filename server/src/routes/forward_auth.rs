@@ -31,6 +31,7 @@ const LONGEST: usize = 256;
 /// used up. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
 #[utoipa::path(
     tag = "gateways",
+    operation_id = "forward_auth",
     security((), ("api_key" = [])),
     params(
         ("style" = Option<String>, Query, pattern = "^nginx$", description = "`nginx`: the status is 204 or 403, as `auth_request` understands no other"),
@@ -51,7 +52,7 @@ const LONGEST: usize = 256;
     ),
 )]
 #[get("/forward-auth")]
-pub(crate) async fn specified(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+pub(crate) async fn documented(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
     ask(request, context).await
 }
 

@@ -6,7 +6,7 @@ use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::read_json;
 use onceward::{Intent, Key, KeyRules, Policy, Rejection, Seen, TokenRules};
-use onceward_api::{Code, OnRecord, OutcomeRequest, Problem, State};
+use onceward_api::{Code, OutcomeRequest, OutcomeResponse, Problem, State};
 
 use super::token::{CommonResponses, bad, subject};
 use crate::context::{Context, HandlerResult};
@@ -21,7 +21,7 @@ use crate::http::wire_reply::to_wire;
     security((), ("api_key" = [])),
     request_body(content = OutcomeRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
     responses(
-        (status = 200, description = "What is on record", body = OnRecord, example = json!({"state": "running"})),
+        (status = 200, description = "What is on record", body = OutcomeResponse, example = json!({"state": "running"})),
         (status = 400, description = "`bad_request`, `key_malformed` or `token_malformed`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
@@ -74,5 +74,5 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
         Seen::Rejected(rejection) => return Err(rejection.into()),
         _ => return Err(Rejection::new(Code::Internal).into()),
     };
-    Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(OnRecord { state, reply }))
+    Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(OutcomeResponse { state, reply }))
 }

@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
 use onceward::{Attempt, Binding, Guard, Intent, Policy, Rejection, Released, RunId, Subject, TokenRules, Verdict};
 use onceward_api::{
-    Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
+    Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, RedeemResponse, ReleaseRequest, TokenRequest,
     TokensRequest, header,
 };
 use utoipa::IntoResponses;
@@ -40,6 +40,7 @@ pub(super) enum CommonResponses {
 ///
 /// Fetch one before each submission. The body is optional. A token that names an action or a subject is good only there.
 #[utoipa::path(
+    operation_id = "issue_token",
     tag = "tokens",
     request_body(content = Option<TokenRequest>, example = json!({"action": "POST /orders", "ttl": "10m"})),
     responses(
@@ -67,6 +68,7 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, context: &Context)
 ///
 /// As many as `count` says, each for one submission. For SDKs that keep a few in stock.
 #[utoipa::path(
+    operation_id = "issue_tokens",
     tag = "tokens",
     request_body(content = TokensRequest, example = json!({"count": 10})),
     responses(
@@ -101,11 +103,12 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Cont
 /// Uses the token up. Do what was asked for only if this says 200. With `attempt`, the same attempt is accepted again for
 /// 60 seconds, so that the question may be repeated if its answer was lost; the answer then has the `run_id` that a release names.
 #[utoipa::path(
+    operation_id = "redeem_token",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = RedeemRequest, example = json!({"token": "ow1_…", "action": "POST /orders"})),
     responses(
-        (status = 200, description = "The token was good, and is used up now", body = Redeemed, example = json!({"outcome": "redeemed"})),
+        (status = 200, description = "The token was good, and is used up now", body = RedeemResponse, example = json!({"outcome": "redeemed"})),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
@@ -136,7 +139,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
     }
     let (_, run) = context.redeem(&policy, &intent).await?;
     let run_id = run.map(|run| run.to_string());
-    let redeemed = Redeemed { outcome: Outcome::Redeemed.as_str().to_owned(), run_id };
+    let redeemed = RedeemResponse { outcome: Outcome::Redeemed.as_str().to_owned(), run_id };
     let mut answer = HttpResponse::Ok();
     answer.insert_header((header::OUTCOME, Outcome::Redeemed.as_str()));
     Ok(answer.insert_header((CACHE_CONTROL, "no-store")).json(redeemed))
@@ -147,6 +150,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
 /// It did not happen: a token that this attempt has redeemed works again, within 60 seconds. Repeating it does no harm: `run_id` names
 /// the use of the token that is released, and a later one stays.
 #[utoipa::path(
+    operation_id = "release_token",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = ReleaseRequest, example = json!({"token": "ow1_…", "attempt": "4711", "run_id": "8e03978e-40d5-43dd-bc93-6894a57f9324"})),
