@@ -91,7 +91,7 @@ pub struct KeptReply {
     pub body: String,
 }
 
-/// Body of `POST /claim/complete`: it happened.
+/// Body of `POST /claim/complete`: the run took effect.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompleteRequest {

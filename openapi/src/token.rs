@@ -102,7 +102,7 @@ pub struct RedeemResponse {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
-    /// The token whose submission did not happen.
+    /// The token whose submission had no effect.
     pub token: String,
     /// The try that redeemed it.
     #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]

@@ -44,7 +44,7 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Outp
     let ticket = ticket(matches)?;
     let run = text(matches, "run").map(str::parse::<RunId>).transpose();
     let run = run.map_err(|_| Failure::usage("--run: write it as `audit` and the log do"))?;
-    let effect = if is_set(matches, "happened") { Effect::Applied } else { Effect::NotApplied };
+    let effect = if is_set(matches, "applied") { Effect::Applied } else { Effect::NotApplied };
     let rules = retain(matches)?.into_iter().fold(KeyRules::retryable(), KeyRules::retain);
     let reply = reply(matches, &rules)?;
     let guard = guard(config, INSTEAD).await?;
@@ -101,14 +101,12 @@ fn unchanged(ticket: Ticket) -> Output {
 /// What was done, also as a line of the log: appended to it, `audit` knows of it.
 fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Output {
     let (event, says) = match (effect, has_reply) {
-        (Effect::Applied, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
-        (Effect::Applied, false) => {
-            ("completed", "It happened: whoever sends it again is told so (409 reply_not_kept), without an answer.")
-        }
+        (Effect::Applied, true) => ("completed", "Applied: a duplicate receives the reply that you gave."),
+        (Effect::Applied, false) => ("completed", "Applied: a duplicate receives 409 reply_not_kept."),
         _ if ticket.kind() == Kind::Token => {
-            ("released", "It did not happen. Its token does not work again: whoever sends it needs a new one.")
+            ("released", "Not applied. The token does not work again: the client needs a new one.")
         }
-        _ => ("released", "It did not happen: whoever sends it again runs it."),
+        _ => ("released", "Not applied: the next request with the key runs."),
     };
     let run = run.map(|run| run.to_string());
     let json = json!({

@@ -66,7 +66,7 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Outp
         Revoked::InUse => (
             1,
             "in_use",
-            "A run has it, or nobody can tell how that ended, and is left alone. If it did not happen, the token works again: revoke it again then.",
+            "A run uses it, or the effect of that run is unknown, so it is left alone. If the run turns out as not applied, the token works again: revoke it then.",
         ),
         Revoked::Malformed => (1, "malformed", "This is no token: one begins with ow1_ and has 70 characters."),
         _ => (1, "unknown", "What became of it is not known to this version."),

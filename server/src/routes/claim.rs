@@ -98,7 +98,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
 
 /// Complete a claim
 ///
-/// It happened: duplicates get this reply from now on. Repeating it does no harm.
+/// The run took effect: duplicates receive this reply from now on. Can be repeated safely.
 #[utoipa::path(
     operation_id = "complete_claim",
     tag = "backends",
@@ -128,8 +128,8 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Conte
 
 /// Release a claim
 ///
-/// It did not happen: the next request under the key runs. Repeating it does no harm. Let no renewal be under way meanwhile: one that
-/// arrives afterwards claims the key again, for a lease in which nobody runs.
+/// The run had no effect: the next request with the key runs. Can be repeated safely. Send no renewal at the same time: one that
+/// arrives after the release claims the key again, for a lease in which nothing runs.
 #[utoipa::path(
     operation_id = "release_claim",
     tag = "backends",

@@ -147,8 +147,8 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
 
 /// Release a token
 ///
-/// It did not happen: a token that this attempt has redeemed works again, within 60 seconds. Repeating it does no harm: `run_id` names
-/// the use of the token that is released, and a later one stays.
+/// The submission had no effect: a token that this attempt redeemed less than 60 seconds ago works again. Can be repeated safely: `run_id`
+/// names the use of the token that is released, and a later use stays.
 #[utoipa::path(
     operation_id = "release_token",
     tag = "backends",

@@ -66,17 +66,17 @@ impl ClaimState {
     pub(super) const fn says(self) -> &'static str {
         match self {
             Self::Ended => "It has ended.",
-            Self::Alive => "Somebody is at work on it.",
-            Self::InDoubt(_) => "Somebody may be at work on it.",
-            Self::Held => "Its owner is gone. Whoever sends it again is told outcome_unknown until it is settled.",
+            Self::Alive => "Its owner is alive.",
+            Self::InDoubt(_) => "Its owner may be alive.",
+            Self::Held => "Its owner is gone. A duplicate receives outcome_unknown until the run is settled.",
             Self::LeftUnknown => {
-                "It ended, and nobody can tell how. Whoever sends it again is told outcome_unknown until it is settled."
+                "It ended, and its effect is unknown. A duplicate receives outcome_unknown until the run is settled."
             }
             Self::Lapsed => {
-                "Its owner is gone, and its claim has lapsed: whoever sends it again runs it, though it may have happened."
+                "Its owner is gone, and its claim has expired: the next request runs, although this run may have taken effect."
             }
             Self::RanAgain => {
-                "Its owner is gone, its claim has lapsed, and another run has come since: it may have happened twice."
+                "Its owner is gone, its claim has expired, and another run has started since: it may have taken effect twice."
             }
         }
     }
@@ -85,7 +85,7 @@ impl ClaimState {
     pub(super) fn fix(self, open: &OpenClaim) -> Option<String> {
         match (self, open.ticket.kind()) {
             (Self::Held | Self::LeftUnknown, Kind::Key | Kind::Token) => Some(format!(
-                "find out whether it happened; then: onceward key settle {} --run {} --happened (or --not)",
+                "find out whether it took effect; then: onceward key settle {} --run {} --applied (or --not-applied)",
                 open.ticket, open.run
             )),
             (Self::Lapsed | Self::RanAgain, _) => Some(

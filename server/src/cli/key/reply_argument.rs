@@ -27,7 +27,7 @@ pub(super) fn reply(matches: &ArgMatches, rules: &KeyRules) -> Result<Option<Rep
     }
     if !rules.keeps(&reply) {
         return Err(Failure::usage(
-            "the answer is larger than 1 MiB, which is not kept; without one, whoever sends it again is told that it happened",
+            "the reply is larger than 1 MiB and cannot be stored; without a reply, a duplicate receives 409 reply_not_kept",
         ));
     }
     Ok(Some(reply))
