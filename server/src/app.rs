@@ -109,10 +109,10 @@ impl Application {
         let (listener, address) = bind("listen", config.listen)?;
         let admin = config.admin_listen.map(|admin| bind("admin_listen", admin)).transpose()?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
-        let quota = RateLimiter::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
+        let rate_limiter = RateLimiter::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
         let limits = AdmissionLimits::new(config.max_in_flight.get() as usize, config.request_timeout);
-        let context = Data::new(Context::new(guard, access, quota).within(limits));
+        let context = Data::new(Context::new(guard, access, rate_limiter).within(limits));
         let connections = file_limit::make_room(config.max_connections.get() as usize);
         Ok(Self { listener, address, admin, recorder, context, shop, connections, config })
     }

@@ -10,7 +10,7 @@ use onceward_api::{Code, header};
 
 use crate::http::access::Access;
 use crate::http::admission::AdmissionLimits;
-use crate::http::rate_limit::{LimitError, RateLimitHeaders, RateLimiter};
+use crate::http::rate_limit::{LimitError, LimitScope, RateLimitHeaders, RateLimiter};
 use crate::metrics::COUNTERS;
 use crate::store_health::{StoreFailure, StoreHealth};
 
@@ -30,18 +30,18 @@ pub(crate) type HandlerResult = Result<HttpResponse, HandlerError>;
 /// A rejection, and the `RateLimit` headers that the response carries.
 pub(crate) struct HandlerError {
     rejection: Rejection,
-    fields: Option<RateLimitHeaders>,
+    rate_limit: Option<RateLimitHeaders>,
 }
 
 impl From<Rejection> for HandlerError {
     fn from(rejection: Rejection) -> Self {
-        Self { rejection, fields: None }
+        Self { rejection, rate_limit: None }
     }
 }
 
 impl From<LimitError> for HandlerError {
     fn from(over: LimitError) -> Self {
-        Self { rejection: over.rejection, fields: over.fields }
+        Self { rejection: over.rejection, rate_limit: over.headers }
     }
 }
 
@@ -88,9 +88,9 @@ impl Context {
             return Ok(None);
         }
         let taken = self.rate_limiter.take(self.access.client(request), count);
-        Ok(taken.inspect_err(|over| match (over.rejection.code(), over.is_of_all) {
-            (Code::RateLimited, false) => COUNTERS.limited_client.increment(1),
-            (Code::RateLimited, true) => COUNTERS.limited_all.increment(1),
+        Ok(taken.inspect_err(|over| match (over.rejection.code(), over.scope) {
+            (Code::RateLimited, LimitScope::Client) => COUNTERS.limited_client.increment(1),
+            (Code::RateLimited, LimitScope::Total) => COUNTERS.limited_all.increment(1),
             _ => {}
         })?)
     }
@@ -102,19 +102,19 @@ impl Context {
 
     /// Like [`Context::respond`], for a problem about another path.
     pub(crate) fn respond_at(&self, request: &HttpRequest, path: &str, result: HandlerResult) -> HttpResponse {
-        result.unwrap_or_else(|HandlerError { rejection, fields }| {
+        result.unwrap_or_else(|HandlerError { rejection, rate_limit }| {
             let mut answer = reject_at(request, path, &self.guard, &rejection);
             if rejection.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            with_rate_limit(answer, fields)
+            with_rate_limit(answer, rate_limit)
         })
     }
 }
 
 /// Adds the `RateLimit` headers.
-pub(crate) fn with_rate_limit(mut answer: HttpResponse, fields: Option<RateLimitHeaders>) -> HttpResponse {
-    if let Some(RateLimitHeaders { policy, left }) = fields {
+pub(crate) fn with_rate_limit(mut answer: HttpResponse, headers: Option<RateLimitHeaders>) -> HttpResponse {
+    if let Some(RateLimitHeaders { policy, left }) = headers {
         for (name, value) in [(header::RATE_LIMIT_POLICY, policy), (header::RATE_LIMIT, left)] {
             if let Ok(value) = HeaderValue::from_str(&value) {
                 answer.headers_mut().insert(HeaderName::from_static(name), value);

@@ -59,9 +59,9 @@ pub(crate) async fn issue(request: HttpRequest, body: web::Payload, context: web
 async fn issue_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     let asked: TokenRequest = read_json(request, body).await?.unwrap_or_default();
     let ttl = context.ttl(request, asked.ttl)?;
-    let fields = context.take_tokens(request, NonZeroU32::MIN)?;
+    let rate_limit = context.take_tokens(request, NonZeroU32::MIN)?;
     let token = context.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?;
-    Ok(with_rate_limit(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(token), fields))
+    Ok(with_rate_limit(HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(token), rate_limit))
 }
 
 /// Issue several tokens
@@ -89,13 +89,13 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Cont
     let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
     let count = count.ok_or_else(|| bad(format!("`count` has to be from 1 to {MOST}.")))?;
     let ttl = context.ttl(request, asked.ttl)?;
-    let fields = context.take_tokens(request, count)?;
+    let rate_limit = context.take_tokens(request, count)?;
     let mut tokens = Vec::new();
     for _ in 0..count.get() {
         tokens.push(context.sign(ttl, asked.action.as_deref(), asked.subject.as_deref()).await?);
     }
     let answer = HttpResponse::Created().insert_header((CACHE_CONTROL, "no-store")).json(IssuedTokens { tokens });
-    Ok(with_rate_limit(answer, fields))
+    Ok(with_rate_limit(answer, rate_limit))
 }
 
 /// Redeem a token
