@@ -2,11 +2,13 @@
 
 pub mod claim;
 mod dashboard;
+mod documented_responses;
 pub mod forward_auth;
 pub mod health;
 pub mod metrics;
 pub mod outcome;
 pub mod pages;
+mod request_fields;
 mod sdk;
 pub mod token;
 

@@ -2,7 +2,6 @@
 
 mod reply_argument;
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -18,12 +17,10 @@ use super::output::{Failure, Output};
 use super::store::guard;
 use super::token::{lasting, moment};
 use crate::config::Config;
+use crate::routes::claim::RETAIN;
 
 /// What to do where the store cannot be reached.
 const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …, \"action\": …, \"subject\": …}.";
-
-/// How long what was settled may be remembered, as at the service.
-const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
 
 /// Says what is on record, and changes nothing.
 pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {

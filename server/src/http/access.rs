@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use self::forwarded_for::ForwardedHeader;
+use super::bad_request;
 use crate::config::ApiKey;
 
 /// Tells callers apart.
@@ -72,8 +73,10 @@ impl Access {
         let attempt = name.to_str().ok().filter(|_| sent.next().is_none()).map(Attempt::new);
         match attempt {
             Some(Ok(attempt)) => Ok(Some(attempt)),
-            _ => Err(Rejection::new(Code::BadRequest)
-                .detail(format!("`{}` has to be sent once, with 1 to 255 visible ASCII characters.", header::ATTEMPT))),
+            _ => Err(bad_request(format!(
+                "`{}` has to be sent once, with 1 to 255 visible ASCII characters.",
+                header::ATTEMPT
+            ))),
         }
     }
 

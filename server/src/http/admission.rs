@@ -20,6 +20,7 @@ use onceward::Rejection;
 use onceward_api::Code;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::bad_request;
 use crate::context::Context;
 use crate::http::forwarded_request::is_gateway_path;
 use crate::metrics::COUNTERS;
@@ -106,7 +107,7 @@ fn late(context: &Context, request: ServiceRequest) -> ServiceResponse {
     COUNTERS.slow_bodies.increment(1);
     let within = onceward_api::duration::text(context.limits().arrival);
     let detail = format!("The body did not arrive within {within}. Nothing was done.");
-    let mut answer = context.respond(request.request(), Err(Rejection::new(Code::BadRequest).detail(detail).into()));
+    let mut answer = context.respond(request.request(), Err(bad_request(detail).into()));
     answer.head_mut().set_connection_type(ConnectionType::Close);
     request.into_response(answer)
 }

@@ -11,10 +11,10 @@ use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
-use onceward::Rejection;
 use onceward::actix::reject;
-use onceward_api::{Code, header};
+use onceward_api::header;
 
+use super::bad_request;
 use crate::config::is_origin;
 use crate::context::Context;
 
@@ -89,8 +89,7 @@ pub async fn explain_preflight<B: MessageBody>(
     let refused = answer.response().error().and_then(Error::as_error).map(detail);
     let context = answer.request().app_data::<Data<Context>>();
     let (Some(detail), Some(context)) = (refused, context) else { return Ok(answer.map_into_left_body()) };
-    let rejection = Rejection::new(Code::BadRequest).detail(detail);
-    let problem = reject(answer.request(), context.guard(), &rejection);
+    let problem = reject(answer.request(), context.guard(), &bad_request(detail));
     Ok(answer.into_response(problem).map_into_right_body())
 }
 

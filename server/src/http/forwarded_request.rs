@@ -3,8 +3,9 @@
 use actix_web::HttpRequest;
 use actix_web::http::Method;
 use onceward::Rejection;
-use onceward_api::Code;
 use onceward_api::path::canonical;
+
+use super::bad_request;
 
 /// The path for gateways.
 pub(crate) const PATH: &str = "/forward-auth";
@@ -31,7 +32,7 @@ impl ForwardedRequest {
         for form in forms(request)? {
             match &found {
                 Some(first) if *first != form => {
-                    return Err(bad(
+                    return Err(bad_request(
                         "The original request is told in two ways that differ. The gateway has to overwrite X-Original-Method \
                          and X-Original-URI, and X-Forwarded-Method and X-Forwarded-Uri, or to remove them.",
                     ));
@@ -40,7 +41,7 @@ impl ForwardedRequest {
             }
         }
         found.ok_or_else(|| {
-            bad(
+            bad_request(
                 "The original request is not told. The gateway has to send its method and address in X-Original-Method and \
                  X-Original-URI, or in X-Forwarded-Method and X-Forwarded-Uri, or the address behind /forward-auth.",
             )
@@ -77,23 +78,19 @@ fn forms(request: &HttpRequest) -> Result<Vec<ForwardedRequest>, Rejection> {
         }
         let [method_name, uri_name] = names;
         if methods.len() != uris.len() {
-            return Err(bad(format!("`{method_name}` and `{uri_name}` have to be sent together, once each.")));
+            return Err(bad_request(format!("`{method_name}` and `{uri_name}` have to be sent together, once each.")));
         }
         for (method, uri) in methods.into_iter().zip(uris) {
             let read = Option::zip(method.to_str().ok(), uri.to_str().ok())
                 .and_then(|(method, uri)| ForwardedRequest::read(method, uri));
             forms.push(read.ok_or_else(|| {
-                bad(format!(
+                bad_request(format!(
                     "`{method_name}` has to be a method, and `{uri_name}` an address that begins with a slash."
                 ))
             })?);
         }
     }
     Ok(forms)
-}
-
-fn bad(detail: impl Into<std::borrow::Cow<'static, str>>) -> Rejection {
-    Rejection::new(Code::BadRequest).detail(detail)
 }
 
 #[cfg(test)]

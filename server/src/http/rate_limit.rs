@@ -14,6 +14,7 @@ use onceward::Rejection;
 use onceward_api::Code;
 use tokio::time::Instant;
 
+use super::bad_request;
 use crate::config::Rate;
 
 /// The number of clients with a bucket of their own. Further clients share one until full buckets are dropped.
@@ -211,8 +212,7 @@ impl Shortage {
         let Self { scope, allowance, bucket } = self;
         if count > allowance.burst {
             let most = allowance.burst;
-            return Rejection::new(Code::BadRequest)
-                .detail(format!("`count` is more than the {most} tokens that can be had at once."));
+            return bad_request(format!("`count` is more than the {most} tokens that can be had at once."));
         }
         let who = match scope {
             LimitScope::Client => "This client",

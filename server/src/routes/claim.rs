@@ -6,11 +6,13 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{Peer, read_json, read_json_up_to};
-use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
+use onceward::{Fingerprint, Intent, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
-use super::token::{CommonResponses, attempt, bad};
+use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
+use super::request_fields::{attempt, key};
 use crate::context::{Context, HandlerResult};
+use crate::http::bad_request;
 use crate::http::wire_reply::{from_wire, to_wire};
 
 /// Where a claim is completed.
@@ -21,7 +23,8 @@ const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::f
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// How often a claim is to be renewed within its lease.
 const RENEWALS: u32 = 3;
-const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
+/// How long a reply may be stored.
+pub(crate) const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
 const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
 
 /// Claim a key
@@ -42,7 +45,7 @@ const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
     responses(
         (status = 200, description = "Do it, or give this answer", body = ClaimResponse, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
         (status = 400, description = "`bad_request` or `key_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "`key_reused`: the same key with another fingerprint", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
@@ -56,9 +59,8 @@ pub(crate) async fn claim(request: HttpRequest, body: web::Payload, context: web
 
 async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
-    let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad("`key` is missing.".into()))?;
-    let key = Key::new(asked.key.as_str())
-        .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
+    let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`key` is missing."))?;
+    let key = key(&asked.key)?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     let lease = within("lease", asked.lease, &LEASE)?.unwrap_or(DEFAULT_LEASE);
     let (policy, wait) = (Policy::key(rules(&asked, lease)?), within("wait", asked.wait, &WAIT)?);
@@ -106,8 +108,8 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
     request_body(content = CompleteRequest, example = json!({"pass": "owp1_…", "reply": {"status": 201, "headers": [["location", "/payments/1"]], "body": "e30="}})),
     responses(
         (status = 204, description = "It is on record"),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: the claim lapsed, and somebody else has the key", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
@@ -121,7 +123,7 @@ pub(crate) async fn complete(request: HttpRequest, body: web::Payload, context: 
 async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
     let asked: Option<CompleteRequest> = read_json_up_to(request, body, LIMIT).await?;
-    let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad("`pass` is missing.".into()))?;
+    let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad_request("`pass` is missing."))?;
     let reply = reply.as_ref().map(from_wire).transpose()?;
     settled(context.pass(&pass).await?.complete(reply).await)
 }
@@ -137,8 +139,8 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Conte
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
     responses(
         (status = 204, description = "The key is free"),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
@@ -164,8 +166,8 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
     responses(
         (status = 204, description = "The claim is yours for another lease"),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
@@ -185,12 +187,12 @@ impl Context {
     async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
         let asked: Option<PassRequest> = read_json(request, body).await?;
-        self.pass(&asked.ok_or_else(|| bad("`pass` is missing.".into()))?.pass).await
+        self.pass(&asked.ok_or_else(|| bad_request("`pass` is missing."))?.pass).await
     }
 
     async fn pass(&self, text: &str) -> Result<SignedPass, Rejection> {
         let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
-        pass.ok_or_else(|| bad("`pass` is not one that was given out here, or it was altered.".into()))
+        pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))
     }
 }
 
@@ -225,12 +227,12 @@ fn within(
     match asked {
         Some(asked) if !allowed.contains(&asked) => {
             let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
-            Err(bad(format!("`{field}` has to be from {least} to {most}.")))
+            Err(bad_request(format!("`{field}` has to be from {least} to {most}.")))
         }
         asked => Ok(asked),
     }
 }
 
 fn named(field: &str, text: &str) -> Result<(), Rejection> {
-    if text.is_empty() { Err(bad(format!("`{field}` may not be empty."))) } else { Ok(()) }
+    if text.is_empty() { Err(bad_request(format!("`{field}` may not be empty."))) } else { Ok(()) }
 }

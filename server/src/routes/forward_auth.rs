@@ -13,8 +13,9 @@ use onceward::{Intent, Policy, Rejection, Subject};
 use onceward_api::path::canonical;
 use onceward_api::{Outcome, Problem, header};
 
-use super::token::bad;
+use super::documented_responses::AuthenticationFailure;
 use crate::context::Context;
+use crate::http::bad_request;
 use crate::http::forwarded_request::{ForwardedRequest, PATH, is_gateway_path};
 
 /// The longest path that a header tells again.
@@ -45,7 +46,7 @@ const LONGEST: usize = 256;
         (status = 200, description = "It may pass"),
         (status = 204, description = "It may pass, told to nginx"),
         (status = 400, description = "`token_missing`, `token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 403, description = "`token_invalid`; any other code, told to nginx; and whatever else would be a 5xx, as `store_unavailable` and `redeem_unknown`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
@@ -175,9 +176,9 @@ impl GatewayOptions {
                 _ => {
                     let name = pair.split('=').next().unwrap_or_default();
                     return Err(match name {
-                        "style" => bad("`style` can only be `nginx`.".into()),
-                        "next_token" => bad("`next_token` has to be `true` or `false`.".into()),
-                        _ => bad("There is `style` and `next_token`, and nothing else to ask for here.".into()),
+                        "style" => bad_request("`style` can only be `nginx`."),
+                        "next_token" => bad_request("`next_token` has to be `true` or `false`."),
+                        _ => bad_request("There is `style` and `next_token`, and nothing else to ask for here."),
                     });
                 }
             }

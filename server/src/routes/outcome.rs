@@ -5,11 +5,13 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::read_json;
-use onceward::{Intent, Key, KeyRules, Policy, Rejection, Seen, TokenRules};
+use onceward::{Intent, KeyRules, Policy, Rejection, Seen, TokenRules};
 use onceward_api::{Code, OutcomeRequest, OutcomeResponse, Problem, State};
 
-use super::token::{CommonResponses, bad, subject};
+use super::documented_responses::{AuthenticationFailure, CommonResponses};
+use super::request_fields::{key, subject};
 use crate::context::{Context, HandlerResult};
+use crate::http::bad_request;
 use crate::http::wire_reply::to_wire;
 
 /// Ask for an outcome
@@ -23,7 +25,7 @@ use crate::http::wire_reply::to_wire;
     responses(
         (status = 200, description = "What is on record", body = OutcomeResponse, example = json!({"state": "running"})),
         (status = 400, description = "`bad_request`, `key_malformed` or `token_malformed`", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: its answer is remembered, for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_revoked`; `token_expired` or `token_stale`, and nothing is known of its use", body = Problem, content_type = "application/problem+json"),
@@ -42,16 +44,17 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
     let action = asked.action.as_deref().unwrap_or_default();
     let intent = Intent::new(action, subject(asked.subject.as_deref()));
     let seen = match (&asked.key, &asked.token) {
-        (Some(_), Some(_)) => return Err(bad("`key` or `token`, not both.".into()).into()),
-        (None, None) => return Err(bad("`key` or `token` is missing.".into()).into()),
+        (Some(_), Some(_)) => return Err(bad_request("`key` or `token`, not both.").into()),
+        (None, None) => return Err(bad_request("`key` or `token` is missing.").into()),
         (Some(key), None) => {
             for (field, given) in [("action", &asked.action), ("subject", &asked.subject)] {
                 if given.is_none() {
-                    return Err(bad(format!("`{field}` is missing: a key is one of an action and a subject.")).into());
+                    return Err(
+                        bad_request(format!("`{field}` is missing: a key is one of an action and a subject.")).into()
+                    );
                 }
             }
-            let key = Key::new(key.as_str())
-                .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
+            let key = self::key(key)?;
             context.guard().look(&Policy::key(KeyRules::retryable()), &intent.key(&key)).await
         }
         (None, Some(token)) => {

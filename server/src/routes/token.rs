@@ -6,35 +6,19 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Attempt, Binding, Guard, Intent, Policy, Rejection, Released, RunId, Subject, TokenRules, Verdict};
+use onceward::{Binding, Guard, Intent, Policy, Rejection, Released, RunId, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, RedeemResponse, ReleaseRequest, TokenRequest,
     TokensRequest, header,
 };
-use utoipa::IntoResponses;
 
+use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
+use super::request_fields::{attempt, run_id, subject};
 use crate::context::{Context, HandlerResult, with_rate_limit};
+use crate::http::bad_request;
 
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;
-
-/// What every request with a body may be answered, whatever it asks.
-#[derive(IntoResponses)]
-#[expect(dead_code, reason = "it is there to be specified")]
-pub(super) enum CommonResponses {
-    /// `method_not_allowed`
-    #[response(status = 405, content_type = "application/problem+json")]
-    Method(Problem),
-    /// `body_too_large`
-    #[response(status = 413, content_type = "application/problem+json")]
-    TooLarge(Problem),
-    /// `unsupported_media_type`
-    #[response(status = 415, content_type = "application/problem+json")]
-    MediaType(Problem),
-    /// `internal`: a fault of the service
-    #[response(status = 500, content_type = "application/problem+json")]
-    Internal(Problem),
-}
 
 /// Issue a token
 ///
@@ -45,7 +29,7 @@ pub(super) enum CommonResponses {
     request_body(content = Option<TokenRequest>, example = json!({"action": "POST /orders", "ttl": "10m"})),
     responses(
         (status = 201, description = "A token", body = IssuedToken),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
         CommonResponses,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
@@ -73,7 +57,7 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, context: &Context)
     request_body(content = TokensRequest, example = json!({"count": 10})),
     responses(
         (status = 201, description = "Tokens", body = IssuedTokens),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
         CommonResponses,
         (status = 429, description = "`rate_limited`: wait for Retry-After", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "`store_unavailable`: no token was issued", body = Problem, content_type = "application/problem+json"),
@@ -85,9 +69,9 @@ pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, context
 }
 
 async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
-    let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad("`count` is missing.".into()))?;
+    let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`count` is missing."))?;
     let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
-    let count = count.ok_or_else(|| bad(format!("`count` has to be from 1 to {MOST}.")))?;
+    let count = count.ok_or_else(|| bad_request(format!("`count` has to be from 1 to {MOST}.")))?;
     let ttl = context.ttl(request, asked.ttl)?;
     let rate_limit = context.take_tokens(request, count)?;
     let mut tokens = Vec::new();
@@ -110,7 +94,7 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Cont
     responses(
         (status = 200, description = "The token was good, and is used up now", body = RedeemResponse, example = json!({"outcome": "redeemed"})),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
@@ -125,10 +109,10 @@ pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, context: we
 
 async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
-    let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
+    let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
-        return Err(bad("`bound` needs the `action` that the token has to be bound to.".into()).into());
+        return Err(bad_request("`bound` needs the `action` that the token has to be bound to.").into());
     }
     let rules = if asked.bound { TokenRules::new().bound() } else { TokenRules::new() };
     let policy = Policy::Token(rules);
@@ -157,7 +141,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
     responses(
         (status = 204, description = "The token works again"),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: another attempt has it, or the same one has redeemed it again, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
@@ -170,7 +154,7 @@ pub(crate) async fn release(request: HttpRequest, body: web::Payload, context: w
 
 async fn release_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
-    let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad("`token` is missing.".into()))?;
+    let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
     let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
     let released = context.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
         tracing::warn!(%error, "a token could not be released");
@@ -218,22 +202,4 @@ impl Context {
         })?;
         Ok(issued(&token, ttl))
     }
-}
-
-pub(super) fn subject(named: Option<&str>) -> Subject<'_> {
-    named.map_or_else(Subject::anonymous, Subject::named)
-}
-
-/// The attempt that a body names.
-pub(super) fn attempt(named: &str) -> Result<Attempt, Rejection> {
-    Attempt::new(named).map_err(|error| bad(format!("`attempt`: {error}.")))
-}
-
-/// The run that a body names.
-fn run_id(named: &str) -> Result<RunId, Rejection> {
-    named.parse().map_err(|_| bad("`run_id` has to be the one that `POST /token/redeem` answered.".into()))
-}
-
-pub(super) fn bad(detail: String) -> Rejection {
-    Rejection::new(Code::BadRequest).detail(detail)
 }
