@@ -67,9 +67,11 @@ doc: ## Run the examples in the documentation and the README
 figures: ## Print the size of the library: files, lines, public items, names used twice
 	@python3 tests/figures.py
 
+# Not `cargo run`, which has no --workspace: with other features it would compile the dependencies again.
 .PHONY: generate
 generate: ## Write openapi/openapi.json and the README's table of settings anew
-	cargo run -q -p onceward-server --example generate --locked
+	cargo build -q --workspace --all-features --locked --example generate
+	target/debug/examples/generate
 
 .PHONY: test-api
 test-api: setup ## Hold the running service to its specification with schemathesis (minutes)

@@ -54,7 +54,7 @@ const fn yes() -> bool {
 /// The answer to `POST /claim`: what to do.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Claimed {
+pub enum ClaimResponse {
     /// Do it, renew the claim meanwhile, and say how it ended.
     Run {
         /// What says so. Treat it as opaque.
@@ -91,7 +91,7 @@ pub struct KeptReply {
     pub body: String,
 }
 
-/// Body of `POST /claim/complete`: it happened.
+/// Body of `POST /claim/complete`: the run took effect.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompleteRequest {
@@ -149,7 +149,7 @@ pub enum State {
 
 /// The answer to `POST /outcome`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct OnRecord {
+pub struct OutcomeResponse {
     /// What is on record at this moment.
     pub state: State,
     /// The answer, if it is done and its answer was kept.
@@ -162,9 +162,9 @@ without!("pass" in PassRequest:);
 without!("pass" in CompleteRequest: reply);
 without!("key" in OutcomeRequest: action, subject);
 without!("body" in KeptReply: status);
-without!("reply" in OnRecord: state);
+without!("reply" in OutcomeResponse: state);
 
-impl std::fmt::Debug for Claimed {
+impl std::fmt::Debug for ClaimResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Run { .. } => "Run(…)",
@@ -189,12 +189,12 @@ mod tests {
         assert_eq!((asked.lease, asked.wait), (Some(Duration::from_secs(30)), Some(Duration::from_secs(2))));
         assert!(!asked.at_most_once && !format!("{asked:?}").contains("4711"));
         let (lease, renew_every) = (Duration::from_secs(1), Duration::from_millis(333));
-        let run = Claimed::Run { pass: "owp1_secret".into(), lease, renew_every };
+        let run = ClaimResponse::Run { pass: "owp1_secret".into(), lease, renew_every };
         let written = json!({"outcome": "run", "pass": "owp1_secret", "lease": "1s", "renew_every": "333ms"});
         assert_eq!(to_value(&run).unwrap(), written);
-        assert!(from_value::<Claimed>(written).unwrap() == run);
+        assert!(from_value::<ClaimResponse>(written).unwrap() == run);
         let reply = KeptReply { status: 201, headers: vec![["a".into(), "b".into()]], body: "eA==".into() };
-        let replay = to_value(Claimed::Replay { reply: reply.clone() }).unwrap();
+        let replay = to_value(ClaimResponse::Replay { reply: reply.clone() }).unwrap();
         let written = json!({"status": 201, "headers": [["a", "b"]], "body": "eA=="});
         assert_eq!(replay, json!({"outcome": "replay", "reply": written}));
         let complete: CompleteRequest = from_value(json!({"pass": "owp1_secret", "reply": written})).unwrap();
@@ -203,7 +203,7 @@ mod tests {
         assert!(from_str::<PassRequest>(r#"{"pass":"x","reply":null}"#).is_err());
         let least = json!({"key": "k", "action": "pay", "subject": "alice"});
         assert!(from_value::<ClaimRequest>(least).unwrap().at_most_once, "unless it is told otherwise");
-        let done = to_value(OnRecord { state: State::Done, reply: None }).unwrap();
+        let done = to_value(OutcomeResponse { state: State::Done, reply: None }).unwrap();
         assert_eq!(done, json!({"state": "done"}));
     }
 }

@@ -21,7 +21,11 @@ pub mod path;
 mod problem;
 mod token;
 
-pub use claim::{ClaimRequest, Claimed, CompleteRequest, KeptReply, OnRecord, OutcomeRequest, PassRequest, State};
+pub use claim::{
+    ClaimRequest, ClaimResponse, CompleteRequest, KeptReply, OutcomeRequest, OutcomeResponse, PassRequest, State,
+};
 pub use outcome::Outcome;
 pub use problem::{Code, Problem, Retry};
-pub use token::{IssuedToken, IssuedTokens, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest, TokensRequest};
+pub use token::{
+    IssuedToken, IssuedTokens, RedeemRequest, RedeemResponse, ReleaseRequest, TokenRequest, TokensRequest,
+};

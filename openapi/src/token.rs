@@ -88,7 +88,7 @@ pub struct RedeemRequest {
 
 /// The answer to `POST /token/redeem`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Redeemed {
+pub struct RedeemResponse {
     /// Always `redeemed`.
     pub outcome: String,
     /// Names this use of the token, if the request names an attempt: `POST /token/release` needs it. The same attempt gets
@@ -102,7 +102,7 @@ pub struct Redeemed {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
-    /// The token whose submission did not happen.
+    /// The token whose submission had no effect.
     pub token: String,
     /// The try that redeemed it.
     #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
@@ -185,7 +185,7 @@ mod tests {
         }
         let release: ReleaseRequest = from_str(r#"{"token":"ow1_secret","attempt":"1","run_id":"r"}"#).unwrap();
         assert!(!format!("{release:?}").contains("ow1_secret"));
-        let plain = to_value(Redeemed { outcome: "redeemed".into(), run_id: None }).unwrap();
+        let plain = to_value(RedeemResponse { outcome: "redeemed".into(), run_id: None }).unwrap();
         assert_eq!(plain, json!({"outcome": "redeemed"}));
         assert_eq!(from_str::<TokensRequest>(r#"{"count":3}"#).unwrap().count, 3);
     }

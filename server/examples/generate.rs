@@ -2,7 +2,7 @@
 
 use std::io;
 
-use onceward_server::generated::{openapi, readme};
+use onceward_server::generated_files::{openapi, readme};
 
 fn main() -> io::Result<()> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

@@ -17,25 +17,25 @@ use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::access::Access;
-use crate::administration::Administration;
-use crate::banner;
+use crate::admin::AdminServer;
 use crate::check;
 use crate::check::finding::{Finding, Level};
-use crate::clients::Clients;
-use crate::config::{Accepted, Config, ConfigError, StoreAt};
-use crate::connections::{Connections, KEEP_ALIVE};
-use crate::desk::Desk;
-use crate::limits::{self, Limits};
-use crate::listening::{CannotListen, bind};
-use crate::meters::Meters;
-use crate::mishap;
-use crate::open_files;
-use crate::origins::{self, Origins};
-use crate::quota::Quota;
-use crate::routes::{self, others, pages, specified};
-use crate::specification::specification;
-use crate::telemetry;
+use crate::config::{Config, ConfigError, PreviousSecret, StoreAddress};
+use crate::context::Context;
+use crate::http::access::Access;
+use crate::http::admission::{self, AdmissionLimits};
+use crate::http::cors::{self, CorsOrigins};
+use crate::http::panic_handler;
+use crate::http::rate_limit::RateLimiter;
+use crate::logging;
+use crate::metrics::MetricsRecorder;
+use crate::network::client_connections::ClientConnections;
+use crate::network::connections::{Connections, KEEP_ALIVE};
+use crate::network::file_limit;
+use crate::network::listener::{BindError, bind};
+use crate::openapi::document;
+use crate::routes::{self, api, pages, pages_and_fallbacks};
+use crate::startup_message;
 
 /// How long to wait between two questions to a store that does not answer yet.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -45,8 +45,8 @@ pub struct Application {
     listener: TcpListener,
     address: SocketAddr,
     admin: Option<(TcpListener, SocketAddr)>,
-    meters: Meters,
-    desk: Data<Desk>,
+    recorder: MetricsRecorder,
+    context: Data<Context>,
     shop: Option<Data<Shop>>,
     /// How many connections may be open: as set, or fewer if the system does not allow so many open files.
     connections: usize,
@@ -92,10 +92,10 @@ pub enum BuildError {
     },
     /// An address cannot be listened on.
     #[error(transparent)]
-    Listen(#[from] CannotListen),
+    Listen(#[from] BindError),
     /// Something else in this process counts already.
     #[error("metrics: {0}")]
-    Meters(#[from] metrics_exporter_prometheus::BuildError),
+    MetricsRecorder(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 impl Application {
@@ -105,19 +105,19 @@ impl Application {
     /// If one of these fails.
     pub async fn build(config: Config) -> Result<Self, BuildError> {
         // Before the guard is made, which counts with whatever is there then.
-        let meters = Meters::install()?;
+        let recorder = MetricsRecorder::install()?;
         let guard = guard(&config).await?;
         refuse_eviction(&config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
         let (listener, address) = bind("listen", config.listen)?;
         let admin = config.admin_listen.map(|admin| bind("admin_listen", admin)).transpose()?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
-        let quota = Quota::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
+        let rate_limiter = RateLimiter::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
-        let limits = Limits::new(config.max_in_flight.get() as usize, config.request_timeout);
-        let desk = Data::new(Desk::new(guard, access, quota).within(limits));
-        let connections = open_files::make_room(config.max_connections.get() as usize);
-        Ok(Self { listener, address, admin, meters, desk, shop, connections, config })
+        let limits = AdmissionLimits::new(config.max_in_flight.get() as usize, config.request_timeout);
+        let context = Data::new(Context::new(guard, access, rate_limiter).within(limits));
+        let connections = file_limit::make_room(config.max_connections.get() as usize);
+        Ok(Self { listener, address, admin, recorder, context, shop, connections, config })
     }
 
     /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
@@ -125,19 +125,21 @@ impl Application {
     /// # Errors
     /// If the server fails.
     pub async fn run(self) -> io::Result<()> {
-        let Self { listener, address, admin, meters, desk, shop, connections, config } = self;
-        let guard = desk.guard().clone();
-        let origins = Arc::new(Origins::new(config.cors_origins.clone()));
-        let administration =
-            admin.map(|listening| Administration::begin(listening, &desk, &meters, &config)).transpose()?;
+        let Self { listener, address, admin, recorder, context, shop, connections, config } = self;
+        let guard = context.guard().clone();
+        let origins = Arc::new(CorsOrigins::new(config.cors_origins.clone()));
+        let admin_server =
+            admin.map(|listening| AdminServer::begin(listening, &context, &recorder, &config)).transpose()?;
         // With an address of their own, numbers are shown nowhere else.
-        let shown = administration.is_none().then(|| meters.clone());
+        let shown = admin_server.is_none().then(|| recorder.clone());
         let server = HttpServer::new(move || {
-            let app = app(desk.clone(), Arc::clone(&origins), shop.clone());
-            app.configure(|config| shown.clone().into_iter().for_each(|meters| routes::watched(meters)(config)))
+            let app = app(context.clone(), Arc::clone(&origins), shop.clone());
+            app.configure(|config| {
+                shown.clone().into_iter().for_each(|recorder| routes::dashboard_and_metrics(recorder)(config))
+            })
         });
         let share = config.max_connections_per_client.map(|share| share.get() as usize);
-        let clients = Clients::new(connections, share, config.trusted_proxies.clone());
+        let clients = ClientConnections::new(connections, share, config.trusted_proxies.clone());
         let each = connections.div_ceil(workers());
         let connections = Arc::new(Connections::new(config.request_timeout, clients));
         let welcoming = Arc::clone(&connections);
@@ -146,21 +148,21 @@ impl Application {
             .keep_alive(KEEP_ALIVE)
             .client_request_timeout(config.request_timeout)
             .on_connect(move |io, data| welcoming.welcome(io, data));
-        let admin = administration.as_ref().map(Administration::address);
+        let admin = admin_server.as_ref().map(AdminServer::address);
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let serving = async {
             tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
-                banner::announce(address, admin, &config)
+                startup_message::announce(address, admin, &config)
             })
         };
         let ended = tokio::select! {
             (ended, ()) = serving => ended,
-            () = meters.add_up() => Ok(()),
+            () = recorder.add_up() => Ok(()),
             () = connections.watch() => Ok(()),
-            () = Administration::watch(administration.as_ref()) => Ok(()),
+            () = AdminServer::watch(admin_server.as_ref()) => Ok(()),
         };
-        if let Some(administration) = administration {
-            administration.end().await;
+        if let Some(admin_server) = admin_server {
+            admin_server.end().await;
         }
         ended
     }
@@ -171,16 +173,16 @@ impl Application {
 /// # Errors
 /// If there are no settings to start with.
 pub fn prepare(load: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Config, ConfigError> {
-    mishap::hook();
+    panic_handler::install_hook();
     let config = load()?;
-    telemetry::begin(config.log, config.log_level);
+    logging::begin(config.log, config.log_level);
     Ok(config)
 }
 
 /// What each worker runs: every route, behind every layer. What is added to it stands behind them too.
 pub fn app(
-    desk: Data<Desk>,
-    origins: Arc<Origins>,
+    context: Data<Context>,
+    origins: Arc<CorsOrigins>,
     shop: Option<Data<Shop>>,
 ) -> App<
     impl ServiceFactory<
@@ -191,22 +193,22 @@ pub fn app(
         InitError = (),
     >,
 > {
-    let (app, _) = App::new().into_utoipa_app().configure(specified).split_for_parts();
+    let (app, _) = App::new().into_utoipa_app().configure(api).split_for_parts();
     let cors = Condition::new(!origins.is_empty(), origins.cors());
     // The last is the outermost.
-    app.app_data(desk)
+    app.app_data(context)
         .app_data(Data::from(origins))
-        .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", specification()).config(docs()))
+        .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", document()).config(docs()))
         .configure(|config| start(config, shop))
-        .configure(others)
-        .wrap(from_fn(limits::admit))
-        .wrap(from_fn(routes::explain))
-        .wrap(from_fn(mishap::contain))
+        .configure(pages_and_fallbacks)
+        .wrap(from_fn(admission::admit))
+        .wrap(from_fn(routes::explain_not_found))
+        .wrap(from_fn(panic_handler::catch_failures))
         .wrap(cors)
-        .wrap(from_fn(origins::explain))
-        .wrap(from_fn(origins::watch))
+        .wrap(from_fn(cors::explain_preflight))
+        .wrap(from_fn(cors::log_origin))
         .wrap(from_fn(routes::forward_auth::translate))
-        .wrap(from_fn(telemetry::observe))
+        .wrap(from_fn(logging::observe))
 }
 
 /// How many workers there are.
@@ -230,17 +232,19 @@ fn docs() -> utoipa_swagger_ui::Config<'static> {
 /// A guard on the store of the settings, once that answers.
 pub(crate) async fn guard(config: &Config) -> Result<Guard, BuildError> {
     let builder = match &config.store {
-        StoreAt::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
-        StoreAt::Redis(url) => Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout)),
-        StoreAt::Sql(url) => Guard::builder(database(url, config).await?),
+        StoreAddress::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
+        StoreAddress::Redis(url) => {
+            Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout))
+        }
+        StoreAddress::Sql(url) => Guard::builder(database(url, config).await?),
     };
     let builder = builder.token_ttl(config.token_ttl)?.share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
     let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
     let guard = match &config.secret_previous {
         None => builder,
-        Some(Accepted::Shared) => builder.secret_previous_shared(),
-        Some(Accepted::Secret(secret)) => builder.secret_previous(secret.clone()),
+        Some(PreviousSecret::Shared) => builder.secret_previous_shared(),
+        Some(PreviousSecret::Secret(secret)) => builder.secret_previous(secret.clone()),
     };
     let guard = guard.build();
     wait_for(&guard, config).await?;
@@ -263,15 +267,15 @@ async fn database(url: &str, config: &Config) -> Result<Sql, BuildError> {
 /// A record that is thrown away lets a key run twice, so a Redis that does so has to be allowed. Where that cannot be seen, it is
 /// said and gone on with: a store that works is no reason not to start.
 async fn refuse_eviction(config: &Config) -> Result<(), BuildError> {
-    let StoreAt::Redis(url) = &config.store else { return Ok(()) };
+    let StoreAddress::Redis(url) = &config.store else { return Ok(()) };
     match check::eviction(url, config.allow_eviction).await {
         Ok(Finding { level: Level::Problem, says, fix, .. }) => {
             return Err(BuildError::Unfit { says, fix: fix.unwrap_or_default() });
         }
         Ok(Finding { level: Level::Warning, says, .. }) => tracing::warn!("store: {says}"),
         Ok(_) => {}
-        Err(trouble) => {
-            tracing::warn!(%trouble, "whether the store evicts records could not be seen; `onceward check` says more")
+        Err(error) => {
+            tracing::warn!(%error, "whether the store evicts records could not be seen; `onceward check` says more")
         }
     }
     Ok(())
@@ -296,8 +300,8 @@ async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
 /// Why the store cannot be used: as it is found when it is asked, or else in its own words.
 async fn unfit(config: &Config, error: StoreError) -> BuildError {
     let found = match &config.store {
-        StoreAt::Redis(url) => check::rejection(url, &config.store.to_string()).await,
-        StoreAt::Memory | StoreAt::Sql(_) => None,
+        StoreAddress::Redis(url) => check::rejection(url, &config.store.to_string()).await,
+        StoreAddress::Memory | StoreAddress::Sql(_) => None,
     };
     let wait = onceward_api::duration::text(config.wait_for);
     match found {

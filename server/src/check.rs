@@ -1,61 +1,64 @@
 //! What can be said of a Redis or a database before it is trusted with records: whether it can be used, and what it may lose, in plain
 //! words.
 //!
-//! Of Redis, [`facts`] asks, [`judgement`] judges, and nothing of the second needs a server.
+//! For Redis, [`probe`] queries the server and [`rules`] judges the result without a server.
 
+pub(crate) mod connect_error;
 pub(crate) mod database;
-pub(crate) mod facts;
-mod file;
+pub(crate) mod durability;
 pub(crate) mod finding;
-pub(crate) mod info;
-pub(crate) mod judgement;
-pub(crate) mod losses;
-pub(crate) mod trouble;
+pub(crate) mod probe;
+pub(crate) mod redis_info;
+pub(crate) mod rules;
+mod sqlite_file;
 
 use std::time::Duration;
 
 use onceward::store::Redis;
 use redis::Client;
 
-use self::facts::Visit;
+use self::connect_error::ConnectError;
 use self::finding::{Finding, Level};
-use self::info::Info;
-use self::trouble::Trouble;
+use self::probe::Probe;
+use self::redis_info::Info;
 
 /// How long each question to Redis may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the Redis at this address evicts, which the service has to know before it relies on it: of several servers, the worst. One that
 /// cannot be asked does not hide what another one says.
-pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding, Trouble> {
-    let (worst, trouble) = worst(servers(address).await?, |info| judgement::eviction(info, is_allowed)).await;
-    match (worst, trouble) {
-        (Some(found), Some(trouble)) if found.level < Level::Warning => Err(trouble),
+pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding, ConnectError> {
+    let (worst, error) = worst(servers(address).await?, |info| rules::eviction(info, is_allowed)).await;
+    match (worst, error) {
+        (Some(found), Some(error)) if found.level < Level::Warning => Err(error),
         (Some(found), _) => Ok(found),
-        (None, trouble) => Err(trouble.unwrap_or_else(|| Trouble::Unreachable("no server of it is known".to_owned()))),
+        (None, error) => Err(error.unwrap_or_else(|| ConnectError::Unreachable("no server of it is known".to_owned()))),
     }
 }
 
 /// Why the Redis at this address, which answers, cannot be used; `None` if it does not answer, or if there is nothing against it.
 pub(crate) async fn rejection(address: &str, store: &str) -> Option<Finding> {
-    let (found, trouble) = match servers(address).await {
-        Ok(servers) => worst(servers, |info| judgement::role(info, is_cluster(address))).await,
-        Err(trouble) => (None, Some(trouble)),
+    let (found, error) = match servers(address).await {
+        Ok(servers) => worst(servers, |info| rules::role(info, is_cluster(address))).await,
+        Err(error) => (None, Some(error)),
     };
     let found = found.filter(|finding| finding.level == Level::Problem);
-    found.or_else(|| match trouble? {
-        Trouble::Rejected | Trouble::Unreachable(_) | Trouble::Silent => None,
-        trouble => Some(trouble.finding(store)),
+    found.or_else(|| match error? {
+        ConnectError::Rejected | ConnectError::Unreachable(_) | ConnectError::Silent => None,
+        error => Some(error.finding(store)),
     })
 }
 
 /// The worst that can be said of these servers, and why one of them could not be asked.
-async fn worst(servers: Vec<(String, Client)>, judge: impl Fn(&Info) -> Finding) -> (Option<Finding>, Option<Trouble>) {
-    let (are_several, mut worst, mut trouble) = (servers.len() > 1, None::<Finding>, None);
+async fn worst(
+    servers: Vec<(String, Client)>,
+    judge: impl Fn(&Info) -> Finding,
+) -> (Option<Finding>, Option<ConnectError>) {
+    let (are_several, mut worst, mut error) = (servers.len() > 1, None::<Finding>, None);
     for (place, client) in servers {
-        let asked = match Visit::begin(&client).await {
-            Ok(mut visit) => visit.info().await,
-            Err(trouble) => Err(trouble),
+        let asked = match Probe::begin(&client).await {
+            Ok(mut probe) => probe.info().await,
+            Err(error) => Err(error),
         };
         match asked.map(|info| judge(&info)) {
             Ok(mut found) if worst.as_ref().is_none_or(|worst| worst.level < found.level) => {
@@ -65,10 +68,10 @@ async fn worst(servers: Vec<(String, Client)>, judge: impl Fn(&Info) -> Finding)
                 worst = Some(found);
             }
             Ok(_) => {}
-            Err(found) => trouble = trouble.or(Some(found)),
+            Err(found) => error = error.or(Some(found)),
         }
     }
-    (worst, trouble)
+    (worst, error)
 }
 
 /// Whether this names a cluster: by its scheme, or as a list without one.
@@ -77,7 +80,7 @@ pub(crate) fn is_cluster(address: &str) -> bool {
 }
 
 /// The servers at this address: one, or every master of a cluster.
-pub(crate) async fn servers(address: &str) -> Result<Vec<(String, Client)>, Trouble> {
-    let found = tokio::time::timeout(PATIENCE * 3, Redis::masters(address)).await.map_err(|_| Trouble::Silent)?;
-    found.map_err(|error| Trouble::of("CLUSTER SLOTS", &error))
+pub(crate) async fn servers(address: &str) -> Result<Vec<(String, Client)>, ConnectError> {
+    let found = tokio::time::timeout(PATIENCE * 3, Redis::masters(address)).await.map_err(|_| ConnectError::Silent)?;
+    found.map_err(|error| ConnectError::of("CLUSTER SLOTS", &error))
 }

@@ -9,11 +9,11 @@ mod command;
 mod completions;
 mod config;
 mod healthcheck;
-mod http;
+mod http_client;
 mod key;
+mod liveness;
 mod migrate;
-mod owner;
-mod said;
+mod output;
 mod stats;
 mod store;
 mod table;
@@ -25,19 +25,19 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use self::said::{Failure, Said};
+use self::output::{Failure, Output};
 use crate::app::{Application, prepare};
-use crate::config::given::Given;
+use crate::config::sources::Sources;
 use crate::config::{Config, ConfigError, environment};
-use crate::mishap;
+use crate::http::panic_handler;
 
-/// What a command has come to.
-type Done = Result<Said, Failure>;
+/// The result of a command.
+type CommandResult = Result<Output, Failure>;
 
 /// Runs what the command line asks for, and says how that went: 0 is fine, 1 is a problem, 2 is a command line or a setting
 /// that is wrong.
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    mishap::hook();
+    panic_handler::install_hook();
     let arguments: Vec<_> = arguments.into_iter().collect();
     let matches = match command::command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
@@ -63,7 +63,7 @@ fn explain(usage: &clap::Error, is_json: bool) -> ExitCode {
 }
 
 async fn serve(matches: &ArgMatches) -> ExitCode {
-    let config = match prepare(|| Config::serving(&given(matches)?)) {
+    let config = match prepare(|| Config::for_service(&sources(matches)?)) {
         Ok(config) => config,
         Err(error) => return fail(2, &error),
     };
@@ -77,18 +77,18 @@ async fn serve(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> Done {
+async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> CommandResult {
     match (name, matches.subcommand()) {
-        ("check", _) => check::check(matches, &given(root)?).await,
-        ("healthcheck", _) => healthcheck::healthcheck(matches, &asking(root)?).await,
-        ("stats", _) => stats::stats(matches, &asking(root)?).await,
-        ("audit", _) => audit::audit(matches, &asking(root)?).await,
-        ("token", Some(("issue", below))) => token::issue(below, &asking(root)?).await,
-        ("token", Some(("inspect", below))) => token::inspect(below, &asking(root)?).await,
-        ("token", Some(("revoke", below))) => token::revoke(below, &asking(root)?).await,
-        ("key", Some(("look", below))) => key::look(below, &asking(root)?).await,
-        ("key", Some(("settle", below))) => key::settle(below, &asking(root)?).await,
-        ("migrate", _) => migrate::migrate(matches, &asking(root)?).await,
+        ("check", _) => check::check(matches, &sources(root)?).await,
+        ("healthcheck", _) => healthcheck::healthcheck(matches, &settings(root)?).await,
+        ("stats", _) => stats::stats(matches, &settings(root)?).await,
+        ("audit", _) => audit::audit(matches, &settings(root)?).await,
+        ("token", Some(("issue", below))) => token::issue(below, &settings(root)?).await,
+        ("token", Some(("inspect", below))) => token::inspect(below, &settings(root)?).await,
+        ("token", Some(("revoke", below))) => token::revoke(below, &settings(root)?).await,
+        ("key", Some(("look", below))) => key::look(below, &settings(root)?).await,
+        ("key", Some(("settle", below))) => key::settle(below, &settings(root)?).await,
+        ("migrate", _) => migrate::migrate(matches, &settings(root)?).await,
         ("config", Some(("init", _))) => Ok(config::init()),
         ("config", Some(("schema", _))) => Ok(config::schema()),
         ("completions", _) => completions::completions(matches),
@@ -96,24 +96,24 @@ async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> Done {
     }
 }
 
-/// What was given, on the command line and around it.
-fn given(matches: &ArgMatches) -> Result<Given, ConfigError> {
-    Given::gather(matches, environment()?)
+/// Reads all sources of settings.
+fn sources(matches: &ArgMatches) -> Result<Sources, ConfigError> {
+    Sources::gather(matches, environment()?)
 }
 
 /// The settings for a command that is not the service.
-fn asking(matches: &ArgMatches) -> Result<Config, ConfigError> {
-    Config::asking(&given(matches)?)
+fn settings(matches: &ArgMatches) -> Result<Config, ConfigError> {
+    Config::for_command(&sources(matches)?)
 }
 
-/// Prints what a command has come to.
-fn finish(matches: &ArgMatches, done: Done) -> ExitCode {
+/// Prints the result of a command.
+fn finish(matches: &ArgMatches, result: CommandResult) -> ExitCode {
     let is_json = argument::is_json(matches);
-    match done {
-        Ok(said) => {
+    match result {
+        Ok(output) => {
             // Whoever should have read it may have gone.
-            let _ = std::io::stdout().write_all(said.shown(is_json).as_bytes());
-            ExitCode::from(said.code)
+            let _ = std::io::stdout().write_all(output.shown(is_json).as_bytes());
+            ExitCode::from(output.code)
         }
         Err(failure) => print(&failure, is_json),
     }

@@ -1,8 +1,8 @@
 //! Settings: everything that can be set, read from wherever it was given.
 
 pub(crate) mod flag;
-pub(crate) mod given;
 pub mod setting;
+pub(crate) mod sources;
 mod value;
 
 use std::ffi::OsString;
@@ -15,8 +15,8 @@ use ipnet::IpNet;
 use onceward::Secret;
 use tracing::level_filters::LevelFilter;
 
-use self::given::Given;
 use self::setting::PREFIX;
+use self::sources::Sources;
 pub use self::value::{Rate, is_origin};
 
 /// Everything that can be set.
@@ -27,13 +27,13 @@ pub struct Config {
     /// Where to listen for whoever runs it.
     pub admin_listen: Option<SocketAddr>,
     /// Where tokens are kept.
-    pub store: StoreAt,
+    pub store: StoreAddress,
     /// What every key in the store begins with.
     pub prefix: String,
     /// What tokens are signed with.
     pub secret: Option<Secret>,
     /// A secret that is accepted beside it.
-    pub secret_previous: Option<Accepted>,
+    pub secret_previous: Option<PreviousSecret>,
     /// How long a token lives.
     pub token_ttl: Duration,
     /// What backends send.
@@ -73,7 +73,7 @@ pub struct Config {
     /// How long to wait after that.
     pub drain_limit: Duration,
     /// How logs are written.
-    pub log: LogForm,
+    pub log: LogFormat,
     /// How much is logged.
     pub log_level: LevelFilter,
     /// What is odd about the settings, but no reason not to start.
@@ -82,7 +82,7 @@ pub struct Config {
 
 /// Where tokens are kept.
 #[derive(Clone, PartialEq, Eq)]
-pub enum StoreAt {
+pub enum StoreAddress {
     /// In this process.
     Memory,
     /// In a Redis at this address, which may hold a password.
@@ -91,7 +91,7 @@ pub enum StoreAt {
     Sql(String),
 }
 
-impl fmt::Display for StoreAt {
+impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
@@ -115,7 +115,7 @@ impl fmt::Display for StoreAt {
     }
 }
 
-impl fmt::Debug for StoreAt {
+impl fmt::Debug for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -149,7 +149,7 @@ impl fmt::Debug for ApiKey {
 
 /// A secret that is accepted beside the one that signs.
 #[derive(Debug, Clone)]
-pub enum Accepted {
+pub enum PreviousSecret {
     /// This one.
     Secret(Secret),
     /// The one that processes share through the store.
@@ -158,7 +158,7 @@ pub enum Accepted {
 
 /// How logs are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogForm {
+pub enum LogFormat {
     /// For people on a terminal, for programs otherwise.
     Auto,
     /// For people.
@@ -203,25 +203,25 @@ impl Config {
         arguments: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        Self::serving(&Given::gather(&flag::bare().try_get_matches_from(arguments)?, variables)?)
+        Self::for_service(&Sources::gather(&flag::bare().try_get_matches_from(arguments)?, variables)?)
     }
 
     /// The settings for running the service.
-    pub(crate) fn serving(given: &Given) -> Result<Self, ConfigError> {
-        let mut config = build(given)?;
-        config.check_exposure(given)?;
+    pub(crate) fn for_service(sources: &Sources) -> Result<Self, ConfigError> {
+        let mut config = build(sources)?;
+        config.check_exposure(sources)?;
         config.check_admin()?;
         Ok(config)
     }
 
     /// The settings for asking the store, where nothing listens.
-    pub(crate) fn asking(given: &Given) -> Result<Self, ConfigError> {
-        build(given)
+    pub(crate) fn for_command(sources: &Sources) -> Result<Self, ConfigError> {
+        build(sources)
     }
 
     /// Whoever can reach the port can use up tokens, so that takes either this machine or a key.
-    fn check_exposure(&self, given: &Given) -> Result<(), ConfigError> {
-        let is_allowed = given.value("allow_unauthenticated", value::boolean)?;
+    fn check_exposure(&self, sources: &Sources) -> Result<(), ConfigError> {
+        let is_allowed = sources.value("allow_unauthenticated", value::boolean)?;
         if self.listen.ip().is_loopback() || self.api_key.is_some() || is_allowed {
             return Ok(());
         }
@@ -256,51 +256,51 @@ impl Config {
     }
 }
 
-fn build(given: &Given) -> Result<Config, ConfigError> {
+fn build(sources: &Sources) -> Result<Config, ConfigError> {
     let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
-    let store = given.secret("store", store)?.unwrap_or(StoreAt::Memory);
+    let store = sources.secret("store", store)?.unwrap_or(StoreAddress::Memory);
     Ok(Config {
-        listen: given.value("listen", value::address)?,
-        admin_listen: given.optional("admin_listen", value::address)?,
-        demo: given.value("demo", value::demo)?.unwrap_or(store == StoreAt::Memory),
+        listen: sources.value("listen", value::address)?,
+        admin_listen: sources.optional("admin_listen", value::address)?,
+        demo: sources.value("demo", value::demo)?.unwrap_or(store == StoreAddress::Memory),
         store,
-        prefix: given.value("prefix", value::prefix)?,
-        secret: given.secret("secret", secret)?,
-        secret_previous: given.secret("secret_previous", accepted)?,
-        token_ttl: given.value("token_ttl", value::token_ttl)?,
-        api_key: given.secret("api_key", ApiKey::new)?,
-        cors_origins: given.list("cors_origins", value::origins)?,
-        rate_limit: given.value("rate_limit", value::rate)?,
-        rate_burst: given.value("rate_burst", value::count)?,
-        rate_limit_total: given.value("rate_limit_total", value::rate)?,
-        trusted_proxies: given.list("trusted_proxies", value::networks)?,
-        max_connections: given.value("max_connections", value::count)?,
-        max_connections_per_client: given.value("max_connections_per_client", value::count_or_off)?,
-        max_in_flight: given.value("max_in_flight", value::count)?,
-        request_timeout: given.value("request_timeout", value::duration)?,
-        memory_limit: given.value("memory_limit", value::size)?,
-        allow_eviction: given.value("allow_eviction", value::boolean)?,
-        store_timeout: given.value("store_timeout", value::duration)?,
-        wait_for: given.value("wait_for", onceward_api::duration::parse)?,
-        share_every: given.value("share_every", value::duration)?,
-        last_call: given.value("last_call", onceward_api::duration::parse)?,
-        drain_limit: given.value("drain_limit", onceward_api::duration::parse)?,
-        log: given.value("log", log_form)?,
-        log_level: given.value("log_level", value::level)?,
-        warnings: given.warnings().to_vec(),
+        prefix: sources.value("prefix", value::prefix)?,
+        secret: sources.secret("secret", secret)?,
+        secret_previous: sources.secret("secret_previous", accepted)?,
+        token_ttl: sources.value("token_ttl", value::token_ttl)?,
+        api_key: sources.secret("api_key", ApiKey::new)?,
+        cors_origins: sources.list("cors_origins", value::origins)?,
+        rate_limit: sources.value("rate_limit", value::rate)?,
+        rate_burst: sources.value("rate_burst", value::count)?,
+        rate_limit_total: sources.value("rate_limit_total", value::rate)?,
+        trusted_proxies: sources.list("trusted_proxies", value::networks)?,
+        max_connections: sources.value("max_connections", value::count)?,
+        max_connections_per_client: sources.value("max_connections_per_client", value::count_or_off)?,
+        max_in_flight: sources.value("max_in_flight", value::count)?,
+        request_timeout: sources.value("request_timeout", value::duration)?,
+        memory_limit: sources.value("memory_limit", value::size)?,
+        allow_eviction: sources.value("allow_eviction", value::boolean)?,
+        store_timeout: sources.value("store_timeout", value::duration)?,
+        wait_for: sources.value("wait_for", onceward_api::duration::parse)?,
+        share_every: sources.value("share_every", value::duration)?,
+        last_call: sources.value("last_call", onceward_api::duration::parse)?,
+        drain_limit: sources.value("drain_limit", onceward_api::duration::parse)?,
+        log: sources.value("log", log_form)?,
+        log_level: sources.value("log_level", value::level)?,
+        warnings: sources.warnings().to_vec(),
     })
 }
 
 /// An address of a store. What it says may hold a password, so it is not quoted.
-fn store(text: &str) -> Result<StoreAt, String> {
+fn store(text: &str) -> Result<StoreAddress, String> {
     match text.split_once(':') {
-        Some(("memory", "")) => Ok(StoreAt::Memory),
+        Some(("memory", "")) => Ok(StoreAddress::Memory),
         Some(("postgres" | "postgresql" | "sqlite" | "mysql" | "mariadb", _)) => {
             onceward::store::Sql::check_address(text).map_err(|error| error.to_string())?;
-            Ok(StoreAt::Sql(text.to_owned()))
+            Ok(StoreAddress::Sql(text.to_owned()))
         }
         _ => match onceward::store::Redis::check_address(text) {
-            Ok(()) => Ok(StoreAt::Redis(text.to_owned())),
+            Ok(()) => Ok(StoreAddress::Redis(text.to_owned())),
             Err(error) => Err(format!(
                 "it is neither `memory:`, nor `postgres://user@host/database`, nor `sqlite:/var/lib/onceward.db`, and {error}"
             )),
@@ -309,18 +309,18 @@ fn store(text: &str) -> Result<StoreAt, String> {
 }
 
 /// The word is too short to be a secret.
-fn accepted(text: &str) -> Result<Accepted, String> {
+fn accepted(text: &str) -> Result<PreviousSecret, String> {
     match text {
-        "shared" => Ok(Accepted::Shared),
-        text => Secret::new(text).map(Accepted::Secret).map_err(|error| error.to_string()),
+        "shared" => Ok(PreviousSecret::Shared),
+        text => Secret::new(text).map(PreviousSecret::Secret).map_err(|error| error.to_string()),
     }
 }
 
-fn log_form(text: &str) -> Result<LogForm, String> {
+fn log_form(text: &str) -> Result<LogFormat, String> {
     match text {
-        "auto" => Ok(LogForm::Auto),
-        "human" => Ok(LogForm::Human),
-        "json" => Ok(LogForm::Json),
+        "auto" => Ok(LogFormat::Auto),
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
         _ => Err(format!("`{text}` is none of `human`, `json` and `auto`")),
     }
 }
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn with_nothing_set_every_setting_has_its_default() {
         let config = load(&[], &[]).unwrap();
-        assert_eq!((config.listen.to_string().as_str(), config.store), ("127.0.0.1:8080", StoreAt::Memory));
+        assert_eq!((config.listen.to_string().as_str(), config.store), ("127.0.0.1:8080", StoreAddress::Memory));
         assert_eq!((config.token_ttl, config.rate_burst.get()), (Duration::from_secs(1800), 200));
         assert!(config.secret.is_none() && config.api_key.is_none() && config.warnings.is_empty());
     }
@@ -380,12 +380,12 @@ mod tests {
     #[test]
     fn the_secret_that_is_accepted_beside_the_own_may_be_the_shared_one() {
         let accepted = |text| load(&["--secret-previous", text], &[]).unwrap().secret_previous;
-        assert!(matches!(accepted("shared"), Some(Accepted::Shared)));
-        assert!(matches!(accepted("sixteen letters!"), Some(Accepted::Secret(_))));
+        assert!(matches!(accepted("shared"), Some(PreviousSecret::Shared)));
+        assert!(matches!(accepted("sixteen letters!"), Some(PreviousSecret::Secret(_))));
         let file = file("shared\n");
         let path = file.path().to_str().unwrap();
         let given = load(&["--secret-previous-file", path], &[]).unwrap().secret_previous;
-        assert!(matches!(given, Some(Accepted::Shared)));
+        assert!(matches!(given, Some(PreviousSecret::Shared)));
         assert!(error(&["--secret", "shared"], &[]).starts_with("secret (from --secret): the secret has 6 bytes"));
     }
 

@@ -1,26 +1,17 @@
-//! The Onceward service: issues one-time tokens to browsers, and lets backends redeem each of them once.
+//! The Onceward service: issues one-time tokens to browsers and lets backends redeem each of them once.
 
-pub mod access;
-mod administration;
+mod admin;
 pub mod app;
-mod banner;
 mod check;
 pub mod cli;
-mod clients;
 pub mod config;
-mod connections;
-pub mod desk;
-pub mod generated;
-mod kept;
-pub mod limits;
-pub mod listening;
-pub mod meters;
-pub mod mishap;
-mod open_files;
-mod original;
-pub mod origins;
-pub mod quota;
-mod readiness;
+pub mod context;
+pub mod generated_files;
+pub mod http;
+pub mod logging;
+pub mod metrics;
+mod network;
+pub mod openapi;
 pub mod routes;
-pub mod specification;
-pub mod telemetry;
+mod startup_message;
+mod store_health;

@@ -2,11 +2,13 @@
 
 pub mod claim;
 mod dashboard;
+mod documented_responses;
 pub mod forward_auth;
 pub mod health;
 pub mod metrics;
 pub mod outcome;
 pub mod pages;
+mod request_fields;
 mod sdk;
 pub mod token;
 
@@ -20,9 +22,9 @@ use onceward::Rejection;
 use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
-use crate::desk::Desk;
-use crate::meters::Meters;
-use crate::original::is_asked_at;
+use crate::context::Context;
+use crate::http::forwarded_request::is_gateway_path;
+use crate::metrics::MetricsRecorder;
 
 /// Where backends ask: with the API key, if there is one.
 const FOR_BACKENDS: [&str; 7] =
@@ -30,11 +32,11 @@ const FOR_BACKENDS: [&str; 7] =
 
 /// Whether this path is for backends and gateways alone. Their handlers check the API key before they read the body.
 pub(crate) fn is_for_backends(path: &str) -> bool {
-    FOR_BACKENDS.contains(&path) || is_asked_at(path)
+    FOR_BACKENDS.contains(&path) || is_gateway_path(path)
 }
 
 /// The routes that are part of the specification.
-pub fn specified(config: &mut ServiceConfig<'_>) {
+pub fn api(config: &mut ServiceConfig<'_>) {
     config
         .service(token::issue)
         .service(token::issue_many)
@@ -45,36 +47,36 @@ pub fn specified(config: &mut ServiceConfig<'_>) {
         .service(claim::release)
         .service(claim::renew)
         .service(outcome::outcome)
-        .service(forward_auth::specified)
+        .service(forward_auth::documented)
         .service(health::alive)
         .service(health::ready)
         .service(metrics::metrics);
 }
 
 /// What whoever runs the service looks at, with the numbers to show.
-pub fn watched(meters: Meters) -> impl FnOnce(&mut web::ServiceConfig) {
+pub fn dashboard_and_metrics(recorder: MetricsRecorder) -> impl FnOnce(&mut web::ServiceConfig) {
     move |config| {
-        config.app_data(web::Data::new(meters)).configure(dashboard::routes);
+        config.app_data(web::Data::new(recorder)).configure(dashboard::routes);
     }
 }
 
 /// All that stands at `admin_listen`.
-pub fn administered(config: &mut web::ServiceConfig) {
+pub fn admin(config: &mut web::ServiceConfig) {
     config
         .service(web::redirect("/", dashboard::PATH))
         .service(health::alive)
         .service(health::ready)
         .service(metrics::metrics)
-        .default_service(web::to(
-            |request: HttpRequest, desk: web::Data<Desk>| async move { nothing(&request, &desk) },
-        ));
+        .default_service(web::to(|request: HttpRequest, context: web::Data<Context>| async move {
+            not_found(&request, &context)
+        }));
 }
 
 /// The rest: pages for people, and what nobody else answers.
-pub fn others(config: &mut web::ServiceConfig) {
+pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
     let only = |allowed: &'static str| {
-        move |request: HttpRequest, desk: web::Data<Desk>| async move {
-            let mut answer = desk.answer(&request, Err(Rejection::new(Code::MethodNotAllowed).into()));
+        move |request: HttpRequest, context: web::Data<Context>| async move {
+            let mut answer = context.respond(&request, Err(Rejection::new(Code::MethodNotAllowed).into()));
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             answer
         }
@@ -104,14 +106,14 @@ pub fn others(config: &mut web::ServiceConfig) {
             ])
             .to(only("GET")),
         )
-        .default_service(web::to(
-            |request: HttpRequest, desk: web::Data<Desk>| async move { nothing(&request, &desk) },
-        ));
+        .default_service(web::to(|request: HttpRequest, context: web::Data<Context>| async move {
+            not_found(&request, &context)
+        }));
 }
 
-/// Answers as a problem what others answer with nothing but a 404, as the documentation does.
-pub async fn explain<B: MessageBody>(
-    desk: web::Data<Desk>,
+/// Adds a problem to a bare 404, which the documentation pages send.
+pub async fn explain_not_found<B: MessageBody>(
+    context: web::Data<Context>,
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
@@ -119,11 +121,11 @@ pub async fn explain<B: MessageBody>(
     if answer.status() != StatusCode::NOT_FOUND || answer.headers().contains_key(header::OUTCOME) {
         return Ok(answer.map_into_left_body());
     }
-    let problem = nothing(answer.request(), &desk);
+    let problem = not_found(answer.request(), &context);
     Ok(answer.into_response(problem).map_into_right_body())
 }
 
-fn nothing(request: &HttpRequest, desk: &Desk) -> HttpResponse {
+fn not_found(request: &HttpRequest, context: &Context) -> HttpResponse {
     let rejection = Rejection::new(Code::NotFound).detail("There is nothing at this address.");
-    desk.answer(request, Err(rejection.into()))
+    context.respond(request, Err(rejection.into()))
 }

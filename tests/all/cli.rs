@@ -53,8 +53,8 @@ fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
     expect(&["key", "setle"], 2, &["'setle'", "'settle'"]);
     expect(&["check", "--stor", "x"], 2, &["'--stor'", "'--store'"]);
     expect(&["check", "--token-tll", "x"], 2, &["'--token-ttl'"]);
-    expect(&["key", "settle", "ticket:key:x"], 2, &["--happened|--not"]);
-    expect(&["key", "settle", "--happened"], 2, &["TICKET", "--key"]);
+    expect(&["key", "settle", "ticket:key:x"], 2, &["--applied|--not-applied"]);
+    expect(&["key", "settle", "--applied"], 2, &["TICKET", "--key"]);
     let redis = ["--store", "redis://127.0.0.1:1"];
     let with = |arguments: &[&'static str]| [arguments, &redis].concat();
     let mistaken = expect(&with(&["key", "look", "canary-4711"]), 2, &["ticket:key:", "--key, --action and --subject"]);
@@ -82,7 +82,7 @@ fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
         &["token", "inspect", "x"],
         &["token", "revoke", "x"],
         &["key", "look", "--key", "k", "--action", "a"],
-        &["key", "settle", "--key", "k", "--action", "a", "--not"],
+        &["key", "settle", "--key", "k", "--action", "a", "--not-applied"],
         &["audit"],
     ] {
         expect(arguments, 2, &["memory store lives in the service's own process", "--store redis://"]);

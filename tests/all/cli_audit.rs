@@ -132,7 +132,7 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
     let body = bed.folder.path().join("answer.txt");
     std::fs::write(&body, "found in the books").unwrap();
     let answer = ["--status", "201", "--body-file", body.to_str().unwrap(), "--header", "location: /receipts/7"];
-    let (code, settled) = bed.ask(&[&["key", "settle", ticket, "--happened"], &answer[..]].concat());
+    let (code, settled) = bed.ask(&[&["key", "settle", ticket, "--applied"], &answer[..]].concat());
     assert_eq!((code, &settled["event"]), (0, &object!("completed")), "{settled:#}");
     let replayed = buy(&other, HELD, "dead-1", "dead-1").await;
     assert_eq!((replayed.said().as_str(), &replayed.body[..]), ("201 replayed", &b"found in the books"[..]));
@@ -140,7 +140,7 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
 
     // By the key itself: it did not.
     let key = ["--key", "dead-2", "--action", "POST /keyed/held/patient"];
-    let (code, released) = bed.ask(&[&["key", "settle"], &key[..], &["--not"]].concat());
+    let (code, released) = bed.ask(&[&["key", "settle"], &key[..], &["--not-applied"]].concat());
     assert_eq!((code, &released["event"]), (0, &object!("released")), "{released:#}");
     assert_eq!(buy(&other, HELD, "dead-2", "dead-2").await.said(), "200 executed");
     assert_eq!(bed.ledger.count("dead-2"), 2);
@@ -148,7 +148,8 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
     // One that is alive is left alone.
     let (_, look) = bed.ask(&["key", "look", "--key", "alive-held", "--action", "POST /keyed/held/patient"]);
     assert_eq!(look["state"], "running");
-    let output = run(&["key", "settle", look["ticket"].as_str().unwrap(), "--not", "--store", &bed.redis.url()]);
+    let output =
+        run(&["key", "settle", look["ticket"].as_str().unwrap(), "--not-applied", "--store", &bed.redis.url()]);
     let (code, text) = said(&output);
     assert!(code == 1 && text.contains("still running") && text.contains("left alone"), "{text}");
     assert!(!alive.is_finished() && !also_alive.is_finished());
@@ -174,12 +175,12 @@ async fn what_ended_as_unknown_is_listed_as_long_as_it_is_held() {
     let (ticket, run) = first(&said, "unknown");
     assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 outcome_unknown");
     let stranger = "00000000-0000-4000-8000-000000000001";
-    assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", stranger, "--not"]).0, 1, "that was another run");
-    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened"]);
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", stranger, "--not-applied"]).0, 1, "that was another run");
+    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--applied"]);
     assert_eq!((code, &settled["settled"]), (0, &object!(true)));
-    let (code, again) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--happened", "--status", "201"]);
+    let (code, again) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--applied", "--status", "201"]);
     assert_eq!((code, &again["settled"]), (0, &object!(false)), "and nothing is promised that is not so: {again:#}");
-    assert_eq!(bed.ask(&["key", "settle", &ticket, "--not"]).0, 1, "it is settled otherwise");
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--not-applied"]).0, 1, "it is settled otherwise");
     assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 reply_not_kept");
     assert_eq!((bed.audit(&["--wait"]).0, bed.ledger.count("held")), (0, 1));
 }
@@ -206,7 +207,7 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
     assert_eq!((said(&named), named.stdout.is_empty()), (said(&output), false), "`-` is the input too");
     let (code, text) = said(&output);
     assert!(code == 1 && text.contains("1 claim(s) whose owner is gone") && text.contains("  pay\n"), "{text}");
-    let command = text.split("then: onceward ").nth(1).unwrap().split(" (or --not)").next().unwrap();
+    let command = text.split("then: onceward ").nth(1).unwrap().split(" (or --not-applied)").next().unwrap();
     assert_eq!(claim("gone").await.said(), "409 outcome_unknown");
     let arguments: Vec<_> = command.split(' ').chain(["--status", "202", "--store"]).collect();
     let (code, text) = said(&run(&[&arguments[..], &[&redis.url()]].concat()));
@@ -235,7 +236,7 @@ async fn assert_is_found_and_settled(store: &str) {
     assert!(code == 0 && look.contains("state   unknown"), "{look}");
     let service = OncewardServer::start(&["--store", store]);
     assert_eq!(post(&service.url, "/claim", &asked).await.said(), "409 outcome_unknown");
-    let settle = ["key", "settle", &ticket, "--run", &run_id, "--happened", "--status", "202", "--store", store];
+    let settle = ["key", "settle", &ticket, "--run", &run_id, "--applied", "--status", "202", "--store", store];
     let (code, text) = said(&run(&settle));
     assert!(code == 0 && text.contains("Settled."), "{text}");
     let answer: Value = serde_json::from_slice(&post(&service.url, "/claim", &asked).await.body).unwrap();
@@ -293,15 +294,15 @@ async fn an_answer_that_cannot_be_kept_and_a_key_that_is_not_there_are_refused_b
         (["--status", "100"], "200 to 599"),
         (["--retain", "0s"], "1s to 400d"),
     ] {
-        let (code, text) = settle(&own, &[&["--happened"], &more[..]].concat());
+        let (code, text) = settle(&own, &[&["--applied"], &more[..]].concat());
         assert!(code == 2 && text.contains(part), "{more:?}: {code} {text}");
     }
-    for effect in ["--happened", "--not"] {
+    for effect in ["--applied", "--not-applied"] {
         let (code, text) = settle(&["--key", "k", "--action", "pay"], &[effect]);
         assert!(code == 1 && text.contains("nothing is on record") && text.contains("the subject"), "{effect}: {text}");
     }
     assert!(is_unknown().await, "nothing was settled by any of it");
-    assert_eq!(settle(&own, &["--not"]).0, 0);
+    assert_eq!(settle(&own, &["--not-applied"]).0, 0);
 }
 
 /// When a token expires is not on record, so it cannot be put back by its ticket.
@@ -318,7 +319,7 @@ async fn a_token_that_is_settled_by_its_ticket_so_as_not_to_have_happened_is_sai
     let (_, said) = bed.audit(&["--wait"]);
     let (ticket, run) = first(&said, "unknown");
     assert!(ticket.starts_with("ticket:token:"), "{ticket}");
-    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--not"]);
+    let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--not-applied"]);
     let says = settled["says"].as_str().unwrap();
     assert!(code == 0 && says.contains("does not work again") && !says.contains("runs it"), "{settled:#}");
     assert_eq!(send(order(&url)).await.said(), "409 token_used");

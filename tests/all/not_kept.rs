@@ -189,7 +189,7 @@ async fn backend_that_claims_gets_the_true_reason() {
     until("its lease is over", Duration::from_secs(10), is_unknown).await;
     let key =
         ["--key", "settled", "--action", "pay", "--subject", "alice", "--store-timeout", "5s", "--store", &redis.url()];
-    let (code, text) = said(&run(&[&["key", "settle", "--happened"], &key[..]].concat()));
+    let (code, text) = said(&run(&[&["key", "settle", "--applied"], &key[..]].concat()));
     assert_eq!(code, 0, "{text}");
     assert_says_only(&reason(&claim("settled").await), SETTLED);
     let look = parsed(&run(&[&["key", "look", "--json"], &key[..]].concat()));

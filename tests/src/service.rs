@@ -34,7 +34,16 @@ pub fn program() -> &'static PathBuf {
         // The features of `cargo test --workspace --all-features`, with which the dependencies are compiled already. A test of the
         // service's own package brings its binary along.
         let mut build = Command::new(env!("CARGO"));
-        build.args(["test", "--quiet", "--locked", "--workspace", "--all-features", "--test", "mishap", "--no-run"]);
+        build.args([
+            "test",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--all-features",
+            "--test",
+            "panic_handler",
+            "--no-run",
+        ]);
         if folder.ends_with("release") {
             build.arg("--release");
         }

@@ -1,4 +1,4 @@
-//! What can be said of a database.
+//! Checks a PostgreSQL or SQLite database.
 
 use std::time::Duration;
 
@@ -6,14 +6,12 @@ use onceward::store::{Sql, SqlError, Store as _, StoreError};
 use onceward::{Kind, Ticket};
 use sqlx::{Connection as _, PgConnection};
 
+use super::durability::Losses;
 use super::finding::Finding;
-use super::{PATIENCE, file};
+use super::{PATIENCE, sqlite_file};
 
 /// How long the record that is tried lives, if it is not taken away.
 const PROBED: Duration = Duration::from_secs(1);
-
-/// What can be lost, in which case.
-type Losses = Vec<(&'static str, &'static str)>;
 
 /// What a power cut takes from a PostgreSQL that does not wait for its disk.
 const CUT: &str = "A crash of the machine loses the last commits: a token used in them is accepted again, and a key that ran in them may run again.";
@@ -23,7 +21,7 @@ const BEHIND: &str = "A replica that takes over may lack the last commits, unles
 const BACKUP: &str = "What was used since the backup is accepted again, unless onceward_schema gets another epoch: then tokens of before are stale.";
 
 /// How a PostgreSQL is set up.
-struct Setup {
+struct PostgresSetup {
     version: String,
     is_replica: bool,
     waits_for_disk: bool,
@@ -46,7 +44,7 @@ pub(crate) async fn judge(url: &str, prefix: &str) -> (Vec<Finding>, Losses) {
         return judge_file(url, path, prefix).await;
     }
     match setup(url).await {
-        Err(trouble) => (vec![trouble], Vec::new()),
+        Err(finding) => (vec![finding], Vec::new()),
         Ok(setup) => {
             let (disk, crash) = disk(&setup);
             let losses = vec![
@@ -62,7 +60,7 @@ pub(crate) async fn judge(url: &str, prefix: &str) -> (Vec<Finding>, Losses) {
     }
 }
 
-async fn setup(url: &str) -> Result<Setup, Finding> {
+async fn setup(url: &str) -> Result<PostgresSetup, Finding> {
     let ask = async {
         let mut connection = PgConnection::connect(url).await?;
         sqlx::query_as(SETUP).fetch_one(&mut connection).await
@@ -71,7 +69,7 @@ async fn setup(url: &str) -> Result<Setup, Finding> {
     let answered = asked.map_err(|_| unreachable(&format!("no answer within {PATIENCE:?}")))?;
     let (version, is_replica, waits_for_disk, waits_for_commit, user, denied) =
         answered.map_err(|error| refused(&error))?;
-    Ok(Setup { version, is_replica, waits_for_disk, waits_for_commit, user, denied })
+    Ok(PostgresSetup { version, is_replica, waits_for_disk, waits_for_commit, user, denied })
 }
 
 fn unreachable(why: &str) -> Finding {
@@ -101,8 +99,8 @@ fn refused(error: &sqlx::Error) -> Finding {
     Finding::problem("connection", says, fix)
 }
 
-fn rights(setup: &Setup) -> Option<Finding> {
-    let Setup { user, denied, .. } = setup;
+fn rights(setup: &PostgresSetup) -> Option<Finding> {
+    let PostgresSetup { user, denied, .. } = setup;
     let denied = denied.as_ref()?;
     let fix = format!(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON onceward_records TO \"{user}\"; GRANT SELECT ON onceward_schema TO \"{user}\";"
@@ -110,7 +108,7 @@ fn rights(setup: &Setup) -> Option<Finding> {
     Some(Finding::problem("permissions", format!("User {user} may not: {denied}."), fix))
 }
 
-fn role(setup: &Setup) -> Finding {
+fn role(setup: &PostgresSetup) -> Finding {
     let says = format!("PostgreSQL {} answers.", setup.version);
     match setup.is_replica {
         true => Finding::problem("role", format!("{says} It is a replica, and takes no writes."), "Name the primary."),
@@ -118,7 +116,7 @@ fn role(setup: &Setup) -> Finding {
     }
 }
 
-fn disk(setup: &Setup) -> (Finding, &'static str) {
+fn disk(setup: &PostgresSetup) -> (Finding, &'static str) {
     match (setup.waits_for_disk, setup.waits_for_commit) {
         (true, true) => (Finding::fine("disk", "It writes everything to disk before it answers."), NOTHING),
         (false, _) => (Finding::warning("disk", "It does not wait for its disk (fsync off).", "Set fsync on."), CUT),
@@ -131,16 +129,16 @@ fn disk(setup: &Setup) -> (Finding, &'static str) {
 
 /// Of a file that cannot be used nothing else is known.
 async fn judge_file(url: &str, path: &str, prefix: &str) -> (Vec<Finding>, Losses) {
-    let (opened, file) = (open(url, prefix).await, file::named(path));
-    let trouble = match &opened {
+    let (opened, file) = (open(url, prefix).await, sqlite_file::named(path));
+    let problem = match &opened {
         Ok(()) => None,
-        Err(Unusable::Tables(SqlError::NotMigrated)) => file::unwritable(&file),
-        Err(Unusable::Tables(error)) => file::trouble(error, &file),
+        Err(OpenError::Tables(SqlError::NotMigrated)) => sqlite_file::unwritable(&file),
+        Err(OpenError::Tables(error)) => sqlite_file::problem(error, &file),
         // What was written was refused: of a file that others write too, it may have been in use for too long.
-        Err(Unusable::Probe(error)) => file::refused(error, &file),
+        Err(OpenError::Probe(error)) => sqlite_file::refused(error, &file),
     };
-    if let Some(trouble) = trouble {
-        return (vec![trouble], Vec::new());
+    if let Some(problem) = problem {
+        return (vec![problem], Vec::new());
     }
     let state = Finding::fine("disk", "It writes everything to disk before it answers (synchronous full).");
     let losses = vec![("If the machine crashes", NOTHING), ("If a backup is restored", BACKUP)];
@@ -148,26 +146,26 @@ async fn judge_file(url: &str, path: &str, prefix: &str) -> (Vec<Finding>, Losse
 }
 
 /// Why a database cannot be used.
-enum Unusable {
+enum OpenError {
     Tables(SqlError),
     Probe(StoreError),
 }
 
 /// Opens it, and writes one record, under a name that nobody else has, which is taken away again.
-async fn open(url: &str, prefix: &str) -> Result<(), Unusable> {
-    let store = Sql::open_within(url, PATIENCE).await.map_err(Unusable::Tables)?;
-    probe(&store.prefix(prefix)).await.map_err(Unusable::Probe)
+async fn open(url: &str, prefix: &str) -> Result<(), OpenError> {
+    let store = Sql::open_within(url, PATIENCE).await.map_err(OpenError::Tables)?;
+    probe(&store.prefix(prefix)).await.map_err(OpenError::Probe)
 }
 
 /// Whether the tables are there, and can be written.
-fn tables(opened: Result<(), Unusable>) -> Finding {
+fn tables(opened: Result<(), OpenError>) -> Finding {
     let error = match opened {
         Ok(()) => return Finding::fine("tables", "The tables are there, and this user may write them."),
-        Err(Unusable::Tables(error @ (SqlError::NotMigrated | SqlError::Outdated { .. }))) => {
+        Err(OpenError::Tables(error @ (SqlError::NotMigrated | SqlError::Outdated { .. }))) => {
             return Finding::problem("tables", format!("{error}."), "onceward migrate --store ADDRESS");
         }
-        Err(Unusable::Tables(error)) => error.to_string(),
-        Err(Unusable::Probe(error)) => error.to_string(),
+        Err(OpenError::Tables(error)) => error.to_string(),
+        Err(OpenError::Probe(error)) => error.to_string(),
     };
     let fix = "Mend what else is marked here; if nothing is, look at the log of the database.";
     Finding::problem("tables", format!("The tables cannot be used: {error}."), fix)

@@ -1,4 +1,4 @@
-//! One thing that was found, in a sentence, and what to do about it.
+//! One result of a check: a sentence, and how to fix the problem.
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
-//! What stands on the command line, read as what it is meant to be.
+//! Typed access to command-line arguments.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::said::Failure;
+use super::output::Failure;
 
 /// Whether a command is to speak to a program, at whatever depth that was said.
 pub(super) fn is_json(matches: &ArgMatches) -> bool {

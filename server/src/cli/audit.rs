@@ -1,19 +1,19 @@
-//! Claims in a log whose owner is gone: begun, never ended, and nobody at work on them.
+//! `onceward audit`: claims in a log that began, never ended, and have no live owner.
 
-mod lines;
-mod log;
-mod verdict;
+mod claim_state;
+mod event_log;
+mod line_count;
 
 use clap::ArgMatches;
 use onceward::{Guard, Snapshot};
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::log::{Journal, Open};
-use self::verdict::{Fate, fate};
+use self::claim_state::{ClaimState, fate};
+use self::event_log::{EventLog, OpenClaim};
 use super::argument::{is_set, texts};
-use super::owner;
-use super::said::{Failure, Said};
+use super::liveness;
+use super::output::{Failure, Output};
 use super::store::{guard, reachable};
 use super::token::lasting;
 use crate::config::Config;
@@ -21,12 +21,12 @@ use crate::config::Config;
 /// What to do where the store cannot be reached.
 const INSTEAD: &str = "Its records end with it, so there is nothing to settle.";
 /// A claim, and what is known of it.
-type Judged = (Open, Fate);
+type AuditedClaim = (OpenClaim, ClaimState);
 
-pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     reachable(config, INSTEAD)?;
     let files: Vec<_> = texts(matches, "FILE").map(str::to_owned).collect();
-    let journal = Journal::read(&files)?;
+    let journal = EventLog::read(&files)?;
     journal.check()?;
     let guard = guard(config, INSTEAD).await?;
     let begun = Instant::now();
@@ -34,12 +34,12 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Said,
     let mut judged = judge(&guard, seen, begun, is_set(matches, "wait")).await?;
     // What has ended since the log was read is no concern of ours, though its record is gone. An input cannot be read again.
     let is_input = files.is_empty() || files.iter().any(|file| file == "-");
-    let now = if is_input { journal } else { Journal::read(&files)? };
+    let now = if is_input { journal } else { EventLog::read(&files)? };
     judged.retain(|(open, _)| now.is_open(open));
     Ok(told(&now, judged))
 }
 
-async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<(Open, Snapshot)>, Failure> {
+async fn ask(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, Snapshot)>, Failure> {
     let mut asked = Vec::with_capacity(open.len());
     for open in open {
         let seen = guard.look_at(&open.ticket).await?;
@@ -52,36 +52,36 @@ async fn ask(guard: &Guard, open: Vec<Open>) -> Result<Vec<(Open, Snapshot)>, Fa
 /// whoever is alive has renewed it, whatever the clocks say. Whoever may be alive is waited for only if that is asked for.
 async fn judge(
     guard: &Guard,
-    seen: Vec<(Open, Snapshot)>,
+    seen: Vec<(OpenClaim, Snapshot)>,
     begun: Instant,
     waits: bool,
-) -> Result<Vec<Judged>, Failure> {
+) -> Result<Vec<AuditedClaim>, Failure> {
     let own = || seen.iter().filter(|(open, seen)| seen.run == Some(open.run)).map(|(_, seen)| seen);
     let wait = own().filter_map(|seen| seen.lease.max(seen.doubt)).max();
-    let Some(wait) = wait.filter(|_| waits || own().any(|seen| owner::silence(seen).is_some())) else {
+    let Some(wait) = wait.filter(|_| waits || own().any(|seen| liveness::silence(seen).is_some())) else {
         let judged = |(open, seen)| {
             let fate = fate(&open, &seen);
             (open, fate)
         };
         return Ok(seen.into_iter().map(judged).collect());
     };
-    owner::wait(begun, wait).await;
+    liveness::wait(begun, wait).await;
     let mut judged = Vec::with_capacity(seen.len());
     for (open, before) in seen {
         let now = guard.look_at(&open.ticket).await?;
         let is_in_doubt = |seen| fate(&open, seen).doubt().is_some();
         let is_own = now.run == Some(open.run);
         let is_alive = is_own && now.is_renewed_since(&before) || is_in_doubt(&before) && is_in_doubt(&now);
-        let fate = if is_alive { Fate::Alive } else { fate(&open, &now) };
+        let fate = if is_alive { ClaimState::Alive } else { fate(&open, &now) };
         judged.push((open, fate));
     }
     Ok(judged)
 }
 
-fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
+fn told(journal: &EventLog, judged: Vec<AuditedClaim>) -> Output {
     let doubt = judged.iter().filter_map(|(_, fate)| fate.doubt()).max();
     let in_doubt = judged.iter().filter(|(_, fate)| fate.doubt().is_some()).count();
-    let alive = judged.iter().filter(|(_, fate)| matches!(fate, Fate::Alive)).count();
+    let alive = judged.iter().filter(|(_, fate)| matches!(fate, ClaimState::Alive)).count();
     let gone: Vec<_> = judged.into_iter().filter(|(_, fate)| fate.is_gone()).collect();
     let (skipped, skipped_events) = journal.skipped();
     let json = json!({
@@ -117,7 +117,7 @@ fn told(journal: &Journal, judged: Vec<Judged>) -> Said {
             lasting(doubt)
         );
     }
-    if gone.is_empty() { Said::fine(text, json) } else { Said::problem(text, json) }
+    if gone.is_empty() { Output::fine(text, json) } else { Output::problem(text, json) }
 }
 
 /// An action without control characters: it may be the decoded path of a client's request.
@@ -133,7 +133,7 @@ mod tests {
     use onceward::store::Memory;
     use onceward::{Intent, Key, KeyRules, ManualClock, Policy, Subject, Ticket, Verdict};
 
-    use super::log::Begun;
+    use super::event_log::LastEvent;
     use super::*;
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
             let intent = Intent::new("a", Subject::anonymous()).key(&key);
             let Ok(Verdict::Run(pass)) = owner.check(&policy, &intent).await else { panic!("it is free") };
             let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
-            open.push(Open::new(pass.run_id().unwrap(), ticket, Begun::Claimed));
+            open.push(OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed));
             passes.push(pass);
         }
         // It is out of its guard's hands, and nobody renews it.
@@ -168,7 +168,7 @@ mod tests {
         let seen = ask(&operator, open).await.unwrap();
         let judged = judge(&operator, seen, begun, false).await.unwrap();
         let fates: Vec<_> = judged.iter().map(|(_, fate)| *fate).collect();
-        assert_eq!(fates, [Fate::Alive, Fate::Held]);
+        assert_eq!(fates, [ClaimState::Alive, ClaimState::Held]);
         drop(passes);
     }
 }

@@ -1,26 +1,24 @@
-//! Whether the settings and the store are fit for use, in words.
+//! `onceward check`: whether the settings and the store are fit for use.
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::argument::is_set;
-use super::said::{Failure, Said};
+use super::output::{Failure, Output};
 use super::table::table;
-use crate::check::facts::Visit;
+use crate::check::durability::Losses;
 use crate::check::finding::{Finding, Level};
-use crate::check::{database, is_cluster, judgement, losses, servers};
-use crate::config::given::Given;
-use crate::config::{Config, StoreAt};
+use crate::check::probe::Probe;
+use crate::check::{database, durability, is_cluster, rules, servers};
+use crate::config::sources::Sources;
+use crate::config::{Config, StoreAddress};
 
-/// What can be lost, in which case.
-type Losses = Vec<(&'static str, &'static str)>;
-
-pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, Failure> {
-    let config = Config::serving(given)?;
+pub(super) async fn check(matches: &ArgMatches, sources: &Sources) -> Result<Output, Failure> {
+    let config = Config::for_service(sources)?;
     let (mut findings, losses) = match &config.store {
-        StoreAt::Memory => (vec![memory()], losses::OF_MEMORY.to_vec()),
-        StoreAt::Redis(url) => redis(url, &config).await,
-        StoreAt::Sql(url) => database::judge(url, &config.prefix).await,
+        StoreAddress::Memory => (vec![memory()], durability::OF_MEMORY.to_vec()),
+        StoreAddress::Redis(url) => redis(url, &config).await,
+        StoreAddress::Sql(url) => database::judge(url, &config.prefix).await,
     };
     let odd = config
         .warnings
@@ -30,7 +28,7 @@ pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, F
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Fine);
     let enough = if is_set(matches, "strict") { Level::Warning } else { Level::Problem };
     let is_fit = worst < enough;
-    let settings: Vec<_> = given.shown(&config.store).map(|(name, value)| setting(name, value)).collect();
+    let settings: Vec<_> = sources.shown(&config.store).map(|(name, value)| setting(name, value)).collect();
     let json = json!({
         "ok": is_fit,
         "settings": settings.iter().map(|[name, value, from]| json!({"name": name, "value": value, "from": from})).collect::<Vec<_>>(),
@@ -39,7 +37,7 @@ pub(super) async fn check(matches: &ArgMatches, given: &Given) -> Result<Said, F
         "can_be_lost": losses.iter().map(|(when, what)| json!({"when": when, "what": what})).collect::<Vec<_>>(),
     });
     let text = page(&settings, &config, &findings, &losses, is_fit);
-    Ok(if is_fit { Said::fine(text, json) } else { Said::problem(text, json) })
+    Ok(if is_fit { Output::fine(text, json) } else { Output::problem(text, json) })
 }
 
 fn memory() -> Finding {
@@ -49,28 +47,28 @@ fn memory() -> Finding {
 async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
     let servers = match servers(address).await {
         Ok(servers) => servers,
-        Err(trouble) => return (vec![trouble.finding(&config.store.to_string())], Vec::new()),
+        Err(error) => return (vec![error.finding(&config.store.to_string())], Vec::new()),
     };
     let (are_several, is_of_cluster) = (servers.len() > 1, is_cluster(address));
     let (mut findings, mut losses) = (Vec::new(), Losses::new());
     for (place, client) in servers {
-        let facts = match Visit::begin(&client).await {
-            Ok(mut visit) => visit.facts(&config.prefix, is_of_cluster).await,
-            Err(trouble) => Err(trouble),
+        let facts = match Probe::begin(&client).await {
+            Ok(mut probe) => probe.facts(&config.prefix, is_of_cluster).await,
+            Err(error) => Err(error),
         };
         let mut found = match &facts {
             Ok(facts) => {
-                let mut found = judgement::judge(facts, &config.prefix, config.allow_eviction);
-                found.extend(judgement::slowness(facts, config.store_timeout));
+                let mut found = rules::judge(facts, &config.prefix, config.allow_eviction);
+                found.extend(rules::slowness(facts, config.store_timeout));
                 found
             }
-            Err(trouble) => vec![trouble.finding(&config.store.to_string())],
+            Err(error) => vec![error.finding(&config.store.to_string())],
         };
         if are_several {
             found.iter_mut().for_each(|finding| finding.says = format!("{place}: {}", finding.says));
         }
         findings.append(&mut found);
-        let lost = facts.as_ref().map(losses::of).unwrap_or_default();
+        let lost = facts.as_ref().map(durability::of).unwrap_or_default();
         losses.extend(lost.into_iter().filter(|loss| !losses.contains(loss)).collect::<Losses>());
     }
     (findings, losses)

@@ -1,4 +1,4 @@
-//! What can be written on the command line, and how it is explained.
+//! The grammar of the command line, and its help.
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
 
@@ -132,30 +132,31 @@ fn key() -> Command {
     );
     let settle = named(
         "settle",
-        "Say how a run ended of which nobody can tell: --happened or --not",
-        "A run that may still be alive is left alone: where its owner has not said itself that nobody can tell, it is looked at twice, a lease \
-         apart (15 s unless the application says otherwise). With --json, what is printed is a line for the log: appended to it, `audit` knows of it.",
-        "onceward key settle ticket:key:3q2-7w… --happened --status 201 --body-file answer.json --header 'content-type: application/json'\n  \
-         onceward key settle --key order-4711 --action 'POST /payments' --subject alice --not",
+        "Settle a run whose effect is unknown: --applied or --not-applied",
+        "A run that may still be alive is left alone: unless its owner has recorded that the effect is unknown, this command reads the record \
+         twice, a lease apart (15 s by default). With --json it prints a line that can be appended to the log, so that `audit` no longer \
+         lists the run.",
+        "onceward key settle ticket:key:3q2-7w… --applied --status 201 --body-file answer.json --header 'content-type: application/json'\n  \
+         onceward key settle --key order-4711 --action 'POST /payments' --subject alice --not-applied",
     );
     let settle = settle
         .arg(switch(
-            "happened",
-            "It happened: whoever sends it again gets the answer given here, or is told that there was one",
+            "applied",
+            "The run took effect: a duplicate receives the reply given here, or 409 reply_not_kept without one",
         ))
-        .arg(switch("not", "It did not happen: whoever sends it again runs it"))
-        .group(ArgGroup::new("effect").args(["happened", "not"]).required(true))
-        .arg(value("status", "STATUS", "The answer's status [default: 200]").conflicts_with("not"))
-        .arg(value("body_file", "FILE", "A file with the answer's body").conflicts_with("not"))
+        .arg(switch("not-applied", "The run had no effect: the next request with the key runs"))
+        .group(ArgGroup::new("effect").args(["applied", "not-applied"]).required(true))
+        .arg(value("status", "STATUS", "Status of the reply [default: 200]").conflicts_with("not-applied"))
+        .arg(value("body_file", "FILE", "File with the body of the reply").conflicts_with("not-applied"))
         .arg(
-            value("header", "HEADER", "A header of the answer, as in `content-type: text/plain`")
+            value("header", "HEADER", "Header of the reply, as in `content-type: text/plain`")
                 .action(ArgAction::Append)
-                .conflicts_with("not"),
+                .conflicts_with("not-applied"),
         )
         .arg(value("run", "ID", "Settle this run only, as `audit` names it"))
-        .arg(value("retain", "DURATION", "How long that is remembered [default: 24h]").conflicts_with("not"));
+        .arg(value("retain", "DURATION", "How long the reply is stored [default: 24h]").conflicts_with("not-applied"));
     Command::new("key")
-        .about("Look at a key that a caller made, and settle what nobody can tell: look, settle")
+        .about("Show the record of a key, and settle a run whose effect is unknown: look, settle")
         .after_help("Example:\n  onceward key look --key order-4711 --action 'POST /payments' --subject alice")
         .subcommand_required(true)
         .arg_required_else_help(true)

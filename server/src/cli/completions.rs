@@ -1,4 +1,4 @@
-//! Completions of the command line, for shells.
+//! `onceward completions`: completion scripts for shells.
 
 use clap::ArgMatches;
 use clap_complete::{Shell, generate};
@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::argument::text;
 use super::command::listed;
-use super::said::{Failure, Said};
+use super::output::{Failure, Output};
 
-pub(super) fn completions(matches: &ArgMatches) -> Result<Said, Failure> {
+pub(super) fn completions(matches: &ArgMatches) -> Result<Output, Failure> {
     let name = text(matches, "SHELL").unwrap_or_default();
     let shell = match name {
         "bash" => Shell::Bash,
@@ -19,5 +19,5 @@ pub(super) fn completions(matches: &ArgMatches) -> Result<Said, Failure> {
     let mut script = Vec::new();
     generate(shell, &mut listed(), "onceward", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    Ok(Said::fine(script.clone(), json!({"shell": name, "script": script})))
+    Ok(Output::fine(script.clone(), json!({"shell": name, "script": script})))
 }

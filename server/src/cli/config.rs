@@ -1,13 +1,13 @@
-//! The file with settings: one to begin with, and what it may hold, for editors.
+//! `onceward config`: a settings file to start with, and its JSON Schema.
 
 use serde_json::{Map, Value, json};
 
-use super::said::Said;
+use super::output::Output;
 use crate::config::flag::examples;
 use crate::config::setting::Setting;
 
 /// A file with every setting, its default and what it does, all of it commented out.
-pub(super) fn init() -> Said {
+pub(super) fn init() -> Output {
     let mut file = String::from(
         "# Settings of Onceward. Everything is at its default: take away a `#` to change it.\n\
          # A flag goes over an environment variable, and that over this file. Check it: onceward check --config FILE\n",
@@ -21,11 +21,11 @@ pub(super) fn init() -> Said {
         let Setting { name, default, help, is_secret, .. } = setting;
         settings.push(json!({"name": name, "default": default, "help": help, "secret": is_secret}));
     }
-    Said::fine(file, json!({ "settings": settings }))
+    Output::fine(file, json!({ "settings": settings }))
 }
 
 /// The JSON Schema of that file.
-pub(super) fn schema() -> Said {
+pub(super) fn schema() -> Output {
     let mut properties = Map::new();
     for (setting, _) in examples() {
         properties.insert(setting.name.to_owned(), property(setting));
@@ -41,7 +41,7 @@ pub(super) fn schema() -> Said {
         "additionalProperties": false,
         "properties": properties,
     });
-    Said::fine(format!("{schema:#}\n"), schema)
+    Output::fine(format!("{schema:#}\n"), schema)
 }
 
 fn property(setting: &Setting) -> Value {

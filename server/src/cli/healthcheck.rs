@@ -1,14 +1,14 @@
-//! Whether the running service can do its work, for the health check of a container.
+//! `onceward healthcheck`: whether the running service is ready, for the health check of a container.
 
 use clap::ArgMatches;
 use serde_json::json;
 
 use super::argument::duration;
-use super::http::{get, reachable};
-use super::said::{Failure, Said};
+use super::http_client::{get, reachable};
+use super::output::{Failure, Output};
 use crate::config::Config;
 
-pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let within = duration(matches, "timeout")?;
     let address = reachable(config.listen);
     let (is_ready, why) = match get(address, "/readyz", within).await {
@@ -22,5 +22,5 @@ pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result
         Err(error) => (false, format!("not ready: {address}: it {error}")),
     };
     let json = json!({"ready": is_ready, "address": address.to_string(), "says": why});
-    Ok(if is_ready { Said::fine(format!("{why}\n"), json) } else { Said::problem(format!("{why}\n"), json) })
+    Ok(if is_ready { Output::fine(format!("{why}\n"), json) } else { Output::problem(format!("{why}\n"), json) })
 }

@@ -1,8 +1,7 @@
-//! What became of a key, and settling what nobody can tell.
+//! `onceward key`: shows the record of a key, and settles a run whose effect is unknown.
 
-mod reply;
+mod reply_argument;
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -11,22 +10,20 @@ use onceward::api::Code;
 use onceward::{Effect, Key, KeyRules, Kind, RecordState, Reply, RunId, Snapshot, Subject, Ticket};
 use serde_json::{Value, json};
 
-use self::reply::reply;
+use self::reply_argument::reply;
 use super::argument::{is_set, optional_duration, text};
-use super::owner;
-use super::said::{Failure, Said};
+use super::liveness;
+use super::output::{Failure, Output};
 use super::store::guard;
 use super::token::{lasting, moment};
 use crate::config::Config;
+use crate::routes::claim::RETAIN;
 
 /// What to do where the store cannot be reached.
 const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …, \"action\": …, \"subject\": …}.";
 
-/// How long what was settled may be remembered, as at the service.
-const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
-
 /// Says what is on record, and changes nothing.
-pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
     let examined = guard(config, INSTEAD).await?.look_at(&ticket).await?;
     let (state, says) = told(&examined, ticket.kind());
@@ -36,22 +33,22 @@ pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Said, 
         json["reply"] = shown(reply);
     }
     let run = run.map(|run| format!("run     {run}\n")).unwrap_or_default();
-    Ok(Said::fine(format!("ticket  {ticket}\n{run}state   {state}: {says}\n"), json))
+    Ok(Output::fine(format!("ticket  {ticket}\n{run}state   {state}: {says}\n"), json))
 }
 
 /// Settles a run whose outcome is unknown.
-pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
     let run = text(matches, "run").map(str::parse::<RunId>).transpose();
     let run = run.map_err(|_| Failure::usage("--run: write it as `audit` and the log do"))?;
-    let effect = if is_set(matches, "happened") { Effect::Applied } else { Effect::NotApplied };
+    let effect = if is_set(matches, "applied") { Effect::Applied } else { Effect::NotApplied };
     let rules = retain(matches)?.into_iter().fold(KeyRules::retryable(), KeyRules::retain);
     let reply = reply(matches, &rules)?;
     let guard = guard(config, INSTEAD).await?;
     // Named once it is known, so that what is settled is what was seen.
     let seen = guard.look_at(&ticket).await?;
     let run = run.or(seen.run);
-    if owner::is_alive(&guard, &ticket, &seen).await? {
+    if liveness::is_alive(&guard, &ticket, &seen).await? {
         return Err(Failure::problem(
             "it is still running: its claim was renewed while this command looked, so it is left alone. This machine's clock is ahead \
              of its owner's by more than a lease; have both keep time (NTP).",
@@ -93,29 +90,27 @@ fn retain(matches: &ArgMatches) -> Result<Option<Duration>, Failure> {
 }
 
 /// It was so before anybody came to settle it.
-fn unchanged(ticket: Ticket) -> Said {
+fn unchanged(ticket: Ticket) -> Output {
     let says = "That was on record before, and nothing was changed: `onceward key look` says what is there.";
-    Said::fine(format!("{says}\n"), json!({"ticket": ticket.to_string(), "settled": false, "says": says}))
+    Output::fine(format!("{says}\n"), json!({"ticket": ticket.to_string(), "settled": false, "says": says}))
 }
 
 /// What was done, also as a line of the log: appended to it, `audit` knows of it.
-fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Said {
+fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) -> Output {
     let (event, says) = match (effect, has_reply) {
-        (Effect::Applied, true) => ("completed", "It happened: whoever sends it again gets the answer that you gave."),
-        (Effect::Applied, false) => {
-            ("completed", "It happened: whoever sends it again is told so (409 reply_not_kept), without an answer.")
-        }
+        (Effect::Applied, true) => ("completed", "Applied: a duplicate receives the reply that you gave."),
+        (Effect::Applied, false) => ("completed", "Applied: a duplicate receives 409 reply_not_kept."),
         _ if ticket.kind() == Kind::Token => {
-            ("released", "It did not happen. Its token does not work again: whoever sends it needs a new one.")
+            ("released", "Not applied. The token does not work again: the client needs a new one.")
         }
-        _ => ("released", "It did not happen: whoever sends it again runs it."),
+        _ => ("released", "Not applied: the next request with the key runs."),
     };
     let run = run.map(|run| run.to_string());
     let json = json!({
         "timestamp": Timestamp::now().to_string(), "level": "INFO", "event": event, "ticket": ticket.to_string(), "run": run,
         "settled": true, "says": says,
     });
-    Said::fine(format!("Settled. {says}\n"), json)
+    Output::fine(format!("Settled. {says}\n"), json)
 }
 
 fn refused(code: Code, seen: &Snapshot) -> String {

@@ -1,15 +1,15 @@
-//! Makes the tables that a database needs.
+//! `onceward migrate`: creates or updates the tables in a database.
 
 use clap::ArgMatches;
 use onceward::store::{Migrated, Sql};
 use serde_json::json;
 
 use super::argument::is_set;
-use super::said::{Failure, Said};
-use crate::config::{Config, StoreAt};
+use super::output::{Failure, Output};
+use crate::config::{Config, StoreAddress};
 
-pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
-    let StoreAt::Sql(url) = &config.store else {
+pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
+    let StoreAddress::Sql(url) = &config.store else {
         return Err(Failure::usage(format!(
             "{} needs no tables. Name a database: --store postgres://user@host/database or --store sqlite:path (or ONCEWARD_STORE).",
             config.store
@@ -17,7 +17,7 @@ pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Sai
     };
     if is_set(matches, "print-sql") {
         let script = Sql::migration(url).map_err(|error| Failure::usage(error.to_string()))?;
-        return Ok(Said::fine(script, json!({ "sql": script })));
+        return Ok(Output::fine(script, json!({ "sql": script })));
     }
     let store = config.store.to_string();
     let migrated = Sql::migrate(url).await.map_err(|error| Failure::problem(format!("{store}: {error}")))?;
@@ -26,5 +26,5 @@ pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Sai
         Migrated::Updated => (format!("{store}: updated the tables, and kept what is in them.\n"), true),
         Migrated::Current => (format!("{store}: all is there, and nothing was changed.\n"), false),
     };
-    Ok(Said::fine(text, json!({ "store": store, "made": done })))
+    Ok(Output::fine(text, json!({ "store": store, "made": done })))
 }

@@ -1,6 +1,6 @@
-//! What the running service counts, in a small table.
+//! `onceward stats`: the metrics of the running service as a table.
 
-mod sample;
+mod metrics_sample;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use self::sample::Sample;
+use self::metrics_sample::Sample;
 use super::argument::{duration, is_json, is_set, number, text};
-use super::http::{get, reachable};
-use super::said::{Failure, Said};
+use super::http_client::{get, reachable};
+use super::output::{Failure, Output};
 use super::table::table;
 use crate::config::Config;
 
 /// What is cleared on a terminal before the table is drawn anew.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let within = duration(matches, "timeout")?;
     let address = reachable(address(config));
     if is_set(matches, "watch") {
@@ -30,7 +30,7 @@ pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Said,
 }
 
 /// Shows them again and again, until nobody reads any more, or as often as was asked for.
-async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> Result<Said, Failure> {
+async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> Result<Output, Failure> {
     let every = duration(matches, "every")?;
     let mut left = text(matches, "count").map(|_| number(matches, "count", 1..=1_000_000)).transpose()?;
     let mut before: Option<(Sample, Instant)> = None;
@@ -70,7 +70,7 @@ async fn sample(address: SocketAddr, within: Duration) -> Result<Sample, Failure
     }
 }
 
-fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>) -> Said {
+fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>) -> Output {
     let rate = |count: f64, name: &str| match before {
         Some((before, since)) => format!("{:.1}/s", (count - before.count(name)).max(0.0) / since.as_secs_f64()),
         None => String::new(),
@@ -87,7 +87,7 @@ fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>)
         "now": numbers(now.levels()),
         "store_average_ms": numbers(now.latencies()),
     });
-    Said::fine(format!("http://{address}/metrics\n{}", table("  ", &rows)), json)
+    Output::fine(format!("http://{address}/metrics\n{}", table("  ", &rows)), json)
 }
 
 fn numbers<'a>(of: impl Iterator<Item = (&'a str, f64)>) -> Map<String, Value> {

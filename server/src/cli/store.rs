@@ -1,10 +1,10 @@
-//! The store that a command works on, and the guard over it.
+//! The guard that a command works with.
 
 use onceward::Guard;
 
-use super::said::Failure;
+use super::output::Failure;
 use crate::app::{self, BuildError};
-use crate::config::{Config, StoreAt};
+use crate::config::{Config, StoreAddress};
 
 /// A guard on the store of the settings, once that answers.
 pub(super) async fn guard(config: &Config, instead: &str) -> Result<Guard, Failure> {
@@ -18,8 +18,8 @@ pub(super) async fn guard(config: &Config, instead: &str) -> Result<Guard, Failu
 /// The store of a service that keeps it in its own memory cannot be reached from here.
 pub(super) fn reachable(config: &Config, instead: &str) -> Result<(), Failure> {
     match config.store {
-        StoreAt::Redis(_) | StoreAt::Sql(_) => Ok(()),
-        StoreAt::Memory => Err(Failure::usage(format!(
+        StoreAddress::Redis(_) | StoreAddress::Sql(_) => Ok(()),
+        StoreAddress::Memory => Err(Failure::usage(format!(
             "the memory store lives in the service's own process, and this command is another one. {instead} \
              With Redis, name it: --store redis://host:port (or ONCEWARD_STORE, or --config)."
         ))),

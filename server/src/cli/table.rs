@@ -1,4 +1,4 @@
-//! Columns, for people.
+//! Text tables.
 
 /// Rows under each other, each column as wide as its widest cell, and every row behind this margin.
 pub(super) fn table(margin: &str, rows: &[Vec<String>]) -> String {

@@ -1,4 +1,4 @@
-//! Tokens in the hands of whoever runs the service: made, looked into, taken out of use.
+//! `onceward token`: issues, inspects and revokes tokens.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,13 +8,13 @@ use onceward::{Binding, Guard, Intent, RecordState, Revocation, Subject, TokenIn
 use serde_json::{Value, json};
 
 use super::argument::{number, optional_duration, text};
-use super::said::{Failure, Said};
+use super::output::{Failure, Output};
 use super::store::guard;
 use super::table::table;
 use crate::config::Config;
 
 /// Issues tokens, one on each line.
-pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let count = number(matches, "count", 1..=1000)?;
     let ttl = optional_duration(matches, "ttl")?.unwrap_or(config.token_ttl);
     if !Guard::TOKEN_TTL.contains(&ttl) {
@@ -32,18 +32,18 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Said,
     let each = tokens.iter().map(
         |token| json!({"token": token.as_str(), "expires_at": moment(token.expires_at()), "expires_in": ttl.as_secs()}),
     );
-    Ok(Said::fine(lines, json!({"tokens": each.collect::<Vec<_>>()})))
+    Ok(Output::fine(lines, json!({"tokens": each.collect::<Vec<_>>()})))
 }
 
 /// Says everything that can be said of a token, and uses nothing up.
-pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let token = given(matches)?;
     let guard = guard(config, "Ask the service itself: POST /outcome with {\"token\": …}.").await?;
     let subject = text(matches, "subject").map_or(Subject::anonymous(), Subject::named);
     let intent = Intent::new(text(matches, "action").unwrap_or_default(), subject).credential(&token);
     match guard.inspect(&intent).await? {
         Some(inspected) => Ok(told(&inspected, matches)),
-        None => Ok(Said::problem(
+        None => Ok(Output::problem(
             "This is no token: one begins with ow1_ and has 70 characters.\n",
             json!({"shape": "none"}),
         )),
@@ -51,7 +51,7 @@ pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Sai
 }
 
 /// Takes a token out of use.
-pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Said, Failure> {
+pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let token = given(matches)?;
     let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
@@ -66,12 +66,12 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Said
         Revocation::InUse => (
             1,
             "in_use",
-            "A run has it, or nobody can tell how that ended, and is left alone. If it did not happen, the token works again: revoke it again then.",
+            "A run uses it, or the effect of that run is unknown, so it is left alone. If the run turns out as not applied, the token works again: revoke it then.",
         ),
         Revocation::Malformed => (1, "malformed", "This is no token: one begins with ow1_ and has 70 characters."),
         _ => (1, "unknown", "What became of it is not known to this version."),
     };
-    Ok(Said { code, text: format!("{says}\n"), json: json!({"result": word, "says": says}) })
+    Ok(Output { code, text: format!("{says}\n"), json: json!({"result": word, "says": says}) })
 }
 
 /// The token that is named, or that stands on the input: there it is in no history and no list of processes.
@@ -85,7 +85,7 @@ fn given(matches: &ArgMatches) -> Result<String, Failure> {
     Ok(read.trim().to_owned())
 }
 
-fn told(token: &TokenInfo, matches: &ArgMatches) -> Said {
+fn told(token: &TokenInfo, matches: &ArgMatches) -> Output {
     let unnamed = |names: bool, flag: &str| names && text(matches, flag).is_none();
     let is_vague = unnamed(token.names_action, "action") || unnamed(token.names_subject, "subject");
     let (signature, signed) = match (token.is_ours, is_vague) {
@@ -119,7 +119,7 @@ fn told(token: &TokenInfo, matches: &ArgMatches) -> Said {
         "shape": "token", "signature": signature, "names_action": token.names_action, "names_subject": token.names_subject,
         "expires_at": moment(token.expires_at), "late": late, "state": state, "ticket": token.ticket.to_string(), "good": is_good,
     });
-    Said { code: u8::from(!is_good), text: format!("{}\n{verdict}\n", table("", &rows)), json }
+    Output { code: u8::from(!is_good), text: format!("{}\n{verdict}\n", table("", &rows)), json }
 }
 
 fn state(seen: &RecordState) -> (&'static str, &'static str) {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{Peer, read_json, read_json_up_to};
-use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
-use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
+use onceward::{Fingerprint, Intent, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
+use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
-use super::token::{Anywhere, attempt, bad};
-use crate::desk::{Answer, Desk};
-use crate::kept::{kept, reply};
+use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
+use super::request_fields::{attempt, key};
+use crate::context::{Context, HandlerResult};
+use crate::http::bad_request;
+use crate::http::wire_reply::{from_wire, to_wire};
 
 /// Where a claim is completed.
 pub(crate) const COMPLETE: &str = "/claim/complete";
@@ -21,7 +23,8 @@ const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::f
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// How often a claim is to be renewed within its lease.
 const RENEWALS: u32 = 3;
-const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
+/// How long a reply may be stored.
+pub(crate) const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
 const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
 
 /// Claim a key
@@ -40,25 +43,24 @@ const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
     security((), ("api_key" = [])),
     request_body(content = ClaimRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
     responses(
-        (status = 200, description = "Do it, or give this answer", body = Claimed, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
+        (status = 200, description = "Do it, or give this answer", body = ClaimResponse, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
         (status = 400, description = "`bad_request` or `key_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "`key_reused`: the same key with another fingerprint", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim")]
-pub(crate) async fn claim(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, claim_one(&request, body, &desk).await)
+pub(crate) async fn claim(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, claim_one(&request, body, &context).await)
 }
 
-async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
-    let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad("`key` is missing.".into()))?;
-    let key = Key::new(asked.key.as_str())
-        .map_err(|error| Rejection::new(Code::KeyMalformed).detail(format!("`key`: {error}.")))?;
+async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
+    let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`key` is missing."))?;
+    let key = key(&asked.key)?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     let lease = within("lease", asked.lease, &LEASE)?.unwrap_or(DEFAULT_LEASE);
     let (policy, wait) = (Policy::key(rules(&asked, lease)?), within("wait", asked.wait, &WAIT)?);
@@ -76,20 +78,20 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
         Rejection::after(&error, &policy, &intent)
     };
     // Nothing is claimed for which no pass can be signed.
-    desk.guard().fetch_secret().await.map_err(failed)?;
+    context.guard().fetch_secret().await.map_err(failed)?;
     let verdict = match wait {
         Some(wait) => {
             let enough = Peer::closed_or_after(request, wait);
-            desk.guard().check_and_wait_until(&policy, &intent, enough).await
+            context.guard().check_and_wait_until(&policy, &intent, enough).await
         }
-        None => desk.guard().check(&policy, &intent).await,
+        None => context.guard().check(&policy, &intent).await,
     };
     let claimed = match verdict.map_err(failed)? {
         Verdict::Run(pass) => match pass.into_signed().await.map_err(failed)? {
-            Some(pass) => Claimed::Run { pass, lease, renew_every: lease / RENEWALS },
+            Some(pass) => ClaimResponse::Run { pass, lease, renew_every: lease / RENEWALS },
             None => return Err(Rejection::new(Code::Internal).into()),
         },
-        Verdict::Replay(reply) => Claimed::Replay { reply: kept(&reply) },
+        Verdict::Replay(reply) => ClaimResponse::Replay { reply: to_wire(&reply) },
         Verdict::Reject(rejection) => return Err(rejection.into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claimed))
@@ -97,57 +99,59 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> An
 
 /// Complete a claim
 ///
-/// It happened: duplicates get this reply from now on. Repeating it does no harm.
+/// The run took effect: duplicates receive this reply from now on. Can be repeated safely.
 #[utoipa::path(
+    operation_id = "complete_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = CompleteRequest, example = json!({"pass": "owp1_…", "reply": {"status": 201, "headers": [["location", "/payments/1"]], "body": "e30="}})),
     responses(
         (status = 204, description = "It is on record"),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: the claim lapsed, and somebody else has the key", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/complete")]
-pub(crate) async fn complete(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, complete_one(&request, body, &desk).await)
+pub(crate) async fn complete(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, complete_one(&request, body, &context).await)
 }
 
-async fn complete_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    desk.access().require_backend(request)?;
+async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    context.access().require_backend(request)?;
     let asked: Option<CompleteRequest> = read_json_up_to(request, body, LIMIT).await?;
-    let CompleteRequest { pass, reply: kept } = asked.ok_or_else(|| bad("`pass` is missing.".into()))?;
-    let kept = kept.as_ref().map(reply).transpose()?;
-    settled(desk.pass(&pass).await?.complete(kept).await)
+    let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad_request("`pass` is missing."))?;
+    let reply = reply.as_ref().map(from_wire).transpose()?;
+    settled(context.pass(&pass).await?.complete(reply).await)
 }
 
 /// Release a claim
 ///
-/// It did not happen: the next request under the key runs. Repeating it does no harm. Let no renewal be under way meanwhile: one that
-/// arrives afterwards claims the key again, for a lease in which nobody runs.
+/// The run had no effect: the next request with the key runs. Can be repeated safely. Send no renewal at the same time: one that
+/// arrives after the release claims the key again, for a lease in which nothing runs.
 #[utoipa::path(
+    operation_id = "release_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
     responses(
         (status = 204, description = "The key is free"),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/release")]
-pub(crate) async fn release(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, release_one(&request, body, &desk).await)
+pub(crate) async fn release(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, release_one(&request, body, &context).await)
 }
 
-async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    settled(desk.presented(request, body).await?.release().await)
+async fn release_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    settled(context.presented(request, body).await?.release().await)
 }
 
 /// Renew a claim
@@ -155,46 +159,47 @@ async fn release_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> 
 /// The run goes on: the claim lives for another lease. Do so every `renew_every` of the answer to the claim, and not any more once it is
 /// released: a claim that is gone is made again.
 #[utoipa::path(
+    operation_id = "renew_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
     responses(
         (status = 204, description = "The claim is yours for another lease"),
-        (status = 400, description = "`bad_request`: the detail names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        InvalidField,
+        AuthenticationFailure,
         (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
-        Anywhere,
+        CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/renew")]
-pub(crate) async fn renew(request: HttpRequest, body: web::Payload, desk: web::Data<Desk>) -> HttpResponse {
-    desk.answer(&request, renew_one(&request, body, &desk).await)
+pub(crate) async fn renew(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    context.respond(&request, renew_one(&request, body, &context).await)
 }
 
-async fn renew_one(request: &HttpRequest, body: web::Payload, desk: &Desk) -> Answer {
-    match desk.presented(request, body).await?.renew().await.map_err(unavailable)? {
+async fn renew_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
+    match context.presented(request, body).await?.renew().await.map_err(unavailable)? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Rejection::new(Code::ClaimLost).into()),
     }
 }
 
-impl Desk {
+impl Context {
     /// The pass that a backend presents alone.
     async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
         let asked: Option<PassRequest> = read_json(request, body).await?;
-        self.pass(&asked.ok_or_else(|| bad("`pass` is missing.".into()))?.pass).await
+        self.pass(&asked.ok_or_else(|| bad_request("`pass` is missing."))?.pass).await
     }
 
     async fn pass(&self, text: &str) -> Result<SignedPass, Rejection> {
         let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
-        pass.ok_or_else(|| bad("`pass` is not one that was given out here, or it was altered.".into()))
+        pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))
     }
 }
 
 /// The response after a pass was settled.
-fn settled(settled: Result<Settled, onceward::store::StoreError>) -> Answer {
+fn settled(settled: Result<Settled, onceward::store::StoreError>) -> HandlerResult {
     settled.map_err(unavailable)?.into_result()?;
     Ok(HttpResponse::NoContent().finish())
 }
@@ -206,7 +211,7 @@ fn unavailable(error: onceward::store::StoreError) -> Rejection {
 
 fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
     let rules = if asked.at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-    let mut rules = rules.lease(lease).map_err(|error| bad(format!("`lease`: {error}.")))?;
+    let mut rules = rules.lease(lease).map_err(|error| bad_request(format!("`lease`: {error}.")))?;
     if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
         rules = rules.retain(retain);
     }
@@ -222,12 +227,12 @@ fn within(
     match asked {
         Some(asked) if !allowed.contains(&asked) => {
             let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
-            Err(bad(format!("`{field}` has to be from {least} to {most}.")))
+            Err(bad_request(format!("`{field}` has to be from {least} to {most}.")))
         }
         asked => Ok(asked),
     }
 }
 
 fn named(field: &str, text: &str) -> Result<(), Rejection> {
-    if text.is_empty() { Err(bad(format!("`{field}` may not be empty."))) } else { Ok(()) }
+    if text.is_empty() { Err(bad_request(format!("`{field}` may not be empty."))) } else { Ok(()) }
 }

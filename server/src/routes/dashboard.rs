@@ -5,8 +5,8 @@ use actix_web::http::header::CACHE_CONTROL;
 use actix_web::middleware::DefaultHeaders;
 use actix_web::{HttpRequest, HttpResponse, web};
 
-use super::nothing;
-use crate::desk::Desk;
+use super::not_found;
+use crate::context::Context;
 
 /// Where it is.
 pub(super) const PATH: &str = "/dashboard";
@@ -47,9 +47,9 @@ async fn page() -> HttpResponse {
     HttpResponse::Ok().content_type("text/html; charset=utf-8").body(PAGE)
 }
 
-async fn file(request: HttpRequest, desk: web::Data<Desk>, name: web::Path<String>) -> HttpResponse {
+async fn file(request: HttpRequest, context: web::Data<Context>, name: web::Path<String>) -> HttpResponse {
     match FILES.iter().find(|(known, ..)| *known == *name) {
         Some((_, kind, text)) => HttpResponse::Ok().content_type(*kind).body(*text),
-        None => nothing(&request, &desk),
+        None => not_found(&request, &context),
     }
 }

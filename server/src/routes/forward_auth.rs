@@ -13,9 +13,10 @@ use onceward::{Intent, Policy, Rejection, Subject};
 use onceward_api::path::canonical;
 use onceward_api::{Outcome, Problem, header};
 
-use super::token::bad;
-use crate::desk::Desk;
-use crate::original::{Original, PATH, is_asked_at};
+use super::documented_responses::AuthenticationFailure;
+use crate::context::Context;
+use crate::http::bad_request;
+use crate::http::forwarded_request::{ForwardedRequest, PATH, is_gateway_path};
 
 /// The longest path that a header tells again.
 const LONGEST: usize = 256;
@@ -31,6 +32,7 @@ const LONGEST: usize = 256;
 /// used up. No answer is a 5xx, which some gateways take for leave. `deploy` has a file for each gateway.
 #[utoipa::path(
     tag = "gateways",
+    operation_id = "forward_auth",
     security((), ("api_key" = [])),
     params(
         ("style" = Option<String>, Query, pattern = "^nginx$", description = "`nginx`: the status is 204 or 403, as `auth_request` understands no other"),
@@ -44,28 +46,28 @@ const LONGEST: usize = 256;
         (status = 200, description = "It may pass"),
         (status = 204, description = "It may pass, told to nginx"),
         (status = 400, description = "`token_missing`, `token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "`unauthorized`: the API key is missing or wrong", body = Problem, content_type = "application/problem+json"),
+        AuthenticationFailure,
         (status = 403, description = "`token_invalid`; any other code, told to nginx; and whatever else would be a 5xx, as `store_unavailable` and `redeem_unknown`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[get("/forward-auth")]
-pub(crate) async fn specified(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
-    ask(request, desk).await
+pub(crate) async fn documented(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    ask(request, context).await
 }
 
 /// The same with any method, and with an address behind it. A body was read before, and has nothing to say here.
-pub(crate) async fn ask(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
-    let original = desk.access().require_backend(&request).and_then(|()| Original::of(&request));
+pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    let original = context.access().require_backend(&request).and_then(|()| ForwardedRequest::of(&request));
     let path = original.as_ref().map_or(PATH, |original| &original.path).to_owned();
     let passed = match original {
-        Ok(original) => pass(&request, &original, &desk).await,
+        Ok(original) => pass(&request, &original, &context).await,
         Err(rejection) => Err(rejection),
     };
     let problem = passed.as_ref().err().and_then(|rejection| line(rejection.problem(), &path));
-    let mut answer = desk.answer_at(&request, &path, passed.map_err(Into::into));
-    if let (Style::Nginx, Some(problem)) = (Wishes::style(request.path(), request.query_string()), problem) {
+    let mut answer = context.respond_at(&request, &path, passed.map_err(Into::into));
+    if let (Style::Nginx, Some(problem)) = (GatewayOptions::style(request.path(), request.query_string()), problem) {
         answer.headers_mut().insert(HeaderName::from_static(header::PROBLEM), problem);
     }
     answer
@@ -84,9 +86,13 @@ fn line(problem: Problem, path: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result<HttpResponse, Rejection> {
-    let wishes = Wishes::of(request, original)?;
-    let attempt = desk.access().attempt(request)?;
+async fn pass(
+    request: &HttpRequest,
+    original: &ForwardedRequest,
+    context: &Context,
+) -> Result<HttpResponse, Rejection> {
+    let options = GatewayOptions::of(request, original)?;
+    let attempt = context.access().attempt(request)?;
     if original.is_safe() {
         return Ok(passed(Outcome::Unprotected));
     }
@@ -99,13 +105,13 @@ async fn pass(request: &HttpRequest, original: &Original, desk: &Desk) -> Result
     if let Some(attempt) = &attempt {
         intent = intent.gateway_attempt(attempt);
     }
-    let (binding, run) = desk.redeem(&Policy::token(), &intent).await?;
+    let (binding, run) = context.redeem(&Policy::token(), &intent).await?;
     let mut answer = passed(Outcome::Redeemed);
     if let Some(Ok(run)) = run.map(|run| HeaderValue::from_str(&run.to_string())) {
         answer.headers_mut().insert(HeaderName::from_static(header::RUN_ID), run);
     }
-    if wishes.next_token {
-        let next = desk.guard().issue(desk.guard().token_ttl(), binding).await;
+    if options.next_token {
+        let next = context.guard().issue(context.guard().token_ttl(), binding).await;
         let next = next.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok();
         if let Some(Ok(next)) = next.map(|token| HeaderValue::from_str(token.as_str())) {
             answer.headers_mut().insert(HeaderName::from_static(header::NEXT_TOKEN), next);
@@ -142,16 +148,16 @@ impl Style {
     }
 }
 
-/// What a gateway wishes of the answer.
+/// What the gateway asks for in its query.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wishes {
+struct GatewayOptions {
     style: Style,
     next_token: bool,
 }
 
-impl Wishes {
+impl GatewayOptions {
     /// As the query says, unless it is that of the original request: it stands behind an address, and Caddy leaves it there.
-    fn of(request: &HttpRequest, original: &Original) -> Result<Self, Rejection> {
+    fn of(request: &HttpRequest, original: &ForwardedRequest) -> Result<Self, Rejection> {
         let query = request.query_string();
         if canonical(request.path()) == PATH && query != original.query {
             Self::read(query)
@@ -161,23 +167,23 @@ impl Wishes {
     }
 
     fn read(query: &str) -> Result<Self, Rejection> {
-        let mut wishes = Self::default();
+        let mut options = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair {
-                "style=nginx" => wishes.style = Style::Nginx,
-                "next_token=true" => wishes.next_token = true,
-                "next_token=false" => wishes.next_token = false,
+                "style=nginx" => options.style = Style::Nginx,
+                "next_token=true" => options.next_token = true,
+                "next_token=false" => options.next_token = false,
                 _ => {
                     let name = pair.split('=').next().unwrap_or_default();
                     return Err(match name {
-                        "style" => bad("`style` can only be `nginx`.".into()),
-                        "next_token" => bad("`next_token` has to be `true` or `false`.".into()),
-                        _ => bad("There is `style` and `next_token`, and nothing else to ask for here.".into()),
+                        "style" => bad_request("`style` can only be `nginx`."),
+                        "next_token" => bad_request("`next_token` has to be `true` or `false`."),
+                        _ => bad_request("There is `style` and `next_token`, and nothing else to ask for here."),
                     });
                 }
             }
         }
-        Ok(wishes)
+        Ok(options)
     }
 
     /// The style, also if the rest is not to be understood.
@@ -192,10 +198,10 @@ pub async fn translate<B: MessageBody>(
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
-    if !is_asked_at(request.path()) {
+    if !is_gateway_path(request.path()) {
         return next.call(request).await;
     }
-    let style = Wishes::style(request.path(), request.query_string());
+    let style = GatewayOptions::style(request.path(), request.query_string());
     // They are those of the page that the gateway serves, which does not call here.
     for name in [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_REQUEST_HEADERS] {
         request.headers_mut().remove(name);
@@ -242,12 +248,15 @@ mod tests {
 
     #[test]
     fn a_wish_that_is_not_known_is_refused_by_name() {
-        assert_eq!(Wishes::read(""), Ok(Wishes::default()));
-        assert_eq!(Wishes::read("style=nginx&next_token=true"), Ok(Wishes { style: Style::Nginx, next_token: true }));
+        assert_eq!(GatewayOptions::read(""), Ok(GatewayOptions::default()));
+        assert_eq!(
+            GatewayOptions::read("style=nginx&next_token=true"),
+            Ok(GatewayOptions { style: Style::Nginx, next_token: true })
+        );
         for (query, named) in
             [("style=apache", "`style`"), ("style", "`style`"), ("next_token=1", "`next_token`"), ("a=1", "`style`")]
         {
-            let detail = Wishes::read(query).unwrap_err().problem().detail;
+            let detail = GatewayOptions::read(query).unwrap_err().problem().detail;
             assert!(detail.contains(named), "{query}: {detail}");
         }
     }

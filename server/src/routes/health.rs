@@ -5,8 +5,8 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward::Rejection;
 use onceward_api::{Code, Problem};
 
-use crate::desk::Desk;
-use crate::readiness::Unready;
+use crate::context::Context;
+use crate::store_health::StoreFailure;
 
 /// What a store that is full takes, and what it does not.
 const FULL: &str = "The store is full: no token is issued, no key is claimed, and no token is redeemed with an attempt or where its response \
@@ -37,23 +37,23 @@ pub(super) async fn lives() -> HttpResponse {
     ),
 )]
 #[get("/readyz")]
-pub(crate) async fn ready(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
-    is_ready(request, desk).await
+pub(crate) async fn ready(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    is_ready(request, context).await
 }
 
-pub(super) async fn is_ready(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
-    if desk.guard().is_draining() {
+pub(super) async fn is_ready(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    if context.guard().is_draining() {
         let rejection = Rejection::new(Code::Overloaded).detail("This process is about to stop.");
-        return desk.answer(&request, Err(rejection.into()));
+        return context.respond(&request, Err(rejection.into()));
     }
-    match desk.is_ready().await {
+    match context.is_ready().await {
         Ok(()) => {
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
-        Err(Unready { error, is_full }) => {
+        Err(StoreFailure { error, is_full }) => {
             tracing::warn!(%error, is_full, "not ready");
             let rejection = Rejection::new(Code::StoreUnavailable);
-            desk.answer(&request, Err(if is_full { rejection.detail(FULL) } else { rejection }.into()))
+            context.respond(&request, Err(if is_full { rejection.detail(FULL) } else { rejection }.into()))
         }
     }
 }

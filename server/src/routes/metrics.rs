@@ -4,9 +4,9 @@ use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward_api::Problem;
 
-use super::nothing;
-use crate::desk::Desk;
-use crate::meters::Meters;
+use super::not_found;
+use crate::context::Context;
+use crate::metrics::MetricsRecorder;
 
 /// Metrics
 ///
@@ -21,12 +21,12 @@ use crate::meters::Meters;
 #[get("/metrics")]
 pub(crate) async fn metrics(
     request: HttpRequest,
-    desk: web::Data<Desk>,
-    meters: Option<web::Data<Meters>>,
+    context: web::Data<Context>,
+    recorder: Option<web::Data<MetricsRecorder>>,
 ) -> HttpResponse {
-    let Some(meters) = meters else { return nothing(&request, &desk) };
+    let Some(recorder) = recorder else { return not_found(&request, &context) };
     HttpResponse::Ok()
         .insert_header((CACHE_CONTROL, "no-store"))
         .content_type("text/plain; version=0.0.4; charset=utf-8")
-        .body(meters.render(&desk))
+        .body(recorder.render(&context))
 }

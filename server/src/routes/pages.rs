@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse, get, web};
 use onceward::Rejection;
 use onceward_api::{Code, Retry};
 
-use crate::desk::Desk;
+use crate::context::Context;
 
 const STYLE: &str = "body{font:1.1rem/1.6 system-ui,sans-serif;max-width:44rem;margin:8vh auto;padding:0 1.5rem;color:#222}\
     h1{font-size:1.7rem;line-height:1.25}pre{background:#f4f4f2;padding:1rem;overflow-x:auto;font-size:.9rem}\
@@ -26,11 +26,11 @@ curl -s HOST/token/redeem KEY \
 <p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/readyz">ready?</a></p>"#;
 
 #[get("/")]
-pub(crate) async fn start(request: HttpRequest, desk: web::Data<Desk>) -> HttpResponse {
-    let host = desk.access().host(&request);
+pub(crate) async fn start(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    let host = context.access().host(&request);
     let is_plain =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
-    let key = if desk.access().has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
+    let key = if context.access().has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
     page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
 }
 
@@ -40,10 +40,14 @@ pub(crate) async fn docs() -> HttpResponse {
 }
 
 #[get("/problems/{code}")]
-pub(crate) async fn problem(request: HttpRequest, desk: web::Data<Desk>, code: web::Path<String>) -> HttpResponse {
+pub(crate) async fn problem(
+    request: HttpRequest,
+    context: web::Data<Context>,
+    code: web::Path<String>,
+) -> HttpResponse {
     let Some(code) = Code::ALL.into_iter().find(|known| known.as_str() == *code) else {
         let rejection = Rejection::new(Code::NotFound).detail("There is no problem of this name.");
-        return desk.answer(&request, Err(rejection.into()));
+        return context.respond(&request, Err(rejection.into()));
     };
     let next = match code.retry() {
         Retry::Same => "<code>same</code>: send the same again, after <code>Retry-After</code>.",

@@ -1,0 +1,136 @@
+//! Queries a Redis server over a connection of its own.
+
+use std::collections::HashMap;
+
+use onceward::{Clock, Kind, Ticket};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind};
+use tokio::time::{Duration, Instant};
+
+use super::PATIENCE;
+use super::connect_error::ConnectError;
+use super::redis_info::Info;
+
+/// How many keys are tried to find one that has its place on a node: even where a hundred share a cluster, one of them has.
+const PLACES: usize = 1_000;
+
+/// What the probe found. `None`: this user may not see it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) took: Duration,
+    pub(crate) info: Option<Info>,
+    /// `appendfsync`
+    pub(crate) fsync: Option<String>,
+    /// `save`
+    pub(crate) snapshots: Option<String>,
+    /// Whether it was found as a node of a cluster.
+    pub(crate) is_of_cluster: bool,
+    /// As whom we are there.
+    pub(crate) user: Option<String>,
+    /// Commands that this user may not send.
+    pub(crate) denied: Vec<&'static str>,
+    /// Whether this user may not touch our keys.
+    pub(crate) is_kept_from_keys: bool,
+    /// Why a record could not be written, as Redis put it.
+    pub(crate) refused: Option<String>,
+    /// How far its clock is ahead of ours, in milliseconds.
+    pub(crate) ahead: Option<i64>,
+}
+
+/// A connection to one Redis server.
+pub(crate) struct Probe(MultiplexedConnection);
+
+impl Probe {
+    pub(crate) async fn begin(client: &Client) -> Result<Self, ConnectError> {
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let connected = tokio::time::timeout(PATIENCE * 2, connecting).await.map_err(|_| ConnectError::Silent)?;
+        let mut probe = Self(connected.map_err(|error| ConnectError::of("AUTH", &error))?);
+        probe.ask::<String>("PING", &[]).await.map_err(|error| ConnectError::of("PING", &error))?;
+        Ok(probe)
+    }
+
+    pub(crate) async fn info(&mut self) -> Result<Info, ConnectError> {
+        let text: String = self.ask("INFO", &[]).await.map_err(|error| ConnectError::of("INFO", &error))?;
+        Ok(Info::parse(&text))
+    }
+
+    /// Finds out everything, for keys that begin with this prefix.
+    pub(crate) async fn facts(&mut self, prefix: &str, is_of_cluster: bool) -> Result<Facts, ConnectError> {
+        let mut facts = Facts { is_of_cluster, ..Facts::default() };
+        let begun = Instant::now();
+        self.ask::<String>("PING", &[]).await.map_err(|error| ConnectError::of("PING", &error))?;
+        facts.took = begun.elapsed();
+        facts.info = match self.info().await {
+            Ok(info) => Some(info),
+            Err(ConnectError::Denied(_)) => None,
+            Err(error) => return Err(error),
+        };
+        facts.ahead = facts.info.as_ref().and_then(Info::time).map(|theirs| ahead(theirs, Clock::system().wall()));
+        facts.fsync = self.setting("appendfsync").await;
+        facts.snapshots = self.setting("save").await;
+        facts.user = self.ask("ACL", &["WHOAMI"]).await.ok();
+        self.try_commands(prefix, &mut facts).await;
+        Ok(facts)
+    }
+
+    /// Sends every command that the store sends, on a key that nobody else has and that is gone in a moment: so it is seen
+    /// whether they work, whoever this user is and whatever it may ask about itself.
+    async fn try_commands(&mut self, prefix: &str, facts: &mut Facts) {
+        let name = self.name_of_its_own(prefix).await;
+        let unknown_script = "0".repeat(40);
+        let of_cluster: [(&'static str, &[&str]); 2] = [("CLUSTER SLOTS", &[]), ("ASKING", &[])];
+        let tries: [(&'static str, &[&str]); 7] = [
+            ("GET", &[&name]),
+            ("SET", &[&name, "-", "PX", "1000", "NX", "GET"]),
+            ("PEXPIRE", &[&name, "1000"]),
+            ("GETDEL", &[&name]),
+            ("DEL", &[&name]),
+            ("EVAL", &["return 1", "1", &name]),
+            ("EVALSHA", &[&unknown_script, "1", &name]),
+        ];
+        let of_cluster = of_cluster.into_iter().filter(|_| facts.is_of_cluster).collect::<Vec<_>>();
+        for (command, arguments) in tries.into_iter().chain(of_cluster) {
+            let Err(error) = self.ask::<redis::Value>(command, arguments).await else { continue };
+            match error.kind() {
+                ErrorKind::Server(ServerErrorKind::NoScript) => {}
+                ErrorKind::Server(ServerErrorKind::NoPerm) if error.to_string().contains("command") => {
+                    facts.denied.push(command);
+                }
+                ErrorKind::Server(ServerErrorKind::NoPerm) => facts.is_kept_from_keys = true,
+                _ if facts.refused.is_none() => facts.refused = Some(error.to_string()),
+                _ => {}
+            }
+        }
+    }
+
+    /// A key that nobody else has. On a node of a cluster it is one that has its place there.
+    async fn name_of_its_own(&mut self, prefix: &str) -> String {
+        let new = || Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes()).name(prefix);
+        let mut name = new();
+        for _ in 0..PLACES {
+            match self.ask::<redis::Value>("GET", &[&name]).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) => name = new(),
+                _ => break,
+            }
+        }
+        name
+    }
+
+    /// One of its own settings, if they may be seen.
+    async fn setting(&mut self, name: &str) -> Option<String> {
+        let mut settings: HashMap<String, String> = self.ask("CONFIG", &["GET", name]).await.ok()?;
+        settings.remove(name)
+    }
+
+    async fn ask<T: FromRedisValue>(&mut self, command: &str, arguments: &[&str]) -> RedisResult<T> {
+        let mut asked = Cmd::new();
+        asked.arg(command.split(' ').collect::<Vec<_>>()).arg(arguments);
+        asked.query_async(&mut self.0).await
+    }
+}
+
+fn ahead(theirs: u64, ours: u64) -> i64 {
+    i64::try_from(i128::from(theirs) - i128::from(ours)).unwrap_or(i64::MAX)
+}

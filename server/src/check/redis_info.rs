@@ -1,0 +1,69 @@
+//! The fields of the reply to `INFO`.
+
+use std::collections::BTreeMap;
+
+/// The fields of `INFO`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Info(BTreeMap<String, String>);
+
+impl Info {
+    pub(crate) fn parse(text: &str) -> Self {
+        let fields =
+            text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.trim_end().split_once(':'));
+        Self(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.text(name).parse().ok()
+    }
+
+    /// Its version, the first two numbers of it.
+    pub(crate) fn version(&self) -> Option<(u32, u32)> {
+        let mut numbers = self.text("redis_version").split('.').map(|number| number.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    }
+
+    /// What it may use of memory; `None` is as much as there is.
+    pub(crate) fn memory_limit(&self) -> Option<u64> {
+        self.number("maxmemory").filter(|limit| *limit > 0)
+    }
+
+    /// What is thrown away when memory is short; `None` is nothing.
+    pub(crate) fn evicts(&self) -> Option<&str> {
+        Some(self.text("maxmemory_policy")).filter(|policy| !matches!(*policy, "" | "noeviction"))
+    }
+
+    /// Whether it is a master that does not say which life of it this is.
+    pub(crate) fn hides_epoch(&self) -> bool {
+        self.text("role") == "master" && self.text("master_replid").is_empty()
+    }
+
+    /// Its clock, in milliseconds since 1970.
+    pub(crate) fn time(&self) -> Option<u64> {
+        self.number("server_time_usec").map(|micros| micros / 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_and_headings_are_not() {
+        let info = Info::parse(
+            "# Server\r\nredis_version:7.0.15\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
+        );
+        assert_eq!((info.version(), info.memory_limit(), info.evicts()), (Some((7, 0)), None, None));
+        let info = Info::parse("redis_version:6.2.7\nmaxmemory:1048576\nmaxmemory_policy:allkeys-lru\nmaster_host:::1");
+        assert_eq!(
+            (info.version(), info.memory_limit(), info.evicts()),
+            (Some((6, 2)), Some(1 << 20), Some("allkeys-lru"))
+        );
+        assert_eq!((info.text("master_host"), info.text("absent"), info.number("absent")), ("::1", "", None));
+        assert_eq!(Info::parse("nothing").version(), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! Judges the facts about a Redis: one finding each.
+
+use std::time::Duration;
+
+use super::durability::{self, Disk};
+use super::finding::{Finding, Level};
+use super::probe::Facts;
+use super::redis_info::Info;
+
+/// The first version that has every command that is sent.
+const NEEDED: (u32, u32) = (7, 0);
+/// Clocks that differ by more are spoken of, in milliseconds.
+const OFF: u64 = 5_000;
+/// What a user needs to be allowed.
+const COMMANDS: &str = "+set +get +getdel +del +pexpire +eval +evalsha +ping +info +role +select";
+/// And on a node of a cluster.
+const OF_CLUSTER: &str = " +cluster|slots +asking";
+
+/// Everything there is to say of a Redis.
+pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Finding> {
+    let mut found =
+        vec![Finding::fine("reach", format!("It answers, within {:.2} ms.", facts.took.as_secs_f64() * 1e3))];
+    match &facts.info {
+        Some(info) => {
+            found.push(version(info));
+            found.push(role(info, facts.is_of_cluster));
+            found.push(eviction(info, allow_eviction));
+            found.push(memory(info, facts.refused.as_deref()));
+            found.push(persistence(&Disk::of(info, facts), info));
+            found.extend(disk_failure(info));
+            found.extend(info.hides_epoch().then(hidden_epoch));
+        }
+        None => found.push(Finding::warning(
+            "info",
+            format!(
+                "This user may not send INFO, so version, role, eviction and persistence cannot be seen, nor which life of this Redis it \
+                 is. {}",
+                durability::WITHOUT_EPOCHS
+            ),
+            "Allow it: ACL SETUSER <user> +info; and check again.",
+        )),
+    }
+    found.push(permissions(facts, prefix));
+    found.extend(refused_write(facts, &found));
+    found.extend(facts.ahead.map(clock));
+    found
+}
+
+/// Whether it is too slow for these settings.
+pub(crate) fn slowness(facts: &Facts, store_timeout: Duration) -> Option<Finding> {
+    (facts.took >= store_timeout).then(|| {
+        Finding::problem(
+            "time",
+            format!(
+                "It takes {:.0} ms to answer, and store_timeout is {}: what it does not answer by then counts as unknown.",
+                facts.took.as_secs_f64() * 1e3,
+                onceward_api::duration::text(store_timeout)
+            ),
+            "Give it more time: --store-timeout 1s. Or have a Redis that is nearer.",
+        )
+    })
+}
+
+fn hidden_epoch() -> Finding {
+    Finding::warning(
+        "epoch",
+        format!("It does not tell its `master_replid` (INFO replication). {}", durability::WITHOUT_EPOCHS),
+        "Ask whoever runs it to show that, or keep records that matter in a database.",
+    )
+}
+
+fn version(info: &Info) -> Finding {
+    let shown = info.text("redis_version");
+    match info.version() {
+        Some(version) if version >= NEEDED => Finding::fine("version", format!("Redis {shown}.")),
+        Some(version) => {
+            let older = if version < (6, 2) { " and `GETDEL`, with which a token is used" } else { "" };
+            Finding::problem(
+                "version",
+                format!("Redis {shown} is too old: it has no `SET … NX GET`, with which a key is claimed{older}."),
+                "Upgrade to Redis 7.0 or later.",
+            )
+        }
+        None => {
+            Finding::warning("version", "It does not say which version it is.", "Onceward needs Redis 7.0 or later.")
+        }
+    }
+}
+
+/// Whether it takes records at all, as which it is there.
+pub(crate) fn role(info: &Info, is_of_cluster: bool) -> Finding {
+    if info.text("redis_mode") == "sentinel" {
+        let fix = "Say where the Redis itself is: SENTINEL GET-MASTER-ADDR-BY-NAME <name> tells.";
+        return Finding::problem("role", "This is a Sentinel: it watches over a Redis and keeps no records.", fix);
+    }
+    if !is_of_cluster && (info.text("redis_mode") == "cluster" || info.text("cluster_enabled") == "1") {
+        let says = "This is one node of a cluster: it refuses records whose place is another node.";
+        return Finding::problem("role", says, "Name the cluster: --store redis+cluster://host:port.");
+    }
+    if info.text("role") == "slave" {
+        let master = format!("{}:{}", info.text("master_host"), info.text("master_port"));
+        return Finding::problem(
+            "role",
+            format!("This is a replica of {master}: it takes no writes, so no token can be issued and none used."),
+            format!(
+                "Use its master: --store redis://{master}. If the master is gone, REPLICAOF NO ONE makes this one the master."
+            ),
+        );
+    }
+    match info.number("connected_slaves") {
+        Some(count @ 1..) => {
+            let takeover = durability::told(durability::AFTER_A_TAKEOVER, info);
+            let says = format!(
+                "It is a master with {count} replica(s), which were not looked at: they need the same settings. {takeover}"
+            );
+            Finding::note("role", says)
+        }
+        _ => Finding::fine("role", "It is a master."),
+    }
+}
+
+/// Whether it throws records away when memory is short.
+pub(crate) fn eviction(info: &Info, is_allowed: bool) -> Finding {
+    let Some(policy) = info.evicts() else {
+        return Finding::fine("eviction", "It evicts nothing (noeviction).");
+    };
+    let whose =
+        if policy.starts_with("volatile") { "records that expire, as all of Onceward's do" } else { "any record" };
+    let when = match info.memory_limit() {
+        Some(limit) => format!("when its memory ({}) is used up", size(limit)),
+        None => "as soon as somebody sets a limit to its memory".to_owned(),
+    };
+    let says = format!("It throws away {whose}, {when} (maxmemory-policy {policy}). {}", durability::WHEN_EVICTED);
+    if is_allowed {
+        return Finding::warning("eviction", says, "This is allowed by allow_eviction.");
+    }
+    Finding::problem(
+        "eviction",
+        says,
+        "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; or a Redis of Onceward's own. \
+         If that may happen: --allow-eviction.",
+    )
+}
+
+fn memory(info: &Info, refused: Option<&str>) -> Finding {
+    let used = info.number("used_memory").unwrap_or_default();
+    let Some(limit) = info.memory_limit() else {
+        return Finding::fine("memory", format!("It uses {}, without a limit of its own.", size(used)));
+    };
+    let says = format!("It uses {} of {}", size(used), size(limit));
+    let fix = "Raise maxmemory, or take out what else is in it.";
+    match info.evicts() {
+        None if used >= limit || refused.is_some_and(|why| why.contains("OOM")) => Finding::problem(
+            "memory",
+            format!(
+                "It is full: {says}. No token is issued, no key is claimed, and no token is redeemed with an attempt or where its \
+                 response is remembered (503). Plain tokens are redeemed, and are used up also if the handler rejects the request."
+            ),
+            fix,
+        ),
+        None if used >= limit / 10 * 9 => Finding::warning(
+            "memory",
+            format!("It is nearly full: {says}. When it is full, it refuses what is new, and /readyz answers 503."),
+            fix,
+        ),
+        Some(_) if used >= limit / 10 * 9 => {
+            Finding::warning("memory", format!("It is nearly full: {says}. It evicts when it is."), fix)
+        }
+        _ => Finding::fine("memory", format!("{says}.")),
+    }
+}
+
+fn persistence(disk: &Disk, info: &Info) -> Finding {
+    let says = format!("{} {}", disk.state(), durability::told(disk.loses(), info));
+    let fix = "appendonly yes, and appendfsync everysec or always, in redis.conf.";
+    match disk {
+        Disk::Always => Finding::fine("persistence", says),
+        Disk::EverySecond | Disk::Appended => Finding::note("persistence", says),
+        Disk::Nothing | Disk::Snapshots(_) | Disk::SomeTime => Finding::warning("persistence", says, fix),
+    }
+}
+
+fn disk_failure(info: &Info) -> Option<Finding> {
+    let failed = [("rdb_last_bgsave_status", "snapshot"), ("aof_last_write_status", "append-only file")];
+    let (_, what) = failed.into_iter().find(|(field, _)| info.text(field) == "err")?;
+    Some(Finding::problem(
+        "disk",
+        format!("It could not write its last {what}, and may refuse every write for that (MISCONF)."),
+        "Look at the space and the rights of its folder (CONFIG GET dir), and at its log.",
+    ))
+}
+
+fn permissions(facts: &Facts, prefix: &str) -> Finding {
+    let user = facts.user.as_deref().unwrap_or("<user>");
+    let more = if facts.is_of_cluster { OF_CLUSTER } else { "" };
+    let line = format!("ACL SETUSER {user} ~{prefix}:* {COMMANDS}{more}");
+    if facts.is_kept_from_keys {
+        let says = format!("This user may not touch keys that begin with {prefix}:, where every record is.");
+        return Finding::problem("permissions", says, format!("{line}, or another --prefix."));
+    }
+    match facts.denied.as_slice() {
+        [] => Finding::fine("permissions", format!("User {user} may send every command that is needed.")),
+        denied => Finding::problem(
+            "permissions",
+            format!("User {user} may not send {}.", denied.join(", ")),
+            format!("{line}."),
+        ),
+    }
+}
+
+/// A record could not be written, and nothing that was found says why.
+fn refused_write(facts: &Facts, found: &[Finding]) -> Option<Finding> {
+    let is_explained = found.iter().any(|finding| finding.level == Level::Problem);
+    let why = facts.refused.as_ref().filter(|_| !is_explained)?;
+    Some(Finding::problem("write", format!("A record could not be written: {why}."), "Look at the log of Redis."))
+}
+
+fn clock(ahead: i64) -> Finding {
+    let off = ahead.unsigned_abs();
+    if off <= OFF {
+        return Finding::fine("clock", format!("Its clock and ours differ by less than {} s.", OFF / 1000));
+    }
+    let way = if ahead > 0 { "ahead of" } else { "behind" };
+    Finding::warning(
+        "clock",
+        format!(
+            "Its clock is {} s {way} ours. Where the processes' own clocks differ as much, tokens expire too early or too late, and \
+             a run that is alive may be taken for one that is not.",
+            off / 1000
+        ),
+        "Have both machines keep time (NTP).",
+    )
+}
+
+/// A number of bytes, for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1024.0 / 1024.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1024.0 / 1024.0 / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! What every handler shares, and how it responds.
+
+use std::num::NonZeroU32;
+
+use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use actix_web::{HttpRequest, HttpResponse};
+use onceward::actix::reject_at;
+use onceward::{Guard, Rejection};
+use onceward_api::{Code, header};
+
+use crate::http::access::Access;
+use crate::http::admission::AdmissionLimits;
+use crate::http::rate_limit::{LimitError, LimitScope, RateLimitHeaders, RateLimiter};
+use crate::metrics::COUNTERS;
+use crate::store_health::{StoreFailure, StoreHealth};
+
+/// What handlers share: the guard, access control, the rate limiter and the admission limits.
+#[derive(Debug)]
+pub struct Context {
+    guard: Guard,
+    access: Access,
+    rate_limiter: RateLimiter,
+    limits: AdmissionLimits,
+    store_health: StoreHealth,
+}
+
+/// The response of a handler, or the rejection that becomes one.
+pub(crate) type HandlerResult = Result<HttpResponse, HandlerError>;
+
+/// A rejection, and the `RateLimit` headers that the response carries.
+pub(crate) struct HandlerError {
+    rejection: Rejection,
+    rate_limit: Option<RateLimitHeaders>,
+}
+
+impl From<Rejection> for HandlerError {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, rate_limit: None }
+    }
+}
+
+impl From<LimitError> for HandlerError {
+    fn from(over: LimitError) -> Self {
+        Self { rejection: over.rejection, rate_limit: over.headers }
+    }
+}
+
+impl Context {
+    /// Combines a guard, access control and a rate limiter.
+    pub fn new(guard: Guard, access: Access, rate_limiter: RateLimiter) -> Self {
+        Self { guard, access, rate_limiter, limits: AdmissionLimits::default(), store_health: StoreHealth::default() }
+    }
+
+    /// Sets the admission limits. Default: none.
+    #[must_use]
+    pub fn within(mut self, limits: AdmissionLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The admission limits.
+    pub(crate) fn limits(&self) -> &AdmissionLimits {
+        &self.limits
+    }
+
+    /// The guard.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Checks that the store answers.
+    pub(crate) async fn is_ready(&self) -> Result<(), StoreFailure> {
+        self.store_health.check(&self.guard).await
+    }
+
+    /// Access control.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Counts tokens against the rate limit. Backends are exempt.
+    pub(crate) fn take_tokens(
+        &self,
+        request: &HttpRequest,
+        count: NonZeroU32,
+    ) -> Result<Option<RateLimitHeaders>, HandlerError> {
+        if self.access.is_backend(request) {
+            return Ok(None);
+        }
+        let taken = self.rate_limiter.take(self.access.client(request), count);
+        Ok(taken.inspect_err(|over| match (over.rejection.code(), over.scope) {
+            (Code::RateLimited, LimitScope::Client) => COUNTERS.limited_client.increment(1),
+            (Code::RateLimited, LimitScope::Total) => COUNTERS.limited_all.increment(1),
+            _ => {}
+        })?)
+    }
+
+    /// Turns the result of a handler into a response.
+    pub(crate) fn respond(&self, request: &HttpRequest, result: HandlerResult) -> HttpResponse {
+        self.respond_at(request, request.uri().path(), result)
+    }
+
+    /// Like [`Context::respond`], for a problem about another path.
+    pub(crate) fn respond_at(&self, request: &HttpRequest, path: &str, result: HandlerResult) -> HttpResponse {
+        result.unwrap_or_else(|HandlerError { rejection, rate_limit }| {
+            let mut answer = reject_at(request, path, &self.guard, &rejection);
+            if rejection.code() == Code::Unauthorized {
+                answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            with_rate_limit(answer, rate_limit)
+        })
+    }
+}
+
+/// Adds the `RateLimit` headers.
+pub(crate) fn with_rate_limit(mut answer: HttpResponse, headers: Option<RateLimitHeaders>) -> HttpResponse {
+    if let Some(RateLimitHeaders { policy, left }) = headers {
+        for (name, value) in [(header::RATE_LIMIT_POLICY, policy), (header::RATE_LIMIT, left)] {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                answer.headers_mut().insert(HeaderName::from_static(name), value);
+            }
+        }
+    }
+    answer
+}

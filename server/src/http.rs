@@ -1,0 +1,19 @@
+//! Request handling that all routes share: who calls, how much a caller may send, and how a failure is answered.
+
+pub mod access;
+pub mod admission;
+pub mod cors;
+pub(crate) mod forwarded_request;
+pub mod panic_handler;
+pub mod rate_limit;
+pub(crate) mod wire_reply;
+
+use std::borrow::Cow;
+
+use onceward::Rejection;
+use onceward_api::Code;
+
+/// Rejects a request that is not valid. The detail names what is wrong with it.
+pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Rejection {
+    Rejection::new(Code::BadRequest).detail(detail)
+}

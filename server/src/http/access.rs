@@ -1,0 +1,228 @@
+//! Access control: tells backends, which send the API key, from clients, which are known by their address.
+
+mod forwarded_for;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Once;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{AUTHORIZATION, HOST};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ipnet::IpNet;
+use onceward::{Attempt, Rejection};
+use onceward_api::{Code, header};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use self::forwarded_for::ForwardedHeader;
+use super::bad_request;
+use crate::config::ApiKey;
+
+/// Tells callers apart.
+#[derive(Debug)]
+pub struct Access {
+    /// The digest of the key, so that comparing takes the same time whatever is sent.
+    key: Option<[u8; 32]>,
+    trusted: Vec<IpNet>,
+    warnings: Warnings,
+}
+
+impl Access {
+    /// With this key, and these proxies believed.
+    pub fn new(key: Option<&ApiKey>, trusted: Vec<IpNet>) -> Self {
+        let key = key.map(|key| Sha256::digest(key.as_bytes()).into());
+        Self { key, trusted, warnings: Warnings { forwarded: Once::new(), attempt: Once::new() } }
+    }
+
+    /// Whether there is a key at all.
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Whether the caller has shown the key.
+    pub fn is_backend(&self, request: &HttpRequest) -> bool {
+        let sent = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(key_in);
+        match (self.key, sent) {
+            (Some(key), Some(sent)) => {
+                let sent: [u8; 32] = Sha256::digest(sent).into();
+                key.ct_eq(&sent).into()
+            }
+            _ => false,
+        }
+    }
+
+    /// How a gateway names its request, if it is one that is believed: whoever could make that up could have one token
+    /// accepted twice.
+    ///
+    /// # Errors
+    /// If what is believed is no name.
+    pub fn attempt(&self, request: &HttpRequest) -> Result<Option<Attempt>, Rejection> {
+        let mut sent = request.headers().get_all(header::ATTEMPT);
+        let Some(name) = sent.next() else { return Ok(None) };
+        let peer = peer(request);
+        if !self.is_backend(request) && !self.is_trusted(&peer) {
+            self.warnings.attempt.call_once(|| {
+                tracing::warn!(
+                    "{peer} names its attempts and is not believed, so a request that it asks for twice is refused the second \
+                     time; if it is your gateway, give it the API key, or set trusted_proxies = \"{peer}\""
+                );
+            });
+            return Ok(None);
+        }
+        let attempt = name.to_str().ok().filter(|_| sent.next().is_none()).map(Attempt::new);
+        match attempt {
+            Some(Ok(attempt)) => Ok(Some(attempt)),
+            _ => Err(bad_request(format!(
+                "`{}` has to be sent once, with 1 to 255 visible ASCII characters.",
+                header::ATTEMPT
+            ))),
+        }
+    }
+
+    /// Lets backends in. Where there is no key, everybody is one: then only this machine can get here.
+    ///
+    /// # Errors
+    /// If the key is missing or wrong.
+    pub fn require_backend(&self, request: &HttpRequest) -> Result<(), Rejection> {
+        if !self.has_key() || self.is_backend(request) {
+            return Ok(());
+        }
+        Err(Rejection::new(Code::Unauthorized)
+            .detail("This needs the API key of this service, sent as `Authorization: Bearer …`."))
+    }
+
+    /// The address of the client, which a proxy is asked for only if it is trusted.
+    pub fn client(&self, request: &HttpRequest) -> IpAddr {
+        let peer = peer(request);
+        let Some(field) = ForwardedHeader::of(request.headers()) else { return peer };
+        if !self.is_trusted(&peer) {
+            self.warn_once(&peer, field);
+            return peer;
+        }
+        self.behind(peer, field.hops(request.headers()))
+    }
+
+    /// The host that the client has asked for, which a proxy is asked for only if it is trusted.
+    pub fn host(&self, request: &HttpRequest) -> String {
+        if self.is_trusted(&peer(request)) {
+            return request.connection_info().host().to_owned();
+        }
+        request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned()
+    }
+
+    /// The nearest of those it speaks for that is not one of our own proxies: what stands before it anybody can make up.
+    fn behind(&self, peer: IpAddr, hops: Vec<Option<IpAddr>>) -> IpAddr {
+        let mut client = peer;
+        for hop in hops {
+            let Some(address) = hop else { break };
+            client = address.to_canonical();
+            if !self.is_trusted(&client) {
+                break;
+            }
+        }
+        client
+    }
+
+    fn is_trusted(&self, address: &IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+
+    fn warn_once(&self, peer: &IpAddr, field: ForwardedHeader) {
+        self.warnings.forwarded.call_once(|| {
+            let name = field.name();
+            tracing::warn!(
+                "{peer} sends {name} and is not trusted, so all its clients count as one; \
+                 if it is your proxy, set trusted_proxies = \"{peer}\""
+            );
+        });
+    }
+}
+
+/// What has been said, and is not said again.
+#[derive(Debug)]
+struct Warnings {
+    forwarded: Once,
+    attempt: Once,
+}
+
+/// The key in a header: a bearer's, or a password, which is all that a gateway can send that has it in an address.
+fn key_in(authorization: &str) -> Option<Vec<u8>> {
+    let (scheme, sent) = authorization.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(sent.as_bytes().to_vec());
+    }
+    let pair = STANDARD.decode(sent).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// The address at the other end of the connection.
+fn peer(request: &HttpRequest) -> IpAddr {
+    request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn access(trusted: &str) -> Access {
+        let trusted = trusted.split(',').filter(|text| !text.is_empty()).map(|text| text.parse().unwrap()).collect();
+        Access::new(None, trusted)
+    }
+
+    fn client(access: &Access, peer: &str, forwarded: &[&str]) -> String {
+        let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
+        let request =
+            forwarded.iter().fold(request, |request, value| request.append_header(("x-forwarded-for", *value)));
+        access.client(&request.to_http_request()).to_string()
+    }
+
+    #[test]
+    fn a_proxy_is_believed_only_if_it_is_trusted() {
+        assert_eq!(client(&access(""), "10.0.0.1", &["1.2.3.4"]), "10.0.0.1");
+        let access = access("10.0.0.0/8");
+        assert_eq!(client(&access, "10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4"]), "1.2.3.4");
+        assert_eq!(client(&access, "9.9.9.9", &["1.2.3.4"]), "9.9.9.9");
+        assert_eq!(
+            client(&access, "10.0.0.1", &["6.6.6.6, 1.2.3.4, 10.0.0.2"]),
+            "1.2.3.4",
+            "what it cannot know is left"
+        );
+        assert_eq!(client(&access, "10.0.0.1", &["6.6.6.6", "1.2.3.4"]), "1.2.3.4");
+        assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4:5678"]), "1.2.3.4");
+        assert_eq!(client(&access, "10.0.0.1", &["[2001:db8::1]:5678"]), "2001:db8::1");
+        assert_eq!(client(&access, "10.0.0.1", &["nonsense"]), "10.0.0.1");
+        assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4, nonsense"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_trusted_proxy_may_speak_in_either_way() {
+        let access = access("10.0.0.0/8");
+        let client = |peer: &str, line: &str| {
+            let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
+            access.client(&request.append_header(("forwarded", line)).to_http_request()).to_string()
+        };
+        assert_eq!(client("10.0.0.1", "for=1.2.3.4"), "1.2.3.4");
+        assert_eq!(client("10.0.0.1", "for=6.6.6.6, for=\"[2001:db8::1]:80\", for=10.0.0.2"), "2001:db8::1");
+        assert_eq!(client("10.0.0.1", "for=1.2.3.4, for=_hidden"), "10.0.0.1");
+        assert_eq!(client("9.9.9.9", "for=1.2.3.4"), "9.9.9.9");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_asked_for_the_host() {
+        let access = access("10.0.0.0/8");
+        for (name, line) in [("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")] {
+            let host = |peer: &str| {
+                let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
+                let request = request.insert_header(("host", "shop.example:8080")).insert_header((name, line));
+                access.host(&request.to_http_request())
+            };
+            assert_eq!((host("9.9.9.9").as_str(), host("10.0.0.1").as_str()), ("shop.example:8080", "evil.example"));
+        }
+        assert_eq!(access.host(&TestRequest::default().to_http_request()), "");
+    }
+}

@@ -1,0 +1,169 @@
+//! The client address that a proxy reports in `X-Forwarded-For` or in `Forwarded` (RFC 7239).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use actix_web::http::header::{FORWARDED, HeaderMap, HeaderName, X_FORWARDED_FOR};
+
+/// The header that a proxy uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForwardedHeader {
+    /// `X-Forwarded-For`: addresses, separated by commas. It goes first, as it is what most proxies set.
+    XForwardedFor,
+    /// `Forwarded`: elements of several pairs each, of which `for` has the address.
+    Forwarded,
+}
+
+impl ForwardedHeader {
+    /// The field that a request has, if any.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        [Self::XForwardedFor, Self::Forwarded].into_iter().find(|field| headers.contains_key(field.name()))
+    }
+
+    pub(super) fn name(self) -> HeaderName {
+        match self {
+            Self::XForwardedFor => X_FORWARDED_FOR,
+            Self::Forwarded => FORWARDED,
+        }
+    }
+
+    /// Those it speaks for, the nearest first; `None` for one that has no address, or none that can be read.
+    pub(super) fn hops(self, headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+        // Each line is read for itself: what a client has sent cannot change how the line of a proxy is read.
+        let lines = headers.get_all(self.name()).map(|line| line.to_str().ok().and_then(|line| self.read(line)));
+        let mut hops: Vec<_> = lines.flat_map(|hops| hops.unwrap_or_else(|| vec![None])).collect();
+        hops.reverse();
+        hops
+    }
+
+    /// The addresses of a line, as they stand there; `None` if it cannot be told where one ends.
+    fn read(self, line: &str) -> Option<Vec<Option<IpAddr>>> {
+        match self {
+            Self::XForwardedFor => Some(line.split(',').map(|hop| node(hop.trim())).collect()),
+            Self::Forwarded => {
+                let elements = split(line, ',')?.into_iter().filter(|element| !element.trim().is_empty());
+                elements.map(element).collect()
+            }
+        }
+    }
+}
+
+/// The address in an element, as in `for=192.0.2.60;proto=http`. The outer `None` is an element of another form.
+fn element(text: &str) -> Option<Option<IpAddr>> {
+    let mut address = None;
+    for pair in split(text, ';')?.into_iter().map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=')?;
+        let value = unquoted(value)?;
+        if name.eq_ignore_ascii_case("for") {
+            address = node(&value);
+        }
+    }
+    Some(address)
+}
+
+/// Splits where the separator stands outside of quotes; `None` if a quote is left open.
+fn split(text: &str, separator: char) -> Option<Vec<&str>> {
+    let (mut pieces, mut begin, mut is_quoted, mut is_escaped) = (Vec::new(), 0, false, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            _ if character == separator && !is_quoted => {
+                pieces.push(&text[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    pieces.push(&text[begin..]);
+    (!is_quoted).then_some(pieces)
+}
+
+/// A value without its quotes; `None` if they do not stand around all of it.
+fn unquoted(value: &str) -> Option<String> {
+    let Some(quoted) = value.strip_prefix('"') else { return (!value.contains('"')).then(|| value.to_owned()) };
+    let mut text = String::new();
+    let mut characters = quoted.chars();
+    loop {
+        match characters.next()? {
+            '"' => return characters.as_str().is_empty().then_some(text),
+            '\\' => text.push(characters.next()?),
+            character => text.push(character),
+        }
+    }
+}
+
+/// An address, with or without a port: `192.0.2.60`, `192.0.2.60:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+fn node(text: &str) -> Option<IpAddr> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        let is_whole = port.is_empty() || port.starts_with(':');
+        return address.parse::<Ipv6Addr>().ok().filter(|_| is_whole).map(IpAddr::V6);
+    }
+    let (address, _) = text.split_once(':').unwrap_or((text, ""));
+    text.parse().ok().or_else(|| address.parse::<Ipv4Addr>().ok().map(IpAddr::V4))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn hops(lines: &[(&str, &str)]) -> Vec<String> {
+        let request = lines.iter().fold(TestRequest::default(), |request, line| request.append_header(*line));
+        let request = request.to_http_request();
+        let hops = ForwardedHeader::of(request.headers()).unwrap().hops(request.headers());
+        hops.into_iter().map(|hop| hop.map_or("?".to_owned(), |hop| hop.to_string())).collect()
+    }
+
+    fn forwarded(line: &str) -> Vec<String> {
+        hops(&[("forwarded", line)])
+    }
+
+    #[test]
+    fn an_address_is_read_in_every_form_that_the_standard_has() {
+        assert_eq!(forwarded("for=192.0.2.60;proto=http;by=203.0.113.43"), ["192.0.2.60"]);
+        assert_eq!(forwarded("by=203.0.113.43 ; For=\"192.0.2.60:4711\""), ["192.0.2.60"]);
+        assert_eq!(forwarded("FOR=192.0.2.60:4711"), ["192.0.2.60"]);
+        assert_eq!(forwarded("for=\"192.0.2.60:_hidden\""), ["192.0.2.60"]);
+        assert_eq!(forwarded("For=\"[2001:db8:cafe::17]:4711\""), ["2001:db8:cafe::17"]);
+        assert_eq!(forwarded("for=\"[2001:db8:cafe::17]\""), ["2001:db8:cafe::17"]);
+        assert_eq!(forwarded("for=\"\\1\\9\\2.0.2.60\""), ["192.0.2.60"]);
+        assert_eq!(forwarded("for=192.0.2.43, for=\"[2001:db8::1]\";proto=https,"), ["2001:db8::1", "192.0.2.43"]);
+    }
+
+    #[test]
+    fn what_is_hidden_or_unknown_has_no_address() {
+        for line in
+            ["for=unknown", "for=_hidden", "for=\"_SEVKISEK\"", "proto=https", "for=", "for=\"\"", "for=nonsense"]
+        {
+            assert_eq!(forwarded(line), ["?"], "{line}");
+        }
+        assert_eq!(forwarded("for=192.0.2.43, for=unknown, for=198.51.100.17"), ["198.51.100.17", "?", "192.0.2.43"]);
+        assert_eq!(forwarded("for=\"unknown, for=192.0.2.1\", for=192.0.2.43"), ["192.0.2.43", "?"]);
+    }
+
+    #[test]
+    fn what_a_client_leaves_open_cannot_swallow_what_a_proxy_adds() {
+        let ending = [", for=192.0.2.43", ", for=\"[2001:db8::1]:80\"", ", for=\"192.0.2.43\";proto=http"];
+        for begun in ["for=\"", "for=6.6.6.6;x=\"", "for=\"6.6.6.6", "for=6.6.6.6;x=\"\\", "for=6.6.6.6\"", "for"] {
+            for end in ending {
+                let read = forwarded(&format!("{begun}{end}"));
+                assert_ne!(read[0], "6.6.6.6", "{begun}{end}");
+            }
+            let apart = hops(&[("forwarded", begun), ("forwarded", "for=192.0.2.43")]);
+            assert_eq!(apart[0], "192.0.2.43", "{begun}");
+        }
+    }
+
+    #[test]
+    fn the_older_field_goes_first() {
+        assert_eq!(hops(&[("forwarded", "for=192.0.2.1"), ("x-forwarded-for", "192.0.2.2")]), ["192.0.2.2"]);
+        assert_eq!(
+            hops(&[("x-forwarded-for", "192.0.2.2"), ("x-forwarded-for", "x, [::1]:80")]),
+            ["::1", "?", "192.0.2.2"]
+        );
+        assert_eq!(ForwardedHeader::of(TestRequest::default().to_http_request().headers()), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! CORS: which origins may call, and what the response to others says.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use actix_cors::{Cors, CorsError};
+use actix_web::Error;
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use onceward::actix::reject;
+use onceward_api::header;
+
+use super::bad_request;
+use crate::config::is_origin;
+use crate::context::Context;
+
+/// How many refused origins are remembered, so that each is logged once.
+const MOST: usize = 100;
+
+/// The allowed origins, and the rejected ones that were logged.
+#[derive(Debug)]
+pub struct CorsOrigins {
+    allowed: Vec<String>,
+    refused: Mutex<HashSet<String>>,
+}
+
+impl CorsOrigins {
+    /// Allows these.
+    pub fn new(allowed: Vec<String>) -> Self {
+        Self { allowed, refused: Mutex::default() }
+    }
+
+    /// Whether none is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.allowed.is_empty()
+    }
+
+    /// What lets their pages call and read every answer.
+    pub fn cors(&self) -> Cors {
+        let cors = Cors::default()
+            .allowed_methods([Method::GET, Method::POST])
+            .allowed_headers(allowed_headers())
+            .expose_headers(header::EXPOSED.map(HeaderName::from_static))
+            .expose_headers([header::RATE_LIMIT, header::RATE_LIMIT_POLICY, header::REQUEST_ID])
+            .max_age(3600);
+        self.allowed.iter().fold(cors, |cors, origin| cors.allowed_origin(origin))
+    }
+
+    /// Logs an origin that is not allowed, once, with the line that would allow it.
+    fn note(&self, origin: &str) {
+        if !is_origin(origin) || self.allowed.iter().any(|allowed| allowed == origin) {
+            return;
+        }
+        let Ok(mut refused) = self.refused.lock() else { return };
+        if refused.len() < MOST && refused.insert(origin.to_owned()) {
+            let origins = self.allowed.iter().map(String::as_str).chain([origin]).collect::<Vec<_>>().join(",");
+            tracing::warn!(
+                "pages of {origin} may not read these answers; to allow it, set cors_origins = \"{origins}\""
+            );
+        }
+    }
+}
+
+/// Logs requests from an origin that is not allowed. The same origin needs no permission.
+pub async fn log_origin<B: MessageBody>(
+    origins: Data<CorsOrigins>,
+    context: Data<Context>,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    if let Some(origin) = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok())
+        && origin.split_once("://").is_none_or(|(_, host)| host != context.access().host(request.request()))
+    {
+        origins.note(origin);
+    }
+    next.call(request).await
+}
+
+/// Answers a rejected preflight request with a problem that says what is allowed.
+pub async fn explain_preflight<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let answer = next.call(request).await?;
+    let refused = answer.response().error().and_then(Error::as_error).map(detail);
+    let context = answer.request().app_data::<Data<Context>>();
+    let (Some(detail), Some(context)) = (refused, context) else { return Ok(answer.map_into_left_body()) };
+    let problem = reject(answer.request(), context.guard(), &bad_request(detail));
+    Ok(answer.into_response(problem).map_into_right_body())
+}
+
+fn detail(error: &CorsError) -> String {
+    match error {
+        CorsError::MethodNotAllowed => {
+            "The pages that `cors_origins` allows may send GET and POST, and no other method.".to_owned()
+        }
+        CorsError::HeadersNotAllowed | CorsError::BadRequestHeaders => {
+            let names = allowed_headers().map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
+            format!("The pages that `cors_origins` allows may send these headers, and no others: {names}.")
+        }
+        _ => "Pages of this origin may not call here. Whoever runs this service can allow it with `cors_origins`."
+            .to_owned(),
+    }
+}
+
+/// What pages may send beside what every page may.
+fn allowed_headers() -> impl Iterator<Item = HeaderName> {
+    [CONTENT_TYPE, AUTHORIZATION].into_iter().chain(header::ALLOWED.map(HeaderName::from_static))
+}

@@ -1,0 +1,170 @@
+//! The client request that a gateway asks about, sent in one of three forms.
+
+use actix_web::HttpRequest;
+use actix_web::http::Method;
+use onceward::Rejection;
+use onceward_api::path::canonical;
+
+use super::bad_request;
+
+/// The path for gateways.
+pub(crate) const PATH: &str = "/forward-auth";
+/// The headers with method and path: nginx sends the first pair, Caddy and Traefik the second.
+const HEADER_PAIRS: [[&str; 2]; 2] =
+    [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]];
+
+/// The request that the gateway holds back until it has a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ForwardedRequest {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: String,
+}
+
+impl ForwardedRequest {
+    /// What the gateway says of it. Whatever is told in several ways has to be told alike: one of them may be the client's,
+    /// and which one, only the gateway knows.
+    ///
+    /// # Errors
+    /// If it is not told, not to be understood, or told in two ways that differ.
+    pub(crate) fn of(request: &HttpRequest) -> Result<Self, Rejection> {
+        let mut found: Option<Self> = None;
+        for form in forms(request)? {
+            match &found {
+                Some(first) if *first != form => {
+                    return Err(bad_request(
+                        "The original request is told in two ways that differ. The gateway has to overwrite X-Original-Method \
+                         and X-Original-URI, and X-Forwarded-Method and X-Forwarded-Uri, or to remove them.",
+                    ));
+                }
+                _ => found = Some(form),
+            }
+        }
+        found.ok_or_else(|| {
+            bad_request(
+                "The original request is not told. The gateway has to send its method and address in X-Original-Method and \
+                 X-Original-URI, or in X-Forwarded-Method and X-Forwarded-Uri, or the address behind /forward-auth.",
+            )
+        })
+    }
+
+    /// Whether it may pass without a token, as it only reads.
+    pub(crate) fn is_safe(&self) -> bool {
+        [Method::GET, Method::HEAD, Method::OPTIONS].contains(&self.method)
+    }
+
+    fn read(method: &str, uri: &str) -> Option<Self> {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let method = Method::from_bytes(method.as_bytes()).ok()?;
+        path.starts_with('/').then(|| Self { method, path: path.to_owned(), query: query.to_owned() })
+    }
+}
+
+/// Whether this path is the one for gateways.
+pub(crate) fn is_gateway_path(path: &str) -> bool {
+    canonical(path).strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Reads each form that the request contains.
+fn forms(request: &HttpRequest) -> Result<Vec<ForwardedRequest>, Rejection> {
+    let uri = request.uri().path_and_query().map_or("", |uri| uri.as_str());
+    let behind = uri.strip_prefix(PATH).filter(|rest| rest.starts_with('/'));
+    let mut forms: Vec<_> =
+        behind.and_then(|rest| ForwardedRequest::read(request.method().as_str(), rest)).into_iter().collect();
+    for names in HEADER_PAIRS {
+        let [methods, uris] = names.map(|name| request.headers().get_all(name).collect::<Vec<_>>());
+        if methods.is_empty() && uris.is_empty() {
+            continue;
+        }
+        let [method_name, uri_name] = names;
+        if methods.len() != uris.len() {
+            return Err(bad_request(format!("`{method_name}` and `{uri_name}` have to be sent together, once each.")));
+        }
+        for (method, uri) in methods.into_iter().zip(uris) {
+            let read = Option::zip(method.to_str().ok(), uri.to_str().ok())
+                .and_then(|(method, uri)| ForwardedRequest::read(method, uri));
+            forms.push(read.ok_or_else(|| {
+                bad_request(format!(
+                    "`{method_name}` has to be a method, and `{uri_name}` an address that begins with a slash."
+                ))
+            })?);
+        }
+    }
+    Ok(forms)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn told(method: Method, uri: &str, headers: &[(&str, &str)]) -> Result<(String, String, String), String> {
+        let request = TestRequest::with_uri(uri).method(method);
+        let request = headers.iter().fold(request, |request, header| request.append_header(*header)).to_http_request();
+        let original = ForwardedRequest::of(&request).map_err(|rejection| rejection.problem().detail)?;
+        Ok((original.method.to_string(), original.path, original.query))
+    }
+
+    fn is(method: &str, path: &str, query: &str) -> Result<(String, String, String), String> {
+        Ok((method.into(), path.into(), query.into()))
+    }
+
+    const ORIGINAL: [(&str, &str); 2] = [("x-original-method", "POST"), ("x-original-uri", "/orders?a=1&_onceward=t")];
+    const FORWARDED: [(&str, &str); 2] =
+        [("x-forwarded-method", "POST"), ("x-forwarded-uri", "/orders?a=1&_onceward=t")];
+
+    #[test]
+    fn each_of_the_three_ways_tells_it() {
+        assert_eq!(told(Method::GET, "/forward-auth?style=nginx", &ORIGINAL), is("POST", "/orders", "a=1&_onceward=t"));
+        assert_eq!(told(Method::GET, "/forward-auth", &FORWARDED), is("POST", "/orders", "a=1&_onceward=t"));
+        assert_eq!(told(Method::PUT, "/forward-auth/orders/1?a=%20", &[]), is("PUT", "/orders/1", "a=%20"));
+        assert_eq!(told(Method::POST, "/forward-auth/", &[]), is("POST", "/", ""));
+        assert_eq!(told(Method::POST, "/forward-auth//a//b", &[]), is("POST", "//a//b", ""), "as it was sent");
+    }
+
+    #[test]
+    fn what_is_told_twice_has_to_be_told_alike() {
+        assert!(told(Method::GET, "/forward-auth", &[ORIGINAL, FORWARDED].concat()).is_ok());
+        let differing = [
+            [("x-original-method", "GET"), ("x-original-uri", "/orders?a=1&_onceward=t")],
+            [("x-original-method", "POST"), ("x-original-uri", "/elsewhere")],
+        ];
+        for client in differing {
+            for both in [[client, FORWARDED].concat(), [FORWARDED, client].concat(), [ORIGINAL, client].concat()] {
+                assert!(told(Method::GET, "/forward-auth", &both).unwrap_err().contains("differ"), "{both:?}");
+            }
+            assert!(told(Method::POST, "/forward-auth/orders", &client).unwrap_err().contains("differ"));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        assert!(told(Method::POST, "/forward-auth", &[]).unwrap_err().contains("X-Original-Method"));
+        assert!(told(Method::GET, "/forward-auth", &ORIGINAL[1..]).unwrap_err().contains("`x-original-method`"));
+        assert!(told(Method::GET, "/forward-auth", &FORWARDED[..1]).unwrap_err().contains("`x-forwarded-uri`"));
+        for wrong in
+            [("PO ST", "/orders"), ("", "/orders"), ("POST", "orders"), ("POST", ""), ("POST", "http://x/orders")]
+        {
+            let headers = [("x-original-method", wrong.0), ("x-original-uri", wrong.1)];
+            assert!(
+                told(Method::GET, "/forward-auth", &headers).unwrap_err().contains("`x-original-uri`"),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_stands_there_or_behind_it_is_a_gateway_s_question() {
+        assert!(
+            is_gateway_path("/forward-auth") && is_gateway_path("/forward-auth/") && is_gateway_path("/forward-auth/a")
+        );
+        assert!(
+            is_gateway_path("/%66orward-auth") && is_gateway_path("/forward%2Dauth/a"),
+            "where the router leads it to"
+        );
+        assert!(
+            !is_gateway_path("/forward-authority") && !is_gateway_path("/token") && !is_gateway_path("/a/forward-auth")
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! The log: its format and level, and one line per request, without the query.
+
+use std::io::IsTerminal as _;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::ConnectionType;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use actix_web::{Error, HttpResponse};
+use tracing::Instrument as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::config::LogFormat;
+use crate::context::Context;
+use crate::metrics::COUNTERS;
+use crate::network::connections::BusyConnection;
+
+/// Names a request, in its answer and in every line that is logged for it.
+const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);
+
+/// What the names of our own crates begin with.
+const OURS: &str = "onceward";
+
+/// Whether people read the log.
+pub fn is_human(form: LogFormat) -> bool {
+    match form {
+        LogFormat::Auto => std::io::stdout().is_terminal(),
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+    }
+}
+
+/// Begins to log, as much as this level has it.
+pub fn begin(form: LogFormat, level: LevelFilter) {
+    let registry = tracing_subscriber::registry().with(targets(level));
+    let lines = tracing_subscriber::fmt::layer().with_target(false);
+    if is_human(form) {
+        registry.with(lines.with_ansi(std::io::stdout().is_terminal())).init();
+    } else {
+        registry.with(lines.json().flatten_event(true).with_span_list(false)).init();
+    }
+}
+
+/// The level is that of our own crates. What others say is held to warnings, whatever the level: they do not know what is
+/// a secret here, and what they say of a request is theirs to change.
+fn targets(level: LevelFilter) -> Targets {
+    Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OURS, level)
+}
+
+/// Logs a request with its id, and closes its connection if the service is about to stop. It is the outermost layer, so here a
+/// request begins and ends, also for its connection.
+pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
+    let _busy = BusyConnection::on(&request);
+    let id = request_id(&request);
+    let (method, path) = (request.method().clone(), request.path().to_owned());
+    let is_draining = request.app_data::<Data<Context>>().is_some_and(|context| context.guard().is_draining());
+    // Of the highest level, so that every line has the id, however little is logged.
+    let span = tracing::error_span!("request", id = %id);
+    let begun = tokio::time::Instant::now();
+    let answer = next.call(request).instrument(span.clone()).await;
+    let micros = begun.elapsed().as_micros() as u64;
+    let status = match &answer {
+        Ok(answer) => answer.status(),
+        Err(error) => error.as_response_error().status_code(),
+    };
+    COUNTERS.answered(status);
+    span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), micros, "answered"));
+    match answer {
+        Ok(mut answer) => {
+            sign(answer.response_mut(), &id, is_draining);
+            Ok(answer)
+        }
+        Err(mut error) => {
+            error.add_response_mapper(move |mut answer| {
+                sign(&mut answer, &id, is_draining);
+                answer
+            });
+            Err(error)
+        }
+    }
+}
+
+/// Says in an answer which request it is for, and whether it is the last on its connection.
+fn sign<B>(answer: &mut HttpResponse<B>, id: &str, is_last: bool) {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        answer.headers_mut().insert(REQUEST_ID, id);
+    }
+    if is_last {
+        answer.head_mut().set_connection_type(ConnectionType::Close);
+    }
+}
+
+/// The id that the caller has given the request, if it is one that can be logged, or a new one.
+fn request_id(request: &ServiceRequest) -> String {
+    let given = request.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
+    let is_plain =
+        |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    given.filter(is_plain).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn the_level_is_for_our_own_lines_and_others_are_held_to_warnings() {
+        let everything = targets(LevelFilter::TRACE);
+        for own in ["onceward", "onceward::store::redis::link", "onceward_server::routes::token"] {
+            assert!(everything.would_enable(own, &Level::TRACE), "{own}");
+        }
+        for other in ["redis", "redis::aio", "actix_http::h1::dispatcher", "actix_server", "mio::poll", "log"] {
+            assert!(everything.would_enable(other, &Level::WARN), "{other}");
+            assert!(!everything.would_enable(other, &Level::INFO), "{other}");
+        }
+        let little = targets(LevelFilter::ERROR);
+        assert!(!little.would_enable("onceward_server", &Level::WARN) && !little.would_enable("redis", &Level::WARN));
+        assert!(little.would_enable("redis", &Level::ERROR));
+    }
+}

@@ -1,0 +1,78 @@
+//! The message at startup: a banner with links on a terminal, one log line otherwise.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use crate::config::{Config, StoreAddress};
+use crate::logging;
+
+/// Says where it is, for whoever reads it.
+pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    if logging::is_human(config.log) {
+        // Whoever should have read it may have gone: no reason not to go on.
+        let _ = std::io::stdout().write_all(banner(address, admin, config).as_bytes());
+    } else {
+        let store = config.store.to_string();
+        let admin = admin.map(tracing::field::display);
+        tracing::info!(%address, admin, store, version = env!("CARGO_PKG_VERSION"), "listening");
+    }
+}
+
+fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> String {
+    let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
+    let note = match store {
+        StoreAddress::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
+        StoreAddress::Redis(_) | StoreAddress::Sql(_) => "shared by all processes that use it",
+    };
+    let key = if config.api_key.is_some() {
+        "needed to redeem, release, claim and ask"
+    } else {
+        "none: whoever can reach this port can redeem"
+    };
+    format!(
+        "\n  Onceward {} is running\n\n    start    http://{host}/\n    docs     http://{host}/docs/\n    watch    http://{watched}/dashboard\n    \
+         store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// Where a browser on this machine finds it: an address that stands for all of them cannot be clicked everywhere.
+fn host(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(address: &str, arguments: &[&str]) -> String {
+        let arguments = ["onceward"].iter().chain(arguments).map(std::ffi::OsString::from);
+        banner(address.parse().unwrap(), None, &Config::from(arguments, []).unwrap())
+    }
+
+    #[test]
+    fn people_are_told_where_to_click_and_what_the_store_means() {
+        let said = shown("127.0.0.1:8080", &[]);
+        for told in ["http://127.0.0.1:8080/\n", "http://127.0.0.1:8080/docs/\n", "memory:  (this process alone"] {
+            assert!(said.contains(told), "{said}");
+        }
+        assert!(said.contains("several processes need --store redis://") && said.contains("none: whoever"), "{said}");
+        let said = shown("127.0.0.1:8080", &["--store", "redis://:canary@10.0.0.7:6379", "--api-key", "canary"]);
+        assert!(said.contains("redis://10.0.0.7:6379  (shared by all") && said.contains("needed to redeem"), "{said}");
+        assert!(!said.contains("canary"), "{said}");
+    }
+
+    #[test]
+    fn every_address_is_shown_as_one_that_can_be_clicked() {
+        for (address, clicked) in [
+            ("0.0.0.0:80", "http://localhost:80/\n"),
+            ("[::]:80", "http://localhost:80/\n"),
+            ("[::1]:80", "http://[::1]:80/\n"),
+        ] {
+            assert!(shown(address, &[]).contains(clicked), "{address}");
+        }
+    }
+}
