@@ -14,11 +14,11 @@ pub use self::builder::ClientBuilder;
 use crate::authorization::Authorization;
 use crate::credential::Credential;
 use crate::error::{Error, Kind};
-use crate::limits::Limits;
-use crate::pool::{Binding, NoToken, Pool, Source};
+use crate::on_unknown::Undecided;
 use crate::redirect::same_origin;
+use crate::retry_limits::Limits;
 use crate::submission::Submission;
-use crate::undecided::Undecided;
+use crate::token_pool::{Binding, NoToken, Pool, Source};
 
 /// How many pools there are at most before they are forgotten, those that are empty first.
 const POOLS: usize = 1000;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::key::Key;
-use crate::undecided::Undecided;
+use crate::on_unknown::Undecided;
 
 /// What a submission is known by over all its tries.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onceward_api::{Code, Problem};
 
 use crate::key::Key;
-use crate::refusal::Refusal;
+use crate::rejection::Refusal;
 
 /// Any error.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;

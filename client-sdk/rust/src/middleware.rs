@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::key::Key;
-use crate::run;
+use crate::retry_loop;
 use crate::submission::{OURS, Plan};
 use crate::transport::{Failed, Transport};
 
@@ -91,7 +91,7 @@ impl Middleware for Submitting {
         }
         let plan = self.plan(request, extensions).map_err(MiddlewareError::middleware)?;
         let mut below = Below { next, extensions };
-        let answer = run::run(&self.client, &mut below, plan).await;
+        let answer = retry_loop::submit(&self.client, &mut below, plan).await;
         answer.map(Response::from).map_err(MiddlewareError::middleware)
     }
 }

@@ -10,17 +10,17 @@ use reqwest::multipart::Form;
 use reqwest::{Method, Url};
 use serde::Serialize;
 
-use crate::answer::Answer;
 use crate::body::{Body, Once};
 use crate::client::{Client, parse};
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::key::Key;
-use crate::limits::Limits;
-use crate::pool::Binding;
-use crate::run;
+use crate::on_unknown::Undecided;
+use crate::response::Answer;
+use crate::retry_limits::Limits;
+use crate::retry_loop;
+use crate::token_pool::Binding;
 use crate::transport::Plain;
-use crate::undecided::Undecided;
 
 /// Headers that nobody else sets.
 pub(crate) const OURS: [&str; 3] = [header::TOKEN, header::LOOK, header::ATTEMPT];
@@ -250,7 +250,7 @@ impl Submission {
             return Err(wrong);
         }
         let mut transport = Plain(self.client.inner().http.clone());
-        run::run(&self.client, &mut transport, self.plan).await
+        retry_loop::submit(&self.client, &mut transport, self.plan).await
     }
 
     fn wrong(mut self, what: &str, error: impl Into<crate::error::BoxError>) -> Self {

@@ -10,8 +10,8 @@ use super::{Client, Inner, parse};
 use crate::authorization::Authorization;
 use crate::credential::Credential;
 use crate::error::{BoxError, Error};
-use crate::limits::Limits;
-use crate::undecided::Undecided;
+use crate::on_unknown::Undecided;
+use crate::retry_limits::Limits;
 
 /// Builds a [`Client`].
 ///
@@ -182,7 +182,7 @@ impl ClientBuilder {
         self.credential.allows(self.undecided)?;
         if let Credential::AnyKey(Some(name)) = &self.credential {
             let wrong = |error| Error::misuse(format!("an application's name is part of its keys, and {error}"));
-            crate::id::generate_key(Some(name)).map_err(wrong)?;
+            crate::key::generate_key(Some(name)).map_err(wrong)?;
         }
         let http = match self.http {
             Http::Built(client) => client,

@@ -11,9 +11,9 @@ use reqwest::{Client, Method, Request, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::no_token::{self, NoToken};
+use super::error::{self, NoToken};
 use crate::authorization::Authorization;
-use crate::refusal::{self, Told, told};
+use crate::rejection::{self, Told, told};
 use crate::token::Token;
 
 /// The most that is read of an answer with tokens.
@@ -112,7 +112,7 @@ impl Source {
         let all: IssuedAll = self.read(&url, response).await?;
         if all.tokens.is_empty() {
             // Else whoever waits would have it asked for again and again.
-            return Err(no_token::of_no_use(&url, "no token at all"));
+            return Err(error::of_no_use(&url, "no token at all"));
         }
         all.tokens.into_iter().map(|issued| fetched(&url, issued, asked)).collect::<Result<_, _>>().map(Some)
     }
@@ -149,14 +149,14 @@ impl Source {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(authorization) = &self.authorization {
             let value = authorization.value(again, self.timeout).await;
-            headers.insert(AUTHORIZATION, value.map_err(|error| no_token::without_credentials(url, &error))?);
+            headers.insert(AUTHORIZATION, value.map_err(|error| error::without_credentials(url, &error))?);
         }
         if let Some(body) = body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(serde_json::to_vec(body).unwrap_or_default().into());
         }
         *request.timeout_mut() = Some(self.timeout);
-        self.http.execute(request).await.map_err(|error| no_token::unreachable(url, error))
+        self.http.execute(request).await.map_err(|error| error::unreachable(url, error))
     }
 
     async fn read<T: for<'de> Deserialize<'de>>(&self, url: &Url, response: Response) -> Result<T, NoToken> {
@@ -164,24 +164,24 @@ impl Source {
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no content type");
         let kind = kind.chars().take(60).collect::<String>();
-        let retry_after = refusal::retry_after(response.headers());
-        let mut response = match told(response).await.map_err(|error| no_token::unreachable(url, error))? {
-            Told::Refused(refusal) => return Err(no_token::refused(url, refusal)),
+        let retry_after = rejection::retry_after(response.headers());
+        let mut response = match told(response).await.map_err(|error| error::unreachable(url, error))? {
+            Told::Refused(refusal) => return Err(error::refused(url, refusal)),
             Told::Answer(response) => response,
         };
         if !status.is_success() {
-            return Err(no_token::other_status(url, status, retry_after));
+            return Err(error::other_status(url, status, retry_after));
         }
-        let read = refusal::read(&mut response, LIMIT).await.map_err(|error| no_token::unreachable(url, error))?;
+        let read = rejection::read(&mut response, LIMIT).await.map_err(|error| error::unreachable(url, error))?;
         serde_json::from_slice(read.bytes())
             .ok()
             .filter(|_| read.is_whole())
-            .ok_or_else(|| no_token::of_another_kind(url, status, &kind))
+            .ok_or_else(|| error::of_another_kind(url, status, &kind))
     }
 }
 
 fn fetched(url: &Url, issued: Issued, asked: Instant) -> Result<Fetched, NoToken> {
-    let wrong = |what: &str| no_token::of_no_use(url, what);
+    let wrong = |what: &str| error::of_no_use(url, what);
     // A day is the longest that a token may live: more is a mistake, and could not be counted.
     let life = Duration::from_secs(issued.expires_in.min(24 * 60 * 60));
     if life.is_zero() {

@@ -8,20 +8,20 @@ use onceward_api::{Code, Outcome};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use crate::answer::Answer;
+use crate::attempt::{Sending, Tried};
 use crate::client::Client;
 use crate::credential::Credential;
+use crate::credential_state::Held;
 use crate::error::{Error, Kind};
-use crate::held::Held;
-use crate::refusal::Refusal;
-use crate::retry::{Came, Carries, History, Next, Terms, Wait, decide};
+use crate::on_unknown::Undecided;
+use crate::rejection::Refusal;
+use crate::response::Answer;
+use crate::retry_decision::{Came, Carries, History, Next, Terms, Wait, decide};
 use crate::submission::Plan;
 use crate::transport::Transport;
-use crate::tried::{Sending, Tried};
-use crate::undecided::Undecided;
 
 /// Sends a submission, as often as it takes and is allowed.
-pub(crate) async fn run<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Answer, Error> {
+pub(crate) async fn submit<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Answer, Error> {
     plan.credential.allows(plan.undecided)?;
     let (host, path) = plan.url.as_ref().map_or(("", ""), |url| (url.host_str().unwrap_or_default(), url.path()));
     let span = tracing::info_span!(target: "onceward_client", "submission", method = %plan.method, host, path);

@@ -7,7 +7,7 @@ use onceward_api::{Code, Problem, Retry};
 use reqwest::{StatusCode, Url};
 
 use crate::error::BoxError;
-use crate::refusal::Refusal;
+use crate::rejection::Refusal;
 
 /// What to do about a server that is another one.
 const ADVICE: &str = "Is Onceward there? An application needs `token_route`; if its tokens come from elsewhere, name that \

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::key::{BadKey, Key};
+use super::{BadKey, Key};
 
 /// A key that nobody else has: a UUID v4, behind the name of an application if one is given, so that whoever reads it in a
 /// log knows where to ask. It needs no network and no clock.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry};
 
-use crate::limits::Limits;
+use crate::retry_limits::Limits;
 
 /// What came of one try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,12 +8,11 @@ use reqwest::header::{HeaderMap, HeaderName};
 use crate::client::{Client, no_token};
 use crate::credential::Credential;
 use crate::error::Error;
-use crate::id::generate_key;
-use crate::key::Key;
-use crate::pool::Pool;
-use crate::retry::Carries;
+use crate::key::{Key, generate_key};
+use crate::retry_decision::Carries;
 use crate::submission::Plan;
 use crate::token::Token;
+use crate::token_pool::Pool;
 
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
 

@@ -8,8 +8,8 @@ use reqwest::header::HeaderMap;
 use reqwest::{Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::refusal::Read;
-use crate::tried::Answered;
+use crate::attempt::Answered;
+use crate::rejection::Read;
 
 /// An answer of the application, be it a success or a failure of its own. Up to a limit it was read to its end before it was
 /// handed over, so that it can no longer break off.

@@ -6,11 +6,11 @@ use onceward_api::{Code, Outcome, header};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 
+use crate::credential_state::Held;
 use crate::error::{BoxError, Error, Kind};
-use crate::held::Held;
 use crate::redirect::{self, Step, drop_content, drop_credentials, step};
-use crate::refusal::{self, Read, Refusal, Told, outcome, retry_after, told};
-use crate::retry::{Came, Carries};
+use crate::rejection::{self, Read, Refusal, Told, outcome, retry_after, told};
+use crate::retry_decision::{Came, Carries};
 use crate::submission::Plan;
 use crate::transport::{Failed, Transport};
 
@@ -178,7 +178,7 @@ async fn whole(mut response: Response, limit: usize) -> reqwest::Result<(Respons
     if limit == 0 || length.is_some_and(|length: usize| length > limit) {
         return Ok((response, None));
     }
-    let read = refusal::read(&mut response, limit).await?;
+    let read = rejection::read(&mut response, limit).await?;
     Ok((response, Some(read)))
 }
 

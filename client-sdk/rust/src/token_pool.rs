@@ -3,7 +3,7 @@
 //! However many ask at the same moment, one fetch is under way. It belongs to nobody: whoever asked first may go away, and
 //! the others still get theirs.
 
-mod no_token;
+mod error;
 mod source;
 mod stock;
 
@@ -15,12 +15,12 @@ use onceward_api::Code;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
-pub(crate) use self::no_token::NoToken;
+pub(crate) use self::error::NoToken;
 use self::source::Fetched;
 pub(crate) use self::source::{Binding, Source};
 use self::stock::Stock;
-use crate::limits::Limits;
-use crate::retry::Wait;
+use crate::retry_decision::Wait;
+use crate::retry_limits::Limits;
 use crate::token::Token;
 
 /// How long a failed refill that nobody waited for is left alone.
