@@ -1,4 +1,4 @@
-//! One try: sent, led wherever its answer leads, and read.
+//! One attempt: sends the request, follows redirects and reads the response.
 
 use std::time::Duration;
 
@@ -6,148 +6,155 @@ use onceward_api::{Code, Outcome, header};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 
-use crate::credential_state::Held;
-use crate::error::{BoxError, Error, Kind};
-use crate::redirect::{self, Step, drop_content, drop_credentials, step};
-use crate::rejection::{self, Read, Refusal, Told, outcome, retry_after, told};
-use crate::retry_decision::{Came, Carries};
+use crate::buffered_body::BufferedBody;
+use crate::credential_state::CredentialState;
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::redirect::{MAX_REDIRECTS, Redirect, drop_content, drop_credentials};
+use crate::rejection::{Rejection, ResponseClass, classify, outcome, retry_after};
+use crate::retry_decision::{AttemptSummary, CredentialKind};
 use crate::submission::Plan;
-use crate::transport::{Failed, Transport};
+use crate::transport::{Transport, TransportError};
 
-/// What came of a try.
-pub(crate) enum Tried {
-    Answer(Answered),
-    Refused(Refusal),
+/// The result of an attempt.
+pub(crate) enum AttemptResult {
+    Response(AttemptResponse),
+    Rejected(Rejection),
     NotSent(BoxError),
     Lost(BoxError),
-    /// It ends here, whatever was decided: the call is wrong, or what its answer leads to could not be read.
-    Over(Error),
+    /// The submission ends: the call is wrong, or the target of a redirect could not be read.
+    Failed(Error),
 }
 
-/// An answer of the application, as far as it was read.
-pub(crate) struct Answered {
+/// A response of the application, as far as it was read.
+pub(crate) struct AttemptResponse {
     pub(crate) response: Response,
-    /// What was read of its body, if that was begun.
-    pub(crate) read: Option<Read>,
-    /// What a guard said of the submission: here, or in the answer that has led here.
+    /// The part of the body that was read, if any.
+    pub(crate) buffered: Option<BufferedBody>,
+    /// The outcome a guard reported: in this response, or in the redirect that led to it.
     pub(crate) outcome: Option<Outcome>,
-    /// Whether it is the answer to the submission, or the result that the answer has led to.
-    submits: bool,
+    /// Whether it answers the submission itself, or is the target of a redirect to its result.
+    is_submission: bool,
 }
 
-/// Sends one try.
-pub(crate) struct Sending<'a, T> {
+/// One attempt in flight.
+pub(crate) struct Attempt<'a, T> {
     pub(crate) transport: &'a mut T,
     pub(crate) http: &'a reqwest::Client,
     pub(crate) key_header: &'a HeaderName,
     pub(crate) plan: &'a mut Plan,
-    pub(crate) held: &'a Held,
+    pub(crate) credential: &'a CredentialState,
     pub(crate) authorization: Option<HeaderValue>,
-    /// Nothing any more once it was led to another origin.
-    pub(crate) carries: Carries,
-    /// Whether it only asks what is on record.
-    pub(crate) looks: bool,
-    /// Whether an earlier try may have run.
+    /// `Nothing` after a redirect to another origin.
+    pub(crate) carried: CredentialKind,
+    /// Whether it only reads the stored outcome (`Onceward-Look`).
+    pub(crate) is_look: bool,
+    /// Whether an earlier attempt may have run.
     pub(crate) in_doubt: bool,
-    /// What a guard has said of the submission.
+    /// The outcome a guard reported for the submission.
     pub(crate) outcome: Option<Outcome>,
-    /// Whether it is still the submission that is under way, or a look at its result.
-    pub(crate) submits: bool,
+    /// Whether the submission itself is in flight, or a `GET` of its result.
+    pub(crate) is_submission: bool,
 }
 
-/// Where a try is on its way.
-struct Place {
+/// Where the attempt goes next.
+struct Target {
     method: Method,
     url: Url,
 }
 
-impl<T: Transport> Sending<'_, T> {
-    /// Sends it and reads what comes back.
-    pub(crate) async fn send(&mut self) -> Tried {
+impl<T: Transport> Attempt<'_, T> {
+    /// Sends the request and reads the response.
+    pub(crate) async fn send(&mut self) -> AttemptResult {
         match self.follow().await {
             Ok(response) => self.read(response).await,
-            Err(tried) => tried,
+            Err(result) => result,
         }
     }
 
-    /// What comes of it if it took too long.
-    pub(crate) fn late(&self, limit: Duration) -> Tried {
-        fails(Failed::Lost(format!("there was no whole answer within {limit:?}").into()), self.submits)
+    /// The result after a timeout.
+    pub(crate) fn timed_out(&self, limit: Duration) -> AttemptResult {
+        failure(
+            TransportError::Lost(format!("there was no complete response within {limit:?}").into()),
+            self.is_submission,
+        )
     }
 
-    /// Sends it, and on to wherever it is led.
-    async fn follow(&mut self) -> Result<Response, Tried> {
-        let Some(url) = self.plan.url.clone() else { return Err(Tried::Over(Error::misuse("there is no address"))) };
-        let mut place = Place { method: self.plan.method.clone(), url };
-        let mut response = self.hop(&place).await?;
-        for _ in 0..redirect::MOST {
-            let Some(step) = step(&place.method, &place.url, response.status(), response.headers()) else {
+    /// Sends the request and follows redirects.
+    async fn follow(&mut self) -> Result<Response, AttemptResult> {
+        let Some(url) = self.plan.url.clone() else {
+            return Err(AttemptResult::Failed(Error::misuse("there is no address")));
+        };
+        let mut target = Target { method: self.plan.method.clone(), url };
+        let mut response = self.hop(&target).await?;
+        for _ in 0..MAX_REDIRECTS {
+            let Some(redirect) = Redirect::of(&target.method, &target.url, response.status(), response.headers())
+            else {
                 return Ok(response);
             };
-            let submits = self.submits && step.submits;
-            // Another origin knows nothing of it, and might run what only asks.
-            if submits && !self.plan.body.is_repeatable() || step.crosses && self.looks {
+            let is_submission = self.is_submission && redirect.keeps_submission;
+            // Another origin may not know `Onceward-Look`, and would run the request.
+            if is_submission && !self.plan.body.is_repeatable() || redirect.crosses_origin && self.is_look {
                 return Ok(response);
             }
-            if submits && step.crosses && self.in_doubt {
-                let says = "it is not known whether it happened: an earlier try may have run, and this one was led to another \
+            if is_submission && redirect.crosses_origin && self.in_doubt {
+                let message = "it is not known whether it happened: an earlier attempt may have run, and this one was redirected to another \
                     origin, where it would run again, since neither token nor key is sent there";
-                return Err(Tried::Over(Error::new(Kind::Unknown, says)));
+                return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
             }
-            place = self.go(place, step);
-            response = self.hop(&place).await?;
+            target = self.redirected(target, redirect);
+            response = self.hop(&target).await?;
         }
-        let kind = if self.in_doubt && self.submits { Kind::Unknown } else { Kind::Followed };
-        Err(Tried::Over(Error::new(kind, "it was answered with more redirects than are followed")))
+        let kind = if self.in_doubt && self.is_submission { ErrorKind::Unknown } else { ErrorKind::Redirect };
+        Err(AttemptResult::Failed(Error::new(kind, "it was answered with more redirects than are followed")))
     }
 
-    fn go(&mut self, place: Place, Step { url, submits, crosses }: Step) -> Place {
-        tracing::debug!(crosses, submits, "led on");
-        if crosses {
-            self.carries = Carries::Nothing;
+    fn redirected(&mut self, target: Target, Redirect { url, keeps_submission, crosses_origin }: Redirect) -> Target {
+        tracing::debug!(crosses_origin, keeps_submission, "following a redirect");
+        if crosses_origin {
+            self.carried = CredentialKind::Nothing;
         }
-        self.submits &= submits;
-        let method = if self.submits { place.method } else { Method::GET };
-        Place { method, url }
+        self.is_submission &= keeps_submission;
+        let method = if self.is_submission { target.method } else { Method::GET };
+        Target { method, url }
     }
 
-    async fn hop(&mut self, place: &Place) -> Result<Response, Tried> {
-        let request = self.request(place).map_err(Tried::Over)?;
-        let response = self.transport.carry(request).await.map_err(|failed| fails(failed, self.submits))?;
-        if *response.url() != place.url && without_fragment(response.url()) != without_fragment(&place.url) {
-            let says = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
+    async fn hop(&mut self, target: &Target) -> Result<Response, AttemptResult> {
+        let request = self.request(target).map_err(AttemptResult::Failed)?;
+        let response = self.transport.send(request).await.map_err(|error| failure(error, self.is_submission))?;
+        if *response.url() != target.url && without_fragment(response.url()) != without_fragment(&target.url) {
+            let message = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
                  origin: build it with `redirect(reqwest::redirect::Policy::none())`";
-            return Err(Tried::Over(Error::new(Kind::Unknown, says)));
+            return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
         }
-        if self.carries != Carries::Nothing {
-            self.held.take_in(response.headers());
+        if self.carried != CredentialKind::Nothing {
+            self.credential.store_next_token(response.headers());
         }
-        if self.submits {
+        if self.is_submission {
             self.outcome = outcome(response.headers());
         }
         Ok(response)
     }
 
-    fn request(&mut self, place: &Place) -> Result<Request, Error> {
-        let mut request = Request::new(place.method.clone(), place.url.clone());
+    fn request(&mut self, target: &Target) -> Result<Request, Error> {
+        let mut request = Request::new(target.method.clone(), target.url.clone());
         let headers = request.headers_mut();
         *headers = self.plan.headers.clone();
         if !self.plan.identity.is_empty() {
             headers.extend(self.plan.identity.clone());
         }
-        if self.looks {
+        if self.is_look {
             headers.insert(header::LOOK, HeaderValue::from_static("true"));
         }
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        if self.carries == Carries::Nothing {
+        if self.carried == CredentialKind::Nothing {
             let identity: Vec<_> = self.plan.identity.keys().cloned().collect();
             drop_credentials(headers, &identity);
-        } else if self.submits {
-            self.held.put_into(headers, self.key_header)?;
+        } else if self.is_submission {
+            self.credential.write_to(headers, self.key_header)?;
         }
-        if !self.submits {
+        if !self.is_submission {
             drop_content(headers);
             return Ok(request);
         }
@@ -156,30 +163,35 @@ impl<T: Transport> Sending<'_, T> {
         request.ok_or_else(|| Error::misuse("the body was sent already, and cannot be sent again"))
     }
 
-    /// Tells a refusal from an answer, and reads an answer to its end if it is not long.
-    async fn read(&mut self, response: Response) -> Tried {
-        let submits = self.submits;
-        let lost = |error: reqwest::Error| fails(Failed::Lost(error.without_url().into()), submits);
-        let told = if submits { told(response).await } else { Ok(Told::Answer(response)) };
-        match told {
+    /// Tells a rejection from a response of the application, and buffers a short response.
+    async fn read(&mut self, response: Response) -> AttemptResult {
+        let is_submission = self.is_submission;
+        let lost = |error: reqwest::Error| failure(TransportError::Lost(error.without_url().into()), is_submission);
+        let class = if is_submission { classify(response).await } else { Ok(ResponseClass::Application(response)) };
+        match class {
             Err(error) => lost(error),
-            Ok(Told::Refused(refusal)) => Tried::Refused(refusal),
-            Ok(Told::Answer(response)) => match whole(response, self.plan.answer_limit).await {
-                Ok((response, read)) => Tried::Answer(Answered { response, read, outcome: self.outcome, submits }),
+            Ok(ResponseClass::Rejected(rejection)) => AttemptResult::Rejected(rejection),
+            Ok(ResponseClass::Application(response)) => match buffer(response, self.plan.response_limit).await {
+                Ok((response, buffered)) => AttemptResult::Response(AttemptResponse {
+                    response,
+                    buffered,
+                    outcome: self.outcome,
+                    is_submission,
+                }),
                 Err(error) => lost(error),
             },
         }
     }
 }
 
-/// The answer, with all of its body at hand unless that is longer than the limit.
-async fn whole(mut response: Response, limit: usize) -> reqwest::Result<(Response, Option<Read>)> {
+/// Buffers the body, unless it is longer than the limit.
+async fn buffer(mut response: Response, limit: usize) -> reqwest::Result<(Response, Option<BufferedBody>)> {
     let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if limit == 0 || length.is_some_and(|length: usize| length > limit) {
         return Ok((response, None));
     }
-    let read = rejection::read(&mut response, limit).await?;
-    Ok((response, Some(read)))
+    let buffered = BufferedBody::read(&mut response, limit).await?;
+    Ok((response, Some(buffered)))
 }
 
 fn without_fragment(url: &Url) -> Url {
@@ -188,50 +200,54 @@ fn without_fragment(url: &Url) -> Url {
     url
 }
 
-/// What is known of a request that has failed. Once the submission itself is answered, that is no longer in doubt.
-fn fails(failed: Failed, submits: bool) -> Tried {
-    match failed {
-        Failed::Misuse(error) => {
-            Tried::Over(Error::misuse(format!("this cannot be sent: {error}")).with_source(Some(error)))
+/// The result of a request that failed. Once the submission itself has a response, its outcome is not in doubt.
+fn failure(error: TransportError, is_submission: bool) -> AttemptResult {
+    match error {
+        TransportError::Misuse(error) => {
+            AttemptResult::Failed(Error::misuse(format!("this cannot be sent: {error}")).with_source(Some(error)))
         }
-        Failed::NotSent(error) | Failed::Lost(error) if !submits => {
-            let says = "it was answered, and what its answer leads to could not be read";
-            Tried::Over(Error::new(Kind::Followed, says).with_source(Some(error)))
+        TransportError::NotSent(error) | TransportError::Lost(error) if !is_submission => {
+            let message = "it was answered with a redirect, whose target could not be read";
+            AttemptResult::Failed(Error::new(ErrorKind::Redirect, message).with_source(Some(error)))
         }
-        Failed::NotSent(error) => Tried::NotSent(error),
-        Failed::Lost(error) => Tried::Lost(error),
+        TransportError::NotSent(error) => AttemptResult::NotSent(error),
+        TransportError::Lost(error) => AttemptResult::Lost(error),
     }
 }
 
-impl Tried {
-    /// What it comes to. `None` if there is nothing to decide.
-    pub(crate) fn came(&self) -> Option<Came> {
+impl AttemptResult {
+    /// What [`decide`](crate::retry_decision::decide) needs to know of it. `None` if there is nothing to decide.
+    pub(crate) fn summary(&self) -> Option<AttemptSummary> {
         Some(match self {
-            // The submission was answered already: whatever is said of its result, it is not sent again for that.
-            Self::Answer(Answered { submits: false, .. }) => Came::Answer,
-            Self::Answer(Answered { response, .. }) => answered(response.status(), response.headers()),
-            Self::Refused(Refusal { problem, .. }) if problem.code == Code::Unauthorized => Came::Unauthorized,
-            Self::Refused(Refusal { problem, retry_after }) => {
-                Came::Refused { code: problem.code, retry: problem.retry, after: *retry_after }
+            // The submission has its response: whatever the result's address returns, the submission is not sent again.
+            Self::Response(AttemptResponse { is_submission: false, .. }) => AttemptSummary::Response,
+            Self::Response(AttemptResponse { response, .. }) => summarize(response.status(), response.headers()),
+            Self::Rejected(Rejection { problem, .. }) if problem.code == Code::Unauthorized => {
+                AttemptSummary::Unauthorized
             }
-            Self::NotSent(_) => Came::NotSent,
-            Self::Lost(_) => Came::Lost,
-            Self::Over(_) => return None,
+            Self::Rejected(Rejection { problem, retry_after }) => {
+                AttemptSummary::Rejected { code: problem.code, retry: problem.retry, retry_after: *retry_after }
+            }
+            Self::NotSent(_) => AttemptSummary::NotSent,
+            Self::Lost(_) => AttemptSummary::Lost,
+            Self::Failed(_) => return None,
         })
     }
 }
 
-/// Whose answer it is: a guard marks what its handler says, and a handler's word is the last.
-fn answered(status: StatusCode, headers: &HeaderMap) -> Came {
+/// Tells a response of the application from one of a gateway: a guard marks the responses of its handlers, and those are final.
+fn summarize(status: StatusCode, headers: &HeaderMap) -> AttemptSummary {
     let is_guarded = || outcome(headers).is_some_and(Outcome::is_handlers);
     match status {
-        StatusCode::UNAUTHORIZED => Came::Unauthorized,
-        StatusCode::TOO_MANY_REQUESTS if !is_guarded() => Came::Busy { after: retry_after(headers) },
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if !is_guarded() => {
-            Came::Between { after: retry_after(headers) }
+        StatusCode::UNAUTHORIZED => AttemptSummary::Unauthorized,
+        StatusCode::TOO_MANY_REQUESTS if !is_guarded() => {
+            AttemptSummary::TooManyRequests { retry_after: retry_after(headers) }
         }
-        _ if (status.is_client_error() || status.is_server_error()) && !is_guarded() => Came::Failure,
-        _ => Came::Answer,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if !is_guarded() => {
+            AttemptSummary::GatewayError { retry_after: retry_after(headers) }
+        }
+        _ if (status.is_client_error() || status.is_server_error()) && !is_guarded() => AttemptSummary::UnmarkedFailure,
+        _ => AttemptSummary::Response,
     }
 }
 
@@ -240,23 +256,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_is_told_from_the_application_by_the_guard_s_mark() {
+    fn gateway_error_is_told_from_application_by_guard_mark() {
         let mut marked = HeaderMap::new();
         marked.insert(header::OUTCOME, HeaderValue::from_static("executed"));
         for status in [502, 503, 504] {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(answered(status, &HeaderMap::new()), Came::Between { after: None });
-            assert_eq!(answered(status, &marked), Came::Answer);
+            assert_eq!(summarize(status, &HeaderMap::new()), AttemptSummary::GatewayError { retry_after: None });
+            assert_eq!(summarize(status, &marked), AttemptSummary::Response);
         }
-        assert_eq!(answered(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), Came::Busy { after: None });
-        assert_eq!(answered(StatusCode::TOO_MANY_REQUESTS, &marked), Came::Answer);
-        assert_eq!(answered(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()), Came::Failure);
-        assert_eq!(answered(StatusCode::FORBIDDEN, &marked), Came::Answer);
-        assert_eq!(answered(StatusCode::CREATED, &HeaderMap::new()), Came::Answer);
-        assert_eq!(answered(StatusCode::UNAUTHORIZED, &marked), Came::Unauthorized);
+        assert_eq!(
+            summarize(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()),
+            AttemptSummary::TooManyRequests { retry_after: None }
+        );
+        assert_eq!(summarize(StatusCode::TOO_MANY_REQUESTS, &marked), AttemptSummary::Response);
+        assert_eq!(summarize(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()), AttemptSummary::UnmarkedFailure);
+        assert_eq!(summarize(StatusCode::FORBIDDEN, &marked), AttemptSummary::Response);
+        assert_eq!(summarize(StatusCode::CREATED, &HeaderMap::new()), AttemptSummary::Response);
+        assert_eq!(summarize(StatusCode::UNAUTHORIZED, &marked), AttemptSummary::Unauthorized);
         for outcome in ["replayable", "not_applied", "not_released", "unknown", "unprotected"] {
             marked.insert(header::OUTCOME, HeaderValue::from_static(outcome));
-            assert_eq!(answered(StatusCode::SERVICE_UNAVAILABLE, &marked), Came::Answer, "{outcome}");
+            assert_eq!(summarize(StatusCode::SERVICE_UNAVAILABLE, &marked), AttemptSummary::Response, "{outcome}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The client: what all its submissions have in common.
+//! The client: the settings and token pools its submissions share.
 
 mod builder;
 
@@ -13,56 +13,54 @@ use url::Position;
 pub use self::builder::ClientBuilder;
 use crate::authorization::Authorization;
 use crate::credential::Credential;
-use crate::error::{Error, Kind};
-use crate::on_unknown::Undecided;
+use crate::error::{Error, ErrorKind};
+use crate::on_unknown::OnUnknown;
 use crate::redirect::same_origin;
-use crate::retry_limits::Limits;
+use crate::retry_limits::RetryLimits;
 use crate::submission::Submission;
-use crate::token_pool::{Binding, NoToken, Pool, Source};
+use crate::token_pool::{TokenBinding, TokenError, TokenPool, TokenSource};
 
-/// How many pools there are at most before they are forgotten, those that are empty first.
-const POOLS: usize = 1000;
+/// The most token pools. Beyond that idle pools are dropped, then all.
+const MAX_POOLS: usize = 1000;
 
-/// A client whose submissions take effect once, however often they have to be sent. Cheap to clone; clones share their
-/// tokens and connections.
+/// A client whose submissions take effect once, however often they are sent. Cheap to clone; clones share tokens and connections.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ClientInner {
     pub(crate) http: reqwest::Client,
     pub(crate) credential: Credential,
     pub(crate) key_header: HeaderName,
-    pub(crate) limits: Limits,
-    pub(crate) undecided: Undecided,
+    pub(crate) limits: RetryLimits,
+    pub(crate) on_unknown: OnUnknown,
     pub(crate) authorization: Option<Authorization>,
-    pub(crate) answer_limit: usize,
+    pub(crate) response_limit: usize,
     token_base: Option<Url>,
     /// Where else tokens may be sent.
     origins: Vec<Url>,
     pool_size: u32,
-    pools: Mutex<Pools>,
+    pools: Mutex<PoolSet>,
 }
 
 #[derive(Default)]
-struct Pools {
-    all: HashMap<Sort, Arc<Pool>>,
-    /// The last one that was asked for, by the address up to its path: mostly it is asked for again, by the same caller for
-    /// the same thing, and found without copying what it is told by.
-    last: Option<(String, Binding, HeaderMap, Arc<Pool>)>,
+struct PoolSet {
+    all: HashMap<PoolKey, Arc<TokenPool>>,
+    /// The pool used last, by the address up to its path. Most submissions use it again, and find it without copying a [`PoolKey`].
+    last: Option<(String, TokenBinding, HeaderMap, Arc<TokenPool>)>,
 }
 
-impl Pools {
-    fn last(&self, origin: &str, binding: &Binding, identity: &HeaderMap) -> Option<Arc<Pool>> {
+impl PoolSet {
+    fn last(&self, origin: &str, binding: &TokenBinding, identity: &HeaderMap) -> Option<Arc<TokenPool>> {
         let (last, bound, who, pool) = self.last.as_ref()?;
         (last == origin && bound == binding && who == identity).then(|| Arc::clone(pool))
     }
 }
 
-/// What tells the tokens of one pool from those of another.
+/// What distinguishes the tokens of one pool from those of another.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Sort {
+struct PoolKey {
     base: Url,
-    binding: Binding,
+    binding: TokenBinding,
     /// Sorted by name.
     identity: Vec<(HeaderName, Vec<u8>)>,
     is_authorized: bool,
@@ -112,57 +110,57 @@ impl Client {
     /// # Errors
     /// If the address is none, or no token can be had.
     pub async fn warm_up(&self, url: impl AsRef<str>, count: u32) -> Result<(), Error> {
-        let pool = self.pool(&parse(url.as_ref())?, &Binding::default(), &HeaderMap::new())?;
+        let pool = self.pool(&parse(url.as_ref())?, &TokenBinding::default(), &HeaderMap::new())?;
         pool.warm_up(count).await.map_err(no_token)
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &ClientInner {
         &self.0
     }
 
     /// The tokens for a submission to this address, of this kind, by this caller.
-    pub(crate) fn pool(&self, url: &Url, binding: &Binding, who: &HeaderMap) -> Result<Arc<Pool>, Error> {
+    pub(crate) fn pool(&self, url: &Url, binding: &TokenBinding, who: &HeaderMap) -> Result<Arc<TokenPool>, Error> {
         let inner = &self.0;
         let origin = &url[..Position::BeforePath];
         if let Some(pool) = inner.pools().last(origin, binding, who) {
             return Ok(pool);
         }
         let base = inner.token_base(url)?;
-        // Who is asking is told to the origin that it was meant for, and to no other.
-        let is_home = same_origin(&base, url);
-        let identity = if is_home { who.clone() } else { HeaderMap::new() };
-        let sort = Sort::of(base, binding.clone(), &identity, is_home && inner.authorization.is_some());
+        // The caller's identity goes only to the origin it was meant for.
+        let is_same_origin = same_origin(&base, url);
+        let identity = if is_same_origin { who.clone() } else { HeaderMap::new() };
+        let key = PoolKey::of(base, binding.clone(), &identity, is_same_origin && inner.authorization.is_some());
         let mut pools = inner.pools();
-        let pool = match pools.all.get(&sort) {
+        let pool = match pools.all.get(&key) {
             Some(pool) => Arc::clone(pool),
-            None => pools.open(sort, identity, inner),
+            None => pools.open(key, identity, inner),
         };
         pools.last = Some((origin.to_owned(), binding.clone(), who.clone(), Arc::clone(&pool)));
         Ok(pool)
     }
 }
 
-impl Pools {
-    fn open(&mut self, sort: Sort, identity: HeaderMap, inner: &Inner) -> Arc<Pool> {
-        if self.all.len() >= POOLS {
+impl PoolSet {
+    fn open(&mut self, key: PoolKey, identity: HeaderMap, inner: &ClientInner) -> Arc<TokenPool> {
+        if self.all.len() >= MAX_POOLS {
             self.all.retain(|_, pool| !pool.is_idle());
-            // Whoever holds one of these goes on with it; their tokens expire unused.
-            if self.all.len() >= POOLS {
+            // Submissions in flight keep the pool they hold; the other tokens expire unused.
+            if self.all.len() >= MAX_POOLS {
                 self.all.clear();
             }
         }
         let mut source =
-            Source::new(inner.http.clone(), sort.base.clone(), sort.binding.clone(), inner.limits.try_timeout);
+            TokenSource::new(inner.http.clone(), key.base.clone(), key.binding.clone(), inner.limits.attempt_timeout);
         source.identity = identity;
-        source.authorization = inner.authorization.clone().filter(|_| sort.is_authorized);
-        let pool = Pool::new(source, inner.pool_size, inner.limits);
-        self.all.insert(sort, Arc::clone(&pool));
+        source.authorization = inner.authorization.clone().filter(|_| key.is_authorized);
+        let pool = TokenPool::new(source, inner.pool_size, inner.limits);
+        self.all.insert(key, Arc::clone(&pool));
         pool
     }
 }
 
-impl Inner {
-    fn pools(&self) -> MutexGuard<'_, Pools> {
+impl ClientInner {
+    fn pools(&self) -> MutexGuard<'_, PoolSet> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,8 +185,8 @@ impl Inner {
     }
 }
 
-impl Sort {
-    fn of(base: Url, binding: Binding, identity: &HeaderMap, is_authorized: bool) -> Self {
+impl PoolKey {
+    fn of(base: Url, binding: TokenBinding, identity: &HeaderMap, is_authorized: bool) -> Self {
         let mut identity: Vec<_> =
             identity.iter().map(|(name, value)| (name.clone(), value.as_bytes().to_vec())).collect();
         identity.sort_by(|one, other| (one.0.as_str(), &one.1).cmp(&(other.0.as_str(), &other.1)));
@@ -201,14 +199,14 @@ impl fmt::Debug for Client {
         f.debug_struct("Client")
             .field("credential", &self.0.credential)
             .field("limits", &self.0.limits)
-            .field("undecided", &self.0.undecided)
+            .field("on_unknown", &self.0.on_unknown)
             .finish_non_exhaustive()
     }
 }
 
-/// An address that something can be sent to.
+/// Parses an address to send to.
 pub(crate) fn parse(text: &str) -> Result<Url, Error> {
-    let wrong = |why: &str| Error::misuse(format!("`{}` is no address to send to: {why}", shown(text)));
+    let wrong = |why: &str| Error::misuse(format!("`{}` is no address to send to: {why}", redacted(text)));
     let url = Url::parse(text)
         .map_err(|error| wrong(&format!("{error}. Write it in full, as in `https://shop.example/orders`")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -220,15 +218,15 @@ pub(crate) fn parse(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// An address as it may be shown: without its query, which may have secrets in it.
-fn shown(text: &str) -> String {
+/// An address for error messages: without its query, which may hold secrets.
+fn redacted(text: &str) -> String {
     let end = text.find(['?', '#']).unwrap_or(text.len());
     let shown = &text[..end];
-    // Nor what stands before an @, which may be a password.
+    // Nor anything before an @, which may be a password.
     shown.rsplit_once('@').map_or(shown, |(_, rest)| rest).chars().take(200).collect()
 }
 
-pub(crate) fn no_token(NoToken { says, refusal, .. }: NoToken) -> Error {
-    Error::new(Kind::NoToken, format!("there is no token, so nothing was sent: {says}"))
-        .with_refusal(refusal.map(|refusal| *refusal))
+pub(crate) fn no_token(TokenError { message, rejection, .. }: TokenError) -> Error {
+    Error::new(ErrorKind::NoToken, format!("there is no token, so nothing was sent: {message}"))
+        .with_rejection(rejection.map(|rejection| *rejection))
 }

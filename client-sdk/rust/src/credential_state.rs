@@ -1,4 +1,4 @@
-//! The token or key that a submission holds, over all its tries.
+//! The token or key that a submission holds during its attempts.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use crate::client::{Client, no_token};
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::key::{Key, generate_key};
-use crate::retry_decision::Carries;
+use crate::retry_decision::CredentialKind;
 use crate::submission::Plan;
 use crate::token::Token;
-use crate::token_pool::Pool;
+use crate::token_pool::TokenPool;
 
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
 
-/// What a submission is known by.
-pub(crate) enum Held {
-    Token { token: Token, pool: Arc<Pool> },
+/// The token or key in use.
+pub(crate) enum CredentialState {
+    Token { token: Token, pool: Arc<TokenPool> },
     Key(Key),
 }
 
-impl Held {
-    /// Gets hold of what the plan wants.
+impl CredentialState {
+    /// Acquires the token or key that the plan asks for.
     ///
     /// # Errors
-    /// If there is no token, or the key is none.
-    pub(crate) async fn get(client: &Client, plan: &Plan) -> Result<Self, Error> {
+    /// If no token can be fetched, or the key is invalid.
+    pub(crate) async fn acquire(client: &Client, plan: &Plan) -> Result<Self, Error> {
         let wrong = |error| Error::misuse(format!("the key cannot be used: {error}"));
         match &plan.credential {
-            Credential::Key(key) | Credential::Resumed(key) => Ok(Self::Key(key.clone())),
-            Credential::AnyKey(application) => generate_key(application.as_deref()).map(Self::Key).map_err(wrong),
+            Credential::Key(key) | Credential::ResumedKey(key) => Ok(Self::Key(key.clone())),
+            Credential::GeneratedKey(application) => generate_key(application.as_deref()).map(Self::Key).map_err(wrong),
             Credential::Token => {
                 let url = plan.url.as_ref().ok_or_else(|| Error::misuse("there is no address"))?;
                 let pool = client.pool(url, &plan.binding, &plan.identity)?;
@@ -41,16 +41,16 @@ impl Held {
         }
     }
 
-    /// Another token in place of the one that was refused.
-    pub(crate) async fn renew(&mut self) -> Result<(), Error> {
+    /// Takes another token in place of the rejected one.
+    pub(crate) async fn replace_token(&mut self) -> Result<(), Error> {
         if let Self::Token { token, pool } = self {
             *token = pool.take().await.map_err(no_token)?;
         }
         Ok(())
     }
 
-    /// Puts it into a request.
-    pub(crate) fn put_into(&self, headers: &mut HeaderMap, key_header: &HeaderName) -> Result<(), Error> {
+    /// Writes the token or key into a request's headers.
+    pub(crate) fn write_to(&self, headers: &mut HeaderMap, key_header: &HeaderName) -> Result<(), Error> {
         match self {
             Self::Token { token, .. } => headers.insert(&TOKEN, token.header()),
             Self::Key(key) => {
@@ -61,10 +61,10 @@ impl Held {
         Ok(())
     }
 
-    pub(crate) fn carries(&self) -> Carries {
+    pub(crate) fn kind(&self) -> CredentialKind {
         match self {
-            Self::Token { .. } => Carries::Token,
-            Self::Key(_) => Carries::Key,
+            Self::Token { .. } => CredentialKind::Token,
+            Self::Key(_) => CredentialKind::Key,
         }
     }
 
@@ -75,16 +75,16 @@ impl Held {
         }
     }
 
-    /// Keeps a token that came with an answer.
-    pub(crate) fn take_in(&self, headers: &HeaderMap) {
+    /// Adds the token of a response to the pool.
+    pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
         let next = headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(value.as_bytes()));
         if let (Self::Token { pool, .. }, Some(next)) = (self, next) {
-            pool.give(next);
+            pool.add(next);
         }
     }
 
-    /// Forgets the others in stock: what is wrong with this one is wrong with them.
-    pub(crate) fn distrust(&self) {
+    /// Discards the tokens in the pool: the reason this one was rejected holds for them too.
+    pub(crate) fn discard_pooled_tokens(&self) {
         if let Self::Token { pool, .. } = self {
             pool.clear();
         }

@@ -3,7 +3,9 @@
 
 mod attempt;
 mod authorization;
+mod backoff;
 mod body;
+mod buffered_body;
 mod client;
 mod credential;
 mod credential_state;
@@ -27,9 +29,9 @@ pub use client::{Client, ClientBuilder};
 pub use error::Error;
 pub use key::{BadKey, Key, generate_key};
 #[cfg(feature = "middleware")]
-pub use middleware::Submitting;
-pub use on_unknown::Undecided;
+pub use middleware::OncewardMiddleware;
+pub use on_unknown::OnUnknown;
 pub use onceward_api::{Code, Outcome, Problem, Retry};
-pub use response::Answer;
-pub use retry_limits::Limits;
+pub use response::Response;
+pub use retry_limits::RetryLimits;
 pub use submission::Submission;

@@ -1,29 +1,29 @@
-//! What the application answered.
+//! The response of the application.
 
 use std::fmt;
 
 use bytes::Bytes;
 use onceward_api::Outcome;
 use reqwest::header::HeaderMap;
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::attempt::Answered;
-use crate::rejection::Read;
+use crate::attempt::AttemptResponse;
+use crate::buffered_body::BufferedBody;
 
-/// An answer of the application, be it a success or a failure of its own. Up to a limit it was read to its end before it was
-/// handed over, so that it can no longer break off.
-pub struct Answer {
-    response: Response,
-    /// What was read of its body already.
-    read: Option<Read>,
+/// A response of the application, be it a success or an error. Up to a limit, the client buffers the whole body before it returns the
+/// response, so that it cannot be lost afterwards.
+pub struct Response {
+    response: reqwest::Response,
+    /// The part of the body that was read.
+    buffered: Option<BufferedBody>,
     outcome: Option<Outcome>,
-    tries: u32,
+    attempts: u32,
 }
 
-impl Answer {
-    pub(crate) fn new(Answered { response, read, outcome, .. }: Answered, tries: u32) -> Self {
-        Self { response, read, outcome, tries }
+impl Response {
+    pub(crate) fn new(AttemptResponse { response, buffered, outcome, .. }: AttemptResponse, attempts: u32) -> Self {
+        Self { response, buffered, outcome, attempts }
     }
 
     /// The status.
@@ -31,7 +31,7 @@ impl Answer {
         self.response.status()
     }
 
-    /// Where it came from in the end.
+    /// The address of the response, after redirects.
     pub fn url(&self) -> &Url {
         self.response.url()
     }
@@ -41,27 +41,27 @@ impl Answer {
         self.response.headers()
     }
 
-    /// What became of the submission, also if this is the result that its answer has led to; `None` if no guard has said so,
-    /// and the route may not be protected.
+    /// The outcome of the submission, also if this response was reached through a redirect; `None` if no guard reported one,
+    /// so that the route may not be protected.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// Whether this is the first answer again.
+    /// Whether this is the stored response of an earlier attempt.
     pub fn is_replayed(&self) -> bool {
         let replayed = self.headers().get(onceward_api::header::IDEMPOTENT_REPLAYED);
         self.outcome() == Some(Outcome::Replayed) || replayed.is_some_and(|value| value == "true")
     }
 
-    /// How often it was sent, or tried to be.
-    pub fn tries(&self) -> u32 {
-        self.tries
+    /// The number of attempts.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
     }
 
     /// The body as JSON.
     ///
     /// # Errors
-    /// If it is not, or not of this form.
+    /// If the body is not JSON of this type, or is streamed and cut off.
     pub async fn json<T: DeserializeOwned>(self) -> reqwest::Result<T> {
         self.into_response().json().await
     }
@@ -69,7 +69,7 @@ impl Answer {
     /// The body as text.
     ///
     /// # Errors
-    /// If it is streamed and breaks off.
+    /// If the body is streamed and cut off.
     pub async fn text(self) -> reqwest::Result<String> {
         self.into_response().text().await
     }
@@ -77,37 +77,37 @@ impl Answer {
     /// The body.
     ///
     /// # Errors
-    /// If it is streamed and breaks off.
+    /// If the body is streamed and cut off.
     pub async fn bytes(self) -> reqwest::Result<Bytes> {
-        match self.read {
-            Some(read) if read.is_whole() => Ok(read.into_bytes()),
-            Some(read) => read.back_into(self.response).bytes().await,
+        match self.buffered {
+            Some(body) if body.is_whole() => Ok(body.into_bytes()),
+            Some(body) => body.put_back(self.response).bytes().await,
             None => self.response.bytes().await,
         }
     }
 
-    /// The answer as reqwest has it.
-    pub fn into_response(self) -> Response {
-        match self.read {
-            Some(read) => read.back_into(self.response),
+    /// The response as reqwest's type.
+    pub fn into_response(self) -> reqwest::Response {
+        match self.buffered {
+            Some(body) => body.put_back(self.response),
             None => self.response,
         }
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for Response {
     /// Without address, headers and body: a query, a next token or a cookie may be in them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
+        f.debug_struct("Response")
             .field("status", &self.status())
             .field("outcome", &self.outcome)
-            .field("tries", &self.tries)
+            .field("attempts", &self.attempts)
             .finish_non_exhaustive()
     }
 }
 
-impl From<Answer> for Response {
-    fn from(answer: Answer) -> Self {
-        answer.into_response()
+impl From<Response> for reqwest::Response {
+    fn from(response: Response) -> Self {
+        response.into_response()
     }
 }

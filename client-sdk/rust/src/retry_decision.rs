@@ -1,206 +1,207 @@
-//! What comes after a try: a plain function over plain data.
+//! Decides what follows an attempt: a plain function over plain data.
 //!
-//! Two things are told apart all through it. A try that was *refused*, or never left, ran nothing, and that is certain. A try
-//! *without an answer* may have run: from then on the submission is repeated with the same token or key only, and
-//! whatever else refuses it makes its outcome unknown.
+//! An attempt that was *rejected* or *not sent* ran nothing, for certain. An attempt *without a response* may have run: from then on
+//! the submission is sent with the same token or key only, and any rejection leaves its outcome unknown.
 
 use std::time::Duration;
 
 use onceward_api::{Code, Retry};
 
-use crate::retry_limits::Limits;
+use crate::backoff::Backoff;
+use crate::retry_limits::RetryLimits;
 
-/// What came of one try.
+/// What the decision needs to know of an attempt's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// An answer of the application.
-    Answer,
-    /// A failure without a word of a guard: the application's, or of something on the way.
-    Failure,
-    /// The caller's credentials are not, or no longer, good: 401.
+pub(crate) enum AttemptSummary {
+    /// A response of the application.
+    Response,
+    /// An error status without the mark of a guard: from the application, or from a gateway.
+    UnmarkedFailure,
+    /// 401: the caller's credentials are invalid or have expired.
     Unauthorized,
-    /// A guard refused it: this request ran nothing.
-    Refused { code: Code, retry: Retry, after: Option<Duration> },
-    /// Something on the way wants fewer requests: 429 without a word of a guard.
-    Busy { after: Option<Duration> },
-    /// Something on the way has no answer: 502, 503 or 504 without a word of a guard. It may have run.
-    Between { after: Option<Duration> },
-    /// It never left: no connection could be made.
+    /// A guard rejected it: this request ran nothing.
+    Rejected { code: Code, retry: Retry, retry_after: Option<Duration> },
+    /// 429 without the mark of a guard: the rate limit of a gateway.
+    TooManyRequests { retry_after: Option<Duration> },
+    /// 502, 503 or 504 without the mark of a guard. The request may have run.
+    GatewayError { retry_after: Option<Duration> },
+    /// No connection could be made.
     NotSent,
-    /// It left, wholly or in part, and no whole answer came back. It may have run.
+    /// The connection failed before the response was complete. The request may have run.
     Lost,
 }
 
-/// What came of the tries before this one.
+/// The earlier attempts of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct History {
+pub(crate) struct AttemptHistory {
     /// How many there were.
-    pub(crate) tries: u32,
-    /// Whether one of them had no answer.
+    pub(crate) attempts: u32,
+    /// Whether one of them had no response.
     unanswered: bool,
-    /// Whether one of them was told that the same is being carried out.
-    runs: bool,
-    /// Whether any of them was answered with anything but `new_token`.
+    /// Whether one of them was rejected because the submission is in progress.
+    in_progress: bool,
+    /// Whether any of them had a response other than `retry: new_token`.
     otherwise_answered: bool,
     renewed: bool,
     refreshed: bool,
 }
 
-impl History {
-    /// Nothing was tried; or, if it is resumed, somebody may have.
+impl AttemptHistory {
+    /// No attempts. A resumed submission may have been sent before.
     pub(crate) fn new(is_resumed: bool) -> Self {
-        let (unanswered, runs, otherwise_answered) = (is_resumed, false, false);
-        Self { tries: 0, unanswered, runs, otherwise_answered, renewed: false, refreshed: false }
+        let (unanswered, in_progress, otherwise_answered) = (is_resumed, false, false);
+        Self { attempts: 0, unanswered, in_progress, otherwise_answered, renewed: false, refreshed: false }
     }
 
     /// Whether one of them may have run.
     pub(crate) fn in_doubt(&self) -> bool {
-        self.unanswered || self.runs
+        self.unanswered || self.in_progress
     }
 
-    /// What it is after this try, and after what was decided then.
-    pub(crate) fn and(self, came: Came, next: Next) -> Self {
-        let says_new_token = matches!(came, Came::Refused { retry: Retry::NewToken, .. });
+    /// The history with this attempt and the decision that followed it.
+    pub(crate) fn and(self, summary: AttemptSummary, decision: Decision) -> Self {
+        let says_new_token = matches!(summary, AttemptSummary::Rejected { retry: Retry::NewToken, .. });
         Self {
-            tries: self.tries + 1,
-            unanswered: self.unanswered || matches!(came, Came::Lost | Came::Between { .. }),
-            runs: self.runs || matches!(came, Came::Refused { code: Code::InProgress, .. }),
-            otherwise_answered: self.otherwise_answered || !(says_new_token || came == Came::NotSent),
-            renewed: self.renewed || matches!(next, Next::NewToken(_)),
-            refreshed: self.refreshed || matches!(next, Next::Refresh),
+            attempts: self.attempts + 1,
+            unanswered: self.unanswered
+                || matches!(summary, AttemptSummary::Lost | AttemptSummary::GatewayError { .. }),
+            in_progress: self.in_progress || matches!(summary, AttemptSummary::Rejected { code: Code::InProgress, .. }),
+            otherwise_answered: self.otherwise_answered || !(says_new_token || summary == AttemptSummary::NotSent),
+            renewed: self.renewed || matches!(decision, Decision::NewToken(_)),
+            refreshed: self.refreshed || matches!(decision, Decision::RefreshCredentials),
         }
     }
 }
 
-/// What a submission has to go by.
+/// What limits the retries of a submission.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
-    pub(crate) limits: Limits,
-    /// What is left of the deadline.
-    pub(crate) left: Duration,
+pub(crate) struct RetryConditions {
+    pub(crate) limits: RetryLimits,
+    /// The time left until the deadline.
+    pub(crate) time_left: Duration,
     /// Whether the body can be sent again.
-    pub(crate) repeatable: bool,
-    /// What it carries, and where that was carried to.
-    pub(crate) carries: Carries,
-    /// Whether it goes on until the deadline, however many tries that takes.
-    pub(crate) insists: bool,
+    pub(crate) is_repeatable: bool,
+    /// What the attempt carried to where it ended.
+    pub(crate) carried: CredentialKind,
+    /// Whether to retry until the deadline, however many attempts that takes.
+    pub(crate) until_deadline: bool,
     /// Whether the caller's credentials can be refreshed.
-    pub(crate) refreshable: bool,
+    pub(crate) is_refreshable: bool,
 }
 
-/// What a try carried.
+/// What an attempt carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Carries {
+pub(crate) enum CredentialKind {
     Token,
     Key,
-    /// Nothing any more: it was led to another origin.
+    /// Neither, after a redirect to another origin.
     Nothing,
 }
 
-/// What comes next.
+/// What follows an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The answer is handed over.
-    Give,
-    /// The same again, with the same token or key.
-    Same(Wait),
-    /// Again with a new token.
-    NewToken(Wait),
-    /// The same again, with refreshed credentials of the caller.
-    Refresh,
-    /// It ends: this refusal is the last word, and nothing ran.
-    Refused,
-    /// It ends: it never left.
+pub(crate) enum Decision {
+    /// Return the response.
+    Return,
+    /// Retry with the same token or key.
+    Retry(Backoff),
+    /// Retry with a new token.
+    NewToken(Backoff),
+    /// Retry with refreshed credentials of the caller, and the same token or key.
+    RefreshCredentials,
+    /// End with this rejection: nothing ran.
+    Reject,
+    /// End: nothing was sent.
     NotSent,
-    /// It ends, and nobody knows whether it ran.
+    /// End: the outcome is unknown.
     Unknown,
 }
 
-/// How long to wait: this long, and a random part of the spread on top.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wait {
-    pub(crate) at_least: Duration,
-    pub(crate) spread: Duration,
-}
-
-impl Wait {
-    /// Full jitter: anything up to a bound that doubles with each try. What the server asks for comes on top.
-    pub(crate) fn before(tries: u32, after: Option<Duration>, limits: &Limits) -> Self {
-        let doubled = limits.first_wait.saturating_mul(1 << tries.min(20));
-        Self { at_least: after.unwrap_or_default(), spread: doubled.min(limits.longest_wait) }
-    }
-
-    /// A wait of this kind, drawn with a number from 0 to 1.
-    pub(crate) fn drawn(self, random: f64) -> Duration {
-        self.at_least.saturating_add(self.spread.mul_f64(random))
-    }
-}
-
-/// Decides what comes after a try.
-pub(crate) fn decide(history: &History, came: Came, terms: &Terms) -> Next {
-    let ends = |certain: Next| if history.in_doubt() { Next::Unknown } else { certain };
-    // What was led to another origin had no credentials with it that could be refreshed.
-    let may_refresh = terms.refreshable && may_send(history, terms) && !terms.left.is_zero();
-    match came {
-        Came::Answer => Next::Give,
-        // Whoever goes by tokens has a guard, which marks every answer: this one says nothing of the try before.
-        Came::Failure if terms.carries == Carries::Token => ends(Next::Give),
-        Came::Failure => Next::Give,
-        Came::Unauthorized if may_refresh && !history.refreshed => Next::Refresh,
-        Came::Unauthorized => ends(Next::Give),
-        Came::Refused { code, retry, after } => refused(history, code, retry, after, terms),
-        Came::Busy { after } => again(history, after, terms).unwrap_or(ends(Next::Give)),
-        Came::Between { after } => again(history, after, terms).unwrap_or(Next::Unknown),
-        Came::NotSent => again(history, None, terms).unwrap_or(ends(Next::NotSent)),
-        Came::Lost => again(history, None, terms).unwrap_or(Next::Unknown),
+/// Decides what follows an attempt.
+pub(crate) fn decide(history: &AttemptHistory, summary: AttemptSummary, conditions: &RetryConditions) -> Decision {
+    let end = |certain: Decision| if history.in_doubt() { Decision::Unknown } else { certain };
+    // After a redirect to another origin no credentials were sent, so there are none to refresh.
+    let may_refresh = conditions.is_refreshable && may_send(history, conditions) && !conditions.time_left.is_zero();
+    match summary {
+        AttemptSummary::Response => Decision::Return,
+        // A server that takes tokens has a guard, which marks every response: an unmarked one says nothing of an earlier attempt.
+        AttemptSummary::UnmarkedFailure if conditions.carried == CredentialKind::Token => end(Decision::Return),
+        AttemptSummary::UnmarkedFailure => Decision::Return,
+        AttemptSummary::Unauthorized if may_refresh && !history.refreshed => Decision::RefreshCredentials,
+        AttemptSummary::Unauthorized => end(Decision::Return),
+        AttemptSummary::Rejected { code, retry, retry_after } => {
+            after_rejection(history, code, retry, retry_after, conditions)
+        }
+        AttemptSummary::TooManyRequests { retry_after } => {
+            retry_same(history, retry_after, conditions).unwrap_or(end(Decision::Return))
+        }
+        AttemptSummary::GatewayError { retry_after } => {
+            retry_same(history, retry_after, conditions).unwrap_or(Decision::Unknown)
+        }
+        AttemptSummary::NotSent => retry_same(history, None, conditions).unwrap_or(end(Decision::NotSent)),
+        AttemptSummary::Lost => retry_same(history, None, conditions).unwrap_or(Decision::Unknown),
     }
 }
 
-fn refused(history: &History, code: Code, retry: Retry, after: Option<Duration>, terms: &Terms) -> Next {
+fn after_rejection(
+    history: &AttemptHistory,
+    code: Code,
+    retry: Retry,
+    retry_after: Option<Duration>,
+    conditions: &RetryConditions,
+) -> Decision {
     let is_certain = if code == Code::InProgress { !history.unanswered } else { !history.in_doubt() };
-    let ends = if is_certain { Next::Refused } else { Next::Unknown };
+    let end = if is_certain { Decision::Reject } else { Decision::Unknown };
     match (code, retry) {
-        // It is said that it was carried out, whoever did it: that is no longer unknown.
-        (Code::ReplyNotKept, _) => Next::Refused,
-        (Code::OutcomeUnknown | Code::Internal, _) => Next::Unknown,
-        // The one that was sent a moment ago may have been ours, also if that was refused: the claim of a store whose answer was lost is
-        // there for a moment. It is never waited for, whatever the problem says of that: once the interval is over, the duplicate would run.
-        (Code::TooSoon, _) if history.in_doubt() || history.otherwise_answered => Next::Unknown,
-        (Code::TooSoon, _) => Next::Refused,
-        // The one that holds the lock may be ours; once that has ended, the same would run again.
-        (Code::Locked, _) if history.in_doubt() => Next::Unknown,
-        // An earlier try may have used it up, also one that was refused: a store's answer may be lost, and a token not put back.
-        (Code::TokenUsed, _) if history.otherwise_answered => Next::Unknown,
-        (_, Retry::Same) => again(history, after, terms).unwrap_or(ends),
-        (_, Retry::NewToken) => renewed(history, after, terms).unwrap_or(ends),
-        (_, Retry::No) => ends,
+        // The server says that the submission ran: its outcome is no longer unknown.
+        (Code::ReplyNotKept, _) => Decision::Reject,
+        (Code::OutcomeUnknown | Code::Internal, _) => Decision::Unknown,
+        // An earlier attempt of ours may have claimed the interval, even one that was rejected: if the store's response is lost, its claim
+        // remains for a while. The SDK never waits for the interval to end, whatever the problem says: the duplicate would run then.
+        (Code::TooSoon, _) if history.in_doubt() || history.otherwise_answered => Decision::Unknown,
+        (Code::TooSoon, _) => Decision::Reject,
+        // An earlier attempt of ours may hold the lock; once it ends, a retry would run again.
+        (Code::Locked, _) if history.in_doubt() => Decision::Unknown,
+        // An earlier attempt may have used the token, even one that was rejected: the store's response may be lost, and the token not restored.
+        (Code::TokenUsed, _) if history.otherwise_answered => Decision::Unknown,
+        (_, Retry::Same) => retry_same(history, retry_after, conditions).unwrap_or(end),
+        (_, Retry::NewToken) => retry_with_new_token(history, retry_after, conditions).unwrap_or(end),
+        (_, Retry::No) => end,
     }
 }
 
-/// The same again, if it may be, and may still be in time.
-fn again(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Next> {
-    wait(history, after, terms).filter(|_| may_send(history, terms)).map(Next::Same)
+/// A retry with the same token or key, if it is allowed and can start before the deadline.
+fn retry_same(
+    history: &AttemptHistory,
+    retry_after: Option<Duration>,
+    conditions: &RetryConditions,
+) -> Option<Decision> {
+    backoff(history, retry_after, conditions).filter(|_| may_send(history, conditions)).map(Decision::Retry)
 }
 
-/// Whether there is a try left, and something to send and to know it by.
-fn may_send(history: &History, terms: &Terms) -> bool {
-    let has_tries = terms.insists || history.tries + 1 < terms.limits.tries;
-    has_tries && terms.repeatable && terms.carries != Carries::Nothing
+/// Whether an attempt is left, the body can be sent again, and a token or key identifies the submission.
+fn may_send(history: &AttemptHistory, conditions: &RetryConditions) -> bool {
+    let has_attempts = conditions.until_deadline || history.attempts + 1 < conditions.limits.attempts;
+    has_attempts && conditions.is_repeatable && conditions.carried != CredentialKind::Nothing
 }
 
-/// Again with a new token: once, and only while nothing else was ever said of this submission.
-fn renewed(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Next> {
+/// A retry with a new token: once, and only while every earlier attempt was rejected with `new_token` or not sent.
+fn retry_with_new_token(
+    history: &AttemptHistory,
+    retry_after: Option<Duration>,
+    conditions: &RetryConditions,
+) -> Option<Decision> {
     let is_clean = !history.in_doubt() && !history.otherwise_answered && !history.renewed;
-    let may = is_clean && terms.carries == Carries::Token && may_send(history, terms);
-    let now = Wait { at_least: after.unwrap_or_default(), spread: Duration::ZERO };
-    (may && now.at_least < terms.left).then_some(Next::NewToken(now))
+    let is_allowed = is_clean && conditions.carried == CredentialKind::Token && may_send(history, conditions);
+    let backoff = Backoff { minimum: retry_after.unwrap_or_default(), jitter: Duration::ZERO };
+    (is_allowed && backoff.minimum < conditions.time_left).then_some(Decision::NewToken(backoff))
 }
 
-/// The wait before the next try, if it ends before the deadline.
-fn wait(history: &History, after: Option<Duration>, terms: &Terms) -> Option<Wait> {
-    let Wait { at_least, spread } = Wait::before(history.tries, after, &terms.limits);
-    let room = terms.left.checked_sub(at_least).filter(|room| !room.is_zero())?;
-    Some(Wait { at_least, spread: spread.min(room / 2) })
+/// The backoff before the next attempt, if it ends before the deadline.
+fn backoff(history: &AttemptHistory, retry_after: Option<Duration>, conditions: &RetryConditions) -> Option<Backoff> {
+    let Backoff { minimum, jitter } = Backoff::after(history.attempts, retry_after, &conditions.limits);
+    let room = conditions.time_left.checked_sub(minimum).filter(|room| !room.is_zero())?;
+    Some(Backoff { minimum, jitter: jitter.min(room / 2) })
 }
 
 #[cfg(test)]

@@ -1,61 +1,61 @@
-//! How often and how long a submission is tried.
+//! The limits of retries: attempts, timeouts, backoff.
 
 use std::time::Duration;
 
-/// How often and how long a submission is tried, waits included.
+/// The limits of a submission's retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    pub(crate) tries: u32,
+pub struct RetryLimits {
+    pub(crate) attempts: u32,
     pub(crate) deadline: Duration,
-    pub(crate) try_timeout: Duration,
-    pub(crate) first_wait: Duration,
-    pub(crate) longest_wait: Duration,
+    pub(crate) attempt_timeout: Duration,
+    pub(crate) first_backoff: Duration,
+    pub(crate) longest_backoff: Duration,
 }
 
-impl Limits {
-    /// Five tries of ten seconds each at most, all within half a minute.
+impl RetryLimits {
+    /// At most five attempts of at most ten seconds each, all within 30 seconds.
     pub const fn new() -> Self {
         Self {
-            tries: 5,
+            attempts: 5,
             deadline: Duration::from_secs(30),
-            try_timeout: Duration::from_secs(10),
-            first_wait: Duration::from_millis(100),
-            longest_wait: Duration::from_secs(5),
+            attempt_timeout: Duration::from_secs(10),
+            first_backoff: Duration::from_millis(100),
+            longest_backoff: Duration::from_secs(5),
         }
     }
 
-    /// How often it is sent at most, the first time included. Zero is one.
+    /// The most attempts, including the first. Zero counts as one.
     #[must_use]
-    pub const fn tries(mut self, tries: u32) -> Self {
-        self.tries = if tries == 0 { 1 } else { tries };
+    pub const fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = if attempts == 0 { 1 } else { attempts };
         self
     }
 
-    /// How long it may take in all: fetching a token, every try, every wait.
+    /// The deadline for everything: fetching a token, every attempt, every backoff.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// How long one try may take, until its answer is there.
+    /// The timeout of one attempt, until its response is read.
     #[must_use]
-    pub const fn try_timeout(mut self, timeout: Duration) -> Self {
-        self.try_timeout = timeout;
+    pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.attempt_timeout = timeout;
         self
     }
 
-    /// What the random waits between tries are drawn from: up to `first`, then up to twice that, and so on, never above
-    /// `longest`. A `Retry-After` is waited for in any case.
+    /// The random delay between attempts: up to `first`, then up to twice that, and so on, never more than `longest`.
+    /// `Retry-After` is added to it.
     #[must_use]
-    pub const fn waits(mut self, first: Duration, longest: Duration) -> Self {
-        self.first_wait = first;
-        self.longest_wait = longest;
+    pub const fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.first_backoff = first;
+        self.longest_backoff = longest;
         self
     }
 }
 
-impl Default for Limits {
+impl Default for RetryLimits {
     fn default() -> Self {
         Self::new()
     }

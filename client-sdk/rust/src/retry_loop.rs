@@ -1,6 +1,6 @@
-//! A submission from its beginning to its end: tries, waits, and whatever is done if nobody knows how it ended.
+//! The retry loop: sends the attempts of a submission, with a backoff between them, and resolves an unknown outcome.
 //!
-//! Nothing is decided here: [`decide`] does that, and this obeys.
+//! It decides nothing by itself: [`decide`] does.
 
 use std::time::Duration;
 
@@ -8,228 +8,245 @@ use onceward_api::{Code, Outcome};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use crate::attempt::{Sending, Tried};
+use crate::attempt::{Attempt, AttemptResult};
+use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::credential::Credential;
-use crate::credential_state::Held;
-use crate::error::{Error, Kind};
-use crate::on_unknown::Undecided;
-use crate::rejection::Refusal;
-use crate::response::Answer;
-use crate::retry_decision::{Came, Carries, History, Next, Terms, Wait, decide};
+use crate::credential_state::CredentialState;
+use crate::error::{Error, ErrorKind};
+use crate::on_unknown::OnUnknown;
+use crate::rejection::Rejection;
+use crate::response::Response;
+use crate::retry_decision::{AttemptHistory, AttemptSummary, CredentialKind, Decision, RetryConditions, decide};
 use crate::submission::Plan;
 use crate::transport::Transport;
 
-/// Sends a submission, as often as it takes and is allowed.
-pub(crate) async fn submit<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Answer, Error> {
-    plan.credential.allows(plan.undecided)?;
+/// Sends a submission, with retries.
+pub(crate) async fn submit<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Response, Error> {
+    plan.credential.allows(plan.on_unknown)?;
     let (host, path) = plan.url.as_ref().map_or(("", ""), |url| (url.host_str().unwrap_or_default(), url.path()));
     let span = tracing::info_span!(target: "onceward_client", "submission", method = %plan.method, host, path);
-    let is_resumed = matches!(plan.credential, Credential::Resumed(_));
-    let (history, begun) = (History::new(is_resumed), Instant::now());
-    Run { client, transport, plan, history, begun, is_refused: false }.go().instrument(span).await
+    let is_resumed = matches!(plan.credential, Credential::ResumedKey(_));
+    let (history, started) = (AttemptHistory::new(is_resumed), Instant::now());
+    let retry_loop = RetryLoop { client, transport, plan, history, started, credentials_rejected: false };
+    retry_loop.run().instrument(span).await
 }
 
-struct Run<'a, T> {
+struct RetryLoop<'a, T> {
     client: &'a Client,
     transport: &'a mut T,
     plan: Plan,
-    history: History,
-    begun: Instant,
-    /// Whether the caller's credentials were refused last time.
-    is_refused: bool,
+    history: AttemptHistory,
+    started: Instant,
+    /// Whether the last attempt was rejected for the caller's credentials.
+    credentials_rejected: bool,
 }
 
-impl<T: Transport> Run<'_, T> {
-    async fn go(mut self) -> Result<Answer, Error> {
-        let mut held = self.in_time(Held::get(self.client, &self.plan)).await?;
+impl<T: Transport> RetryLoop<'_, T> {
+    async fn run(mut self) -> Result<Response, Error> {
+        let mut credential = self.within_deadline(CredentialState::acquire(self.client, &self.plan)).await?;
         loop {
-            let (tried, carries) = self.send(&held, false).await;
-            let Some(came) = tried.came() else {
-                self.history.tries += 1;
-                return Err(self.ended(tried, &held));
+            let (result, carried) = self.attempt(&credential, false).await;
+            let Some(summary) = result.summary() else {
+                self.history.attempts += 1;
+                return Err(self.error(result, &credential));
             };
-            let next = decide(&self.history, came, &self.terms(carries));
-            self.history = self.history.and(came, next);
-            tracing::debug!(target: "onceward_client", number = self.history.tries, ?came, ?next, "tried");
-            if let Came::Refused {
+            let decision = decide(&self.history, summary, &self.conditions(carried));
+            self.history = self.history.and(summary, decision);
+            let number = self.history.attempts;
+            tracing::debug!(target: "onceward_client", number, ?summary, ?decision, "attempt finished");
+            if let AttemptSummary::Rejected {
                 code: Code::TokenExpired | Code::TokenStale | Code::TokenInvalid | Code::TokenMalformed,
                 ..
-            } = came
+            } = summary
             {
-                held.distrust();
+                credential.discard_pooled_tokens();
             }
-            match next {
-                Next::Same(wait) => pause(wait).await,
-                Next::Refresh => self.is_refused = true,
-                Next::NewToken(wait) => {
-                    pause(wait).await;
-                    self.in_time(held.renew()).await.map_err(|error| error.with_tries(self.history.tries))?;
+            match decision {
+                Decision::Retry(backoff) => wait(backoff).await,
+                Decision::RefreshCredentials => self.credentials_rejected = true,
+                Decision::NewToken(backoff) => {
+                    wait(backoff).await;
+                    let replaced = self.within_deadline(credential.replace_token()).await;
+                    replaced.map_err(|error| error.with_attempts(self.history.attempts))?;
                 }
-                Next::Unknown => return self.undecided(tried, carries, held).await,
-                Next::Give | Next::Refused | Next::NotSent => return self.give(tried, &held),
+                Decision::Unknown => return self.resolve_unknown(result, carried, credential).await,
+                Decision::Return | Decision::Reject | Decision::NotSent => return self.finish(result, &credential),
             }
         }
     }
 
-    /// Hands over an answer, or says why there is none.
-    fn give(&self, tried: Tried, held: &Held) -> Result<Answer, Error> {
-        match tried {
-            Tried::Answer(answered) => Ok(Answer::new(answered, self.history.tries)),
-            tried => Err(self.ended(tried, held)),
+    /// Returns the response, or the error that explains why there is none.
+    fn finish(&self, result: AttemptResult, credential: &CredentialState) -> Result<Response, Error> {
+        match result {
+            AttemptResult::Response(response) => Ok(Response::new(response, self.history.attempts)),
+            result => Err(self.error(result, credential)),
         }
     }
 
-    fn ended(&self, tried: Tried, held: &Held) -> Error {
-        let error = match tried {
-            Tried::Over(error) if self.history.in_doubt() => error.in_doubt(),
-            Tried::Over(error) => error,
-            Tried::Refused(refusal) => Error::refused(refusal),
-            Tried::NotSent(error) => {
-                let says =
+    fn error(&self, result: AttemptResult, credential: &CredentialState) -> Error {
+        let error = match result {
+            AttemptResult::Failed(error) if self.history.in_doubt() => error.in_doubt(),
+            AttemptResult::Failed(error) => error,
+            AttemptResult::Rejected(rejection) => Error::rejected(rejection),
+            AttemptResult::NotSent(error) => {
+                let message =
                     "no connection could be made, so nothing was sent: is the server running, and the address right?";
-                Error::new(Kind::NotSent, says).with_source(Some(error))
+                Error::new(ErrorKind::NotSent, message).with_source(Some(error))
             }
-            tried => return self.unknown(tried, held),
+            result => return self.unknown(result, credential),
         };
-        error.with_key(held.key()).with_tries(self.history.tries)
+        error.with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
-    /// Nobody knows whether it happened: what is to be done then?
-    async fn undecided(mut self, tried: Tried, carries: Carries, held: Held) -> Result<Answer, Error> {
-        let unknown = self.unknown(tried, &held);
-        // Without its body it is not sent either: whoever does not know the question might run that.
-        let may_ask = carries != Carries::Nothing && self.plan.body.is_repeatable();
-        if self.plan.undecided != Undecided::Ask || !may_ask {
+    /// Does what [`OnUnknown`] says about an unknown outcome.
+    async fn resolve_unknown(
+        mut self,
+        result: AttemptResult,
+        carried: CredentialKind,
+        credential: CredentialState,
+    ) -> Result<Response, Error> {
+        let unknown = self.unknown(result, &credential);
+        // A look carries the whole request: a server that does not know `Onceward-Look` runs it, under the same token or key.
+        let may_look = carried != CredentialKind::Nothing && self.plan.body.is_repeatable();
+        if self.plan.on_unknown != OnUnknown::Look || !may_look {
             return Err(unknown);
         }
-        self.ask(&held).await.unwrap_or(Err(unknown))
+        self.look(&credential).await.unwrap_or(Err(unknown))
     }
 
-    /// Asks what is on record until that is an answer, or tells nothing. `None` if there is nothing better to say.
-    async fn ask(&mut self, held: &Held) -> Option<Result<Answer, Error>> {
-        for asked in 0..self.plan.limits.tries {
-            let (tried, _) = self.send(held, true).await;
-            let after = match tried {
-                Tried::Answer(answered) if answered.outcome == Some(Outcome::Replayed) => {
-                    return Some(Ok(Answer::new(answered, self.history.tries)));
+    /// Looks up the stored outcome, and waits while the submission is in progress. `None` if that did not help.
+    async fn look(&mut self, credential: &CredentialState) -> Option<Result<Response, Error>> {
+        for looks in 0..self.plan.limits.attempts {
+            let (result, _) = self.attempt(credential, true).await;
+            let retry_after = match result {
+                AttemptResult::Response(response) if response.outcome == Some(Outcome::Replayed) => {
+                    return Some(Ok(Response::new(response, self.history.attempts)));
                 }
-                Tried::Refused(refusal) if refusal.problem.retry == onceward_api::Retry::Same => refusal.retry_after,
-                Tried::Refused(refusal) => return Some(Err(self.looked(refusal, held))),
-                // Whoever does not know the question has told nothing.
-                Tried::Answer(..) | Tried::Over(_) => return None,
-                Tried::NotSent(_) | Tried::Lost(_) => None,
+                AttemptResult::Rejected(rejection) if rejection.problem.retry == onceward_api::Retry::Same => {
+                    rejection.retry_after
+                }
+                AttemptResult::Rejected(rejection) => return Some(Err(self.look_rejected(rejection, credential))),
+                // A server that does not know `Onceward-Look` has not looked anything up.
+                AttemptResult::Response(..) | AttemptResult::Failed(_) => return None,
+                AttemptResult::NotSent(_) | AttemptResult::Lost(_) => None,
             };
-            let wait = Wait::before(asked, after, &self.plan.limits).drawn(fastrand::f64());
-            if wait >= self.left() {
+            let delay = Backoff::after(looks, retry_after, &self.plan.limits).delay(fastrand::f64());
+            if delay >= self.time_left() {
                 return None;
             }
-            sleep(wait).await;
+            sleep(delay).await;
         }
         None
     }
 
-    /// What is on record does not settle it.
-    fn looked(&self, refusal: Refusal, held: &Held) -> Error {
-        let says = match refusal.problem.code {
-            Code::ReplyNotKept => return self.ended(Tried::Refused(refusal), held),
+    /// The error after a look that does not settle the outcome.
+    fn look_rejected(&self, rejection: Rejection, credential: &CredentialState) -> Error {
+        let advice = match rejection.problem.code {
+            Code::ReplyNotKept => return self.error(AttemptResult::Rejected(rejection), credential),
             Code::NotFound => {
-                "nothing is on record of it. It may not have happened, or not yet: something may still be on its way. \
+                "nothing is on record of it. It may not have happened, or not yet: a request may still be in flight. \
                  Send it again under the same key, or look again later."
             }
             _ => "what is on record does not say whether it happened. Find out before it is sent again.",
         };
-        let error = Error::new(Kind::Unknown, format!("it is not known whether it happened: {says}"));
-        error.with_refusal(Some(refusal)).with_key(held.key()).with_tries(self.history.tries)
+        let error = Error::new(ErrorKind::Unknown, format!("it is not known whether it happened: {advice}"));
+        error.with_rejection(Some(rejection)).with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
-    fn unknown(&self, tried: Tried, held: &Held) -> Error {
-        let next = match held.key() {
+    fn unknown(&self, result: AttemptResult, credential: &CredentialState) -> Error {
+        let advice = match credential.key() {
             Some(_) => "Find out, or send the same again under the same key (`Error::key`, `Submission::resume`).",
             None => "Find out before it is sent again: with another token it would be another submission.",
         };
-        let (why, refusal, source) = match tried {
-            Tried::Refused(refusal) => {
-                let code = refusal.problem.code;
-                (format!("the last try was refused ({code}), and an earlier one may have run"), Some(refusal), None)
+        let (reason, rejection, source) = match result {
+            AttemptResult::Rejected(rejection) => {
+                let reason = format!(
+                    "the last attempt was rejected ({}), and an earlier one may have run",
+                    rejection.problem.code
+                );
+                (reason, Some(rejection), None)
             }
-            Tried::Answer(answered) => (format!("the answer was {}", answered.response.status()), None, None),
-            Tried::NotSent(error) => ("an earlier try had no answer".to_owned(), None, Some(error)),
-            Tried::Lost(error) => ("the answer was lost".to_owned(), None, Some(error)),
-            Tried::Over(error) => return error,
+            AttemptResult::Response(response) => {
+                (format!("the response was {}", response.response.status()), None, None)
+            }
+            AttemptResult::NotSent(error) => ("an earlier attempt had no response".to_owned(), None, Some(error)),
+            AttemptResult::Lost(error) => ("the response was lost".to_owned(), None, Some(error)),
+            AttemptResult::Failed(error) => return error,
         };
-        let error = Error::new(Kind::Unknown, format!("it is not known whether it happened: {why}. {next}"));
-        error.with_refusal(refusal).with_source(source).with_key(held.key()).with_tries(self.history.tries)
+        let error = Error::new(ErrorKind::Unknown, format!("it is not known whether it happened: {reason}. {advice}"));
+        let error = error.with_rejection(rejection).with_source(source);
+        error.with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
-    /// Sends it once. Says what it still carried in the end.
-    async fn send(&mut self, held: &Held, looks: bool) -> (Tried, Carries) {
+    /// Sends one attempt. Returns what it carried to where it ended.
+    async fn attempt(&mut self, credential: &CredentialState, is_look: bool) -> (AttemptResult, CredentialKind) {
         let inner = self.client.inner();
         let authorization = match &inner.authorization {
             None => None,
             Some(authorization) => {
-                match authorization.value(std::mem::take(&mut self.is_refused), self.limit()).await {
+                let is_rejected = std::mem::take(&mut self.credentials_rejected);
+                match authorization.value(is_rejected, self.attempt_timeout()).await {
                     Ok(value) => Some(value),
                     Err(error) => {
                         let error = Error::misuse(format!("the caller's credentials could not be had: {error}"));
-                        return (Tried::Over(error), held.carries());
+                        return (AttemptResult::Failed(error), credential.kind());
                     }
                 }
             }
         };
-        let limit = self.limit();
-        let mut sending = Sending {
+        let limit = self.attempt_timeout();
+        let mut attempt = Attempt {
             transport: &mut *self.transport,
             http: &inner.http,
             key_header: &inner.key_header,
             plan: &mut self.plan,
-            held,
+            credential,
             authorization,
-            carries: held.carries(),
-            looks,
+            carried: credential.kind(),
+            is_look,
             in_doubt: self.history.in_doubt(),
             outcome: None,
-            submits: true,
+            is_submission: true,
         };
-        let tried = timeout(limit, sending.send()).await;
-        (tried.unwrap_or_else(|_| sending.late(limit)), sending.carries)
+        let result = timeout(limit, attempt.send()).await;
+        (result.unwrap_or_else(|_| attempt.timed_out(limit)), attempt.carried)
     }
 
-    fn terms(&self, carries: Carries) -> Terms {
-        Terms {
+    fn conditions(&self, carried: CredentialKind) -> RetryConditions {
+        RetryConditions {
             limits: self.plan.limits,
-            left: self.left().saturating_sub(self.kept_for_asking()),
-            repeatable: self.plan.body.is_repeatable(),
-            carries,
-            insists: self.plan.undecided == Undecided::Retry,
-            refreshable: self.client.inner().authorization.is_some(),
+            time_left: self.time_left().saturating_sub(self.reserved_for_look()),
+            is_repeatable: self.plan.body.is_repeatable(),
+            carried,
+            until_deadline: self.plan.on_unknown == OnUnknown::Retry,
+            is_refreshable: self.client.inner().authorization.is_some(),
         }
     }
 
-    /// How long a try may take.
-    fn limit(&self) -> Duration {
-        self.plan.limits.try_timeout.min(self.left()).max(Duration::from_millis(1))
+    fn attempt_timeout(&self) -> Duration {
+        self.plan.limits.attempt_timeout.min(self.time_left()).max(Duration::from_millis(1))
     }
 
-    fn left(&self) -> Duration {
-        self.plan.limits.deadline.saturating_sub(self.begun.elapsed())
+    fn time_left(&self) -> Duration {
+        self.plan.limits.deadline.saturating_sub(self.started.elapsed())
     }
 
-    fn kept_for_asking(&self) -> Duration {
-        if self.plan.undecided == Undecided::Ask { self.plan.limits.deadline / 4 } else { Duration::ZERO }
+    fn reserved_for_look(&self) -> Duration {
+        if self.plan.on_unknown == OnUnknown::Look { self.plan.limits.deadline / 4 } else { Duration::ZERO }
     }
 
     /// Waits for a token, until the deadline.
-    async fn in_time<V>(&self, get: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
+    async fn within_deadline<V>(&self, token: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let late = |_| {
-            let says =
+            let message =
                 "there was no token within the deadline, so nothing was sent: is `/token` slow, or its rate limit low?";
-            Error::new(Kind::NoToken, says)
+            Error::new(ErrorKind::NoToken, message)
         };
-        timeout(self.left(), get).await.map_err(late)?
+        timeout(self.time_left(), token).await.map_err(late)?
     }
 }
 
-async fn pause(wait: Wait) {
-    sleep(wait.drawn(fastrand::f64())).await;
+async fn wait(backoff: Backoff) {
+    sleep(backoff.delay(fastrand::f64())).await;
 }

@@ -1,7 +1,7 @@
-//! Tokens kept in stock, so that a submission does not have to wait for one.
+//! The token pool: tokens fetched ahead, so that a submission does not wait for one.
 //!
-//! However many ask at the same moment, one fetch is under way. It belongs to nobody: whoever asked first may go away, and
-//! the others still get theirs.
+//! At most one fetch is in flight, however many submissions wait. It runs in its own task: a submission that is cancelled does not cancel
+//! the fetch for the others.
 
 mod error;
 mod source;
@@ -15,59 +15,59 @@ use onceward_api::Code;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
-pub(crate) use self::error::NoToken;
-use self::source::Fetched;
-pub(crate) use self::source::{Binding, Source};
-use self::stock::Stock;
-use crate::retry_decision::Wait;
-use crate::retry_limits::Limits;
+pub(crate) use self::error::TokenError;
+use self::source::FreshToken;
+pub(crate) use self::source::{TokenBinding, TokenSource};
+use self::stock::TokenStock;
+use crate::backoff::Backoff;
+use crate::retry_limits::RetryLimits;
 use crate::token::Token;
 
-/// How long a failed refill that nobody waited for is left alone.
-const QUIET: Duration = Duration::from_secs(1);
-/// How many the service gives at once at most.
-const MOST: u32 = 100;
+/// How long a failed refill is not repeated, unless a submission waits.
+const REFILL_PAUSE: Duration = Duration::from_secs(1);
+/// The most tokens the service issues in one batch.
+const MAX_BATCH: u32 = 100;
 
-type Waiter = oneshot::Sender<Result<Token, NoToken>>;
+type Waiter = oneshot::Sender<Result<Token, TokenError>>;
 
-/// The tokens of one kind from one endpoint.
-pub(crate) struct Pool {
-    source: Source,
-    limits: Limits,
-    /// The most that are kept.
+/// The tokens of one binding and caller from one endpoint.
+pub(crate) struct TokenPool {
+    source: TokenSource,
+    limits: RetryLimits,
+    /// The most tokens in stock.
     size: u32,
-    state: Mutex<State>,
-    /// Told whenever a fetch has ended.
-    ended: Notify,
+    state: Mutex<PoolState>,
+    /// Notified whenever a fetch has ended.
+    fetch_ended: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    stock: Stock,
+struct PoolState {
+    stock: TokenStock,
     waiting: VecDeque<Waiter>,
     is_fetching: bool,
-    /// How many should be in stock. It grows when somebody had to wait.
-    aim: u32,
-    /// How many may be asked for at once for now, after the server has said that it was too many.
-    most: Option<u32>,
-    /// The same for good: so many at once are never given.
-    ceiling: Option<u32>,
-    quiet_until: Option<Instant>,
-    /// Why the last fetch ended, unless it ended well.
-    failure: Option<NoToken>,
+    /// The number of tokens to have in stock. It doubles when a submission had to wait.
+    target: u32,
+    /// The batch size for now, after a failed fetch.
+    batch_limit: Option<u32>,
+    /// The batch size for good: the server rejects larger batches.
+    max_batch: Option<u32>,
+    paused_until: Option<Instant>,
+    /// The error of the last fetch, if it failed.
+    failure: Option<TokenError>,
 }
 
-impl Pool {
-    pub(crate) fn new(source: Source, size: u32, limits: Limits) -> Arc<Self> {
-        let state = Mutex::new(State { aim: 1, ..State::default() });
-        Arc::new(Self { source, limits, size: size.max(1), state, ended: Notify::new() })
+impl TokenPool {
+    pub(crate) fn new(source: TokenSource, size: u32, limits: RetryLimits) -> Arc<Self> {
+        let state = Mutex::new(PoolState { target: 1, ..PoolState::default() });
+        Arc::new(Self { source, limits, size: size.max(1), state, fetch_ended: Notify::new() })
     }
 
-    /// A token, from stock if there is one.
+    /// Takes a token from stock, or waits for one.
     ///
     /// # Errors
-    /// If none can be had.
-    pub(crate) async fn take(self: &Arc<Self>) -> Result<Token, NoToken> {
+    /// If no token can be fetched.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Token, TokenError> {
         loop {
             let receiver = {
                 let mut state = self.state();
@@ -78,31 +78,31 @@ impl Pool {
                 }
                 let (sender, receiver) = oneshot::channel();
                 state.waiting.push_back(sender);
-                state.aim = (state.aim * 2).min(self.size);
-                self.begin(&mut state);
+                state.target = (state.target * 2).min(self.size);
+                self.start_fetch(&mut state);
                 receiver
             };
-            // Nobody answers if the runtime that fetched has ended: then it is fetched on this one.
+            // If the runtime of the fetch was shut down, the token is fetched on this one.
             if let Ok(token) = receiver.await {
                 return token;
             }
         }
     }
 
-    /// Has this many in stock, as far as the pool's size allows.
+    /// Fetches until `count` tokens are in stock, as far as the pool's size allows.
     ///
     /// # Errors
-    /// If none can be had.
-    pub(crate) async fn warm_up(self: &Arc<Self>, count: u32) -> Result<(), NoToken> {
+    /// If no token can be fetched.
+    pub(crate) async fn warm_up(self: &Arc<Self>, count: u32) -> Result<(), TokenError> {
         loop {
-            let ended = self.ended.notified();
+            let ended = self.fetch_ended.notified();
             {
                 let mut state = self.state();
-                state.aim = state.aim.max(count.clamp(1, self.size));
-                if state.stock.fresh(Instant::now()) >= state.aim as usize {
+                state.target = state.target.max(count.clamp(1, self.size));
+                if state.stock.fresh(Instant::now()) >= state.target as usize {
                     return Ok(());
                 }
-                self.begin(&mut state);
+                self.start_fetch(&mut state);
             }
             ended.await;
             let state = self.state();
@@ -110,156 +110,157 @@ impl Pool {
                 return Err(failure);
             }
             if !state.is_fetching && state.stock.fresh(Instant::now()) == 0 {
-                // They do not live long enough to be kept.
+                // Their lifetime is too short to keep them.
                 return Ok(());
             }
         }
     }
 
-    /// Takes in a token that came with an answer.
-    pub(crate) fn give(&self, token: Token) {
+    /// Adds a token that came with a response.
+    pub(crate) fn add(&self, token: Token) {
         let mut state = self.state();
         if state.stock.fresh(Instant::now()) < self.size as usize {
-            state.stock.put_unasked(token, Instant::now());
+            state.stock.insert_unrequested(token, Instant::now());
         }
     }
 
-    /// Forgets what is in stock.
+    /// Discards the tokens in stock.
     pub(crate) fn clear(&self) {
         self.state().stock.clear();
     }
 
-    /// Whether it holds nothing and nobody waits for anything.
+    /// Whether no token is in stock and no submission waits.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         !state.is_fetching && state.waiting.is_empty() && state.stock.fresh(Instant::now()) == 0
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to fetch if the stock runs low, unless that has just failed.
-    fn refill(self: &Arc<Self>, state: &mut State, now: Instant) {
-        let is_low = state.stock.fresh(now) < state.aim.div_ceil(2) as usize;
-        if is_low && state.quiet_until.is_none_or(|until| until <= now) {
-            self.begin(state);
+    /// Starts a fetch if the stock is low, unless one has just failed.
+    fn refill(self: &Arc<Self>, state: &mut PoolState, now: Instant) {
+        let is_low = state.stock.fresh(now) < state.target.div_ceil(2) as usize;
+        if is_low && state.paused_until.is_none_or(|until| until <= now) {
+            self.start_fetch(state);
         }
     }
 
-    fn begin(self: &Arc<Self>, state: &mut State) {
+    fn start_fetch(self: &Arc<Self>, state: &mut PoolState) {
         if !state.is_fetching {
             state.is_fetching = true;
-            tokio::spawn(fetch(Fetching { pool: Arc::clone(self), is_over: false }));
+            tokio::spawn(fetch(FetchGuard { pool: Arc::clone(self), is_finished: false }));
         }
     }
 }
 
-/// A fetch that is under way. If it is dropped before it is over, with the runtime it ran on, the next who asks begins another.
-struct Fetching {
-    pool: Arc<Pool>,
-    is_over: bool,
+/// Marks a fetch in flight. If it is dropped unfinished, with the runtime it ran on, the next submission starts another fetch.
+struct FetchGuard {
+    pool: Arc<TokenPool>,
+    is_finished: bool,
 }
 
-impl Drop for Fetching {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_finished {
             let mut state = self.pool.state();
             state.is_fetching = false;
             state.waiting.clear();
         }
-        self.pool.ended.notify_waiters();
+        self.pool.fetch_ended.notify_waiters();
     }
 }
 
-/// Fetches until nobody waits and the stock is full, or until it fails.
-async fn fetch(mut fetching: Fetching) {
-    let pool = Arc::clone(&fetching.pool);
+/// Fetches until no submission waits and the stock is full, or until a fetch fails.
+async fn fetch(mut guard: FetchGuard) {
+    let pool = Arc::clone(&guard.pool);
     let mut failures = 0;
-    let mut had = None;
-    while let Some((count, fresh)) = wanted(&pool, had) {
-        had = Some(fresh);
+    let mut previous = None;
+    while let Some((count, fresh)) = next_batch(&pool, previous) {
+        previous = Some(fresh);
         match pool.source.fetch(count, |tokens| hand_out(&pool, tokens)).await {
             Ok(()) => failures = 0,
             Err(error) => {
                 failures += 1;
-                let wait = may_wait(&pool, &error, count, failures);
-                tracing::debug!(count, failures, waits = wait.is_some(), "no token: {}", error.says);
-                let Some(wait) = wait else {
+                let backoff = retry_backoff(&pool, &error, count, failures);
+                tracing::debug!(count, failures, retries = backoff.is_some(), "no token: {}", error.message);
+                let Some(backoff) = backoff else {
                     fail(&pool, &error);
                     break;
                 };
-                let most = Some((count / 2).max(1));
-                match is_too_many(&error, count) {
-                    true => pool.state().ceiling = most,
-                    false => pool.state().most = most,
+                let halved = Some((count / 2).max(1));
+                match is_batch_too_large(&error, count) {
+                    true => pool.state().max_batch = halved,
+                    false => pool.state().batch_limit = halved,
                 }
-                sleep(wait.drawn(fastrand::f64())).await;
+                sleep(backoff.delay(fastrand::f64())).await;
             }
         }
     }
-    // Under the lock it is already: another may have begun since.
-    fetching.is_over = true;
+    // `next_batch` and `fail` have cleared `is_fetching` under the lock: another fetch may have started since.
+    guard.is_finished = true;
 }
 
-/// How many to ask for, and how many there are. `None`, and no longer fetching, if that is none, or if nobody waits and it did
-/// not get more since there were `had`: tokens that are too old as soon as they come are not worth having in stock.
-fn wanted(pool: &Pool, had: Option<usize>) -> Option<(u32, usize)> {
+/// The size of the next batch, and the number of fresh tokens. `None`, with `is_fetching` cleared, if no token is needed, or if no
+/// submission waits and the stock has not grown since it was `previous`: tokens that are stale on arrival are not worth fetching.
+fn next_batch(pool: &TokenPool, previous: Option<usize>) -> Option<(u32, usize)> {
     let mut state = pool.state();
     state.waiting.retain(|waiter| !waiter.is_closed());
     let fresh = state.stock.fresh(Instant::now());
-    let count = (state.aim as usize + state.waiting.len()).saturating_sub(fresh) as u32;
-    let is_in_vain = state.waiting.is_empty() && had.is_some_and(|had| fresh <= had);
-    if count == 0 || is_in_vain {
+    let count = (state.target as usize + state.waiting.len()).saturating_sub(fresh) as u32;
+    let is_futile = state.waiting.is_empty() && previous.is_some_and(|previous| fresh <= previous);
+    if count == 0 || is_futile {
         state.is_fetching = false;
         return None;
     }
-    let most = [state.most, state.ceiling].into_iter().flatten().min();
-    Some((count.min(most.unwrap_or(MOST)), fresh))
+    let limit = [state.batch_limit, state.max_batch].into_iter().flatten().min();
+    Some((count.min(limit.unwrap_or(MAX_BATCH)), fresh))
 }
 
-/// Gives tokens to whoever waits, the others to the stock.
-fn hand_out(pool: &Pool, tokens: Vec<Fetched>) {
+/// Hands tokens to waiting submissions, and puts the others into stock.
+fn hand_out(pool: &TokenPool, tokens: Vec<FreshToken>) {
     let mut state = pool.state();
-    (state.most, state.quiet_until, state.failure) = (None, None, None);
-    'tokens: for Fetched { token, asked, life } in tokens {
+    (state.batch_limit, state.paused_until, state.failure) = (None, None, None);
+    'tokens: for FreshToken { token, requested, lifetime } in tokens {
         let mut token = token;
         while let Some(waiter) = state.waiting.pop_front() {
             match waiter.send(Ok(token)) {
                 Ok(()) => continue 'tokens,
-                // It has gone away meanwhile.
+                // That submission was cancelled.
                 Err(Ok(back)) => token = back,
                 Err(Err(_)) => continue 'tokens,
             }
         }
-        state.stock.put(token, asked, life);
+        state.stock.insert(token, requested, lifetime);
     }
 }
 
-/// Whether the server never gives so many at once.
-fn is_too_many(error: &NoToken, count: u32) -> bool {
-    let code = error.refusal.as_ref().map(|refusal| refusal.problem.code);
+/// Whether the server rejects batches of this size.
+fn is_batch_too_large(error: &TokenError, count: u32) -> bool {
+    let code = error.rejection.as_ref().map(|rejection| rejection.problem.code);
     count > 1 && code == Some(Code::BadRequest)
 }
 
-/// How long to wait before it is tried again, if somebody waits and it may help.
-fn may_wait(pool: &Pool, error: &NoToken, count: u32, failures: u32) -> Option<Wait> {
-    if is_too_many(error, count) {
-        return Some(Wait { at_least: Duration::ZERO, spread: Duration::ZERO });
+/// The backoff before the next fetch, if a submission waits and a retry may succeed.
+fn retry_backoff(pool: &TokenPool, error: &TokenError, count: u32, failures: u32) -> Option<Backoff> {
+    if is_batch_too_large(error, count) {
+        return Some(Backoff { minimum: Duration::ZERO, jitter: Duration::ZERO });
     }
-    let after = error.retry_after();
-    let in_time = after.is_none_or(|after| after < pool.limits.deadline);
-    let may = error.is_passing && in_time && failures < pool.limits.tries && !pool.state().waiting.is_empty();
-    may.then(|| Wait::before(failures, after, &pool.limits))
+    let retry_after = error.retry_after();
+    let in_time = retry_after.is_none_or(|after| after < pool.limits.deadline);
+    let may_retry =
+        error.is_transient && in_time && failures < pool.limits.attempts && !pool.state().waiting.is_empty();
+    may_retry.then(|| Backoff::after(failures, retry_after, &pool.limits))
 }
 
-fn fail(pool: &Pool, error: &NoToken) {
+fn fail(pool: &TokenPool, error: &TokenError) {
     let mut state = pool.state();
-    let after = error.retry_after().unwrap_or(QUIET);
-    state.quiet_until = Some(Instant::now() + after.min(pool.limits.deadline));
+    let retry_after = error.retry_after().unwrap_or(REFILL_PAUSE);
+    state.paused_until = Some(Instant::now() + retry_after.min(pool.limits.deadline));
     (state.is_fetching, state.failure) = (false, Some(error.clone()));
     for waiter in state.waiting.drain(..) {
-        // Whoever has gone away does not need to know.
+        // A cancelled submission does not receive it.
         let _ = waiter.send(Err(error.clone()));
     }
 }

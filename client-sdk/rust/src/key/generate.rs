@@ -1,11 +1,11 @@
-//! The generator of ids: random, and nobody has to be asked for one.
+//! Random keys.
 
 use uuid::Uuid;
 
 use super::{BadKey, Key};
 
-/// A key that nobody else has: a UUID v4, behind the name of an application if one is given, so that whoever reads it in a
-/// log knows where to ask. It needs no network and no clock.
+/// Generates a unique key: a UUID v4, prefixed with the name of an application if one is given, which shows in a log where the key
+/// comes from. It needs no network and no clock.
 ///
 /// ```
 /// let key = onceward_client::generate_key(Some("billing"))?;
