@@ -1,13 +1,13 @@
 // All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
 
-import { guard } from "./form.js";
-import type { GuardedForm, Surroundings } from "./guarded.js";
-import { learn } from "./past.js";
+import { guardForm } from "./guard_form.js";
+import type { GuardedForm, FormContext } from "./guarded_form.js";
+import { recordResponsePage } from "./history.js";
 
 const SELECTOR = "form[data-onceward]";
 
 /** The guarded forms of a page. */
-export interface Page {
+export interface GuardedForms {
   /** Guards them, now and later. */
   watch(): void;
   /** Those that are guarded by now. */
@@ -15,7 +15,7 @@ export interface Page {
 }
 
 /** Makes one that guards nothing yet. */
-export function page(around: Surroundings): Page {
+export function guardedForms(context: FormContext): GuardedForms {
   const forms = new Map<HTMLFormElement, GuardedForm>();
   /** Whether the navigation that began last is a form's, and which form was let go last. */
   let isForm = false;
@@ -25,24 +25,24 @@ export function page(around: Surroundings): Page {
 
   function of(form: HTMLFormElement): GuardedForm {
     let guarded = forms.get(form);
-    if (!guarded) forms.set(form, (guarded = guard(form, around)));
+    if (!guarded) forms.set(form, (guarded = guardForm(form, context)));
     return guarded;
   }
 
   function watch(): void {
     const find = () => {
       document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => of(form));
-      // Of a form that was replaced, only the response to its last try is of interest.
-      forms.forEach((guarded, form) => form.isConnected || guarded.isOwed() || forms.delete(form));
+      // Of a form that was replaced, only the response to its last attempt is of interest.
+      forms.forEach((guarded, form) => form.isConnected || guarded.awaitsResponse() || forms.delete(form));
     };
     const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
-    learn();
+    recordResponsePage();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
     // It comes when another page has been loaded, and not when the loading failed. A page of another origin does not show
-    // itself: it may be the answer or not.
+    // itself: it may be the response or not.
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
-      if (isAnswer) last?.left(navigation.currentEntry!.id + activation.entry.url);
+      if (isAnswer) last?.leavePage(navigation.currentEntry!.id + activation.entry.url);
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
@@ -65,7 +65,7 @@ export function page(around: Surroundings): Page {
     // Libraries replace forms, also by copies that still show the state of the original.
     new MutationObserver(find).observe(document, { childList: true, subtree: true });
     const requests = new PerformanceObserver((list) =>
-      list.getEntries().forEach((entry) => forms.forEach((form) => form.heard(entry as PerformanceResourceTiming))),
+      list.getEntries().forEach((entry) => forms.forEach((form) => form.requestEnded(entry as PerformanceResourceTiming))),
     );
     requests.observe({ type: "resource" });
     find();

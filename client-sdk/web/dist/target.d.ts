@@ -1,5 +1,3 @@
-/** A digest of everything a form sends except its token, and of `target`: where and how it is sent. */
-export declare function digest(data: FormData, target: unknown): number;
 /** What a form, or the button that submits it, says of how it is sent. Not by property: a field may have the name of one. */
 export declare function attribute(form: HTMLFormElement, submitter: Element | null, name: "action" | "method" | "target"): string;
 /** Where a submit goes. */

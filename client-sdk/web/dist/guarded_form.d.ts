@@ -1,10 +1,10 @@
-import type { Held } from "./token.js";
+import type { TimedToken } from "./token.js";
 /** What a form needs of its surroundings. */
-export interface Surroundings {
-    token(action: string | undefined): Promise<Held>;
+export interface FormContext {
+    token(action: string | undefined): Promise<TimedToken>;
     /** Whether a token may be sent to this origin. */
-    isNamed(origin: string): boolean;
-    /** How long a form waits for an answer, in milliseconds. */
+    isAllowedOrigin(origin: string): boolean;
+    /** How long a form waits for a response, in milliseconds. */
     patience: number;
 }
 /** A form under guard. */
@@ -19,14 +19,14 @@ export interface GuardedForm {
     touch(): void;
     /** Decides on a submit event before the page receives it. `gesture` is the click or key press that caused it, if one did. */
     submit(event: SubmitEvent, gesture?: Event): void;
-    /** Whether the last try has no response yet, as far as the page can know: it may still need its token. */
-    isOwed(): boolean;
-    /** The token of that try, if the form has the same content still. */
-    taken(): string | undefined;
+    /** Whether the last attempt has no response yet, as far as the page can know: it may still need its token. */
+    awaitsResponse(): boolean;
+    /** The token of that attempt, if the form has the same content still. */
+    attemptToken(): string | undefined;
     /** A request of the page has ended. */
-    heard(entry: PerformanceResourceTiming): void;
-    /** The page says how the try ended that it sent by itself. */
+    requestEnded(entry: PerformanceResourceTiming): void;
+    /** The page says how the attempt ended that it sent by itself. */
     answered(response: Response | null): void;
-    /** This page makes way for the one that is the answer, as far as can be seen from here. */
-    left(page: string): void;
+    /** This page makes way for the one that is the response, as far as can be seen from here. */
+    leavePage(page: string): void;
 }

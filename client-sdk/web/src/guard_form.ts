@@ -1,37 +1,38 @@
-// One guarded form: which token its next try takes, and how it gets back to work whatever becomes of that try.
+// One guarded form: which token its next attempt takes, and how it gets back to work whatever becomes of that attempt.
 
-import { addresses, attribute, bare, digest, target } from "./content.js";
-import { carryInQuery, fill, find, leaveOut } from "./field.js";
-import type { GuardedForm, Surroundings } from "./guarded.js";
-import { choose, DOUBLE_CLICK, isSameClick, learned, type Ended } from "./intent.js";
-import { messages, say, show, tell, type State } from "./notice.js";
-import { keep, nameOf, point, recall, told, type Past } from "./past.js";
+import { digest } from "./digest.js";
+import { writeToQuery, findField, writeToField, omitToken } from "./token_field.js";
+import type { GuardedForm, FormContext } from "./guarded_form.js";
+import { chooseToken, DOUBLE_CLICK, isSameClick, endOfAttempt, type AttemptEnd } from "./retry_rules.js";
+import { messages, dispatch, showMessage, showState, type FormState } from "./form_status.js";
+import { save, nameOf, saveResponsePage, load, timingOutcome, type LastAttempt } from "./history.js";
 import { outcomeOf } from "./submission.js";
-import { isGood, type Held } from "./token.js";
+import { addresses, attribute, bare, target } from "./target.js";
+import { isFresh, type TimedToken } from "./token.js";
 
 /** Guards a form. */
-export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surroundings): GuardedForm {
+export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): GuardedForm {
   const name = nameOf(form);
-  const rendered = find(form);
+  const rendered = findField(form);
   /** How long the token lives that the server has written into the page, if it has. */
   const life = +rendered?.dataset.expiresIn! * 1000;
-  /** A token that no try has taken yet. */
-  let spare: Held | undefined;
+  /** A token that no attempt has taken yet. */
+  let spare: TimedToken | undefined;
   /** The one fetch that all who need a token share. */
   let fetching: Promise<void> | undefined;
-  let past: Past | null | undefined;
-  /** The try that is under way. */
+  let lastAttempt: LastAttempt | null | undefined;
+  /** The attempt in flight. */
   let sending: SubmitEvent | undefined;
   let isWaiting = false;
   /** Whether the page may not fetch tokens. */
   let isBarred = false;
-  /** The last try that was sent, and the addresses that the form named then. */
+  /** The last attempt that was sent, and the addresses that the form named then. */
   let sent: SubmitEvent | undefined;
   let named: unknown[];
   /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
   let isTouched = false;
   let isAnswered = true;
-  /** Whether no response to the last try was seen, and none to an earlier one with its token: that may still run. */
+  /** Whether no response to the last attempt was seen, and none to an earlier one with its token: that may still run. */
   let isUnheard = false;
   let wasUnheard = false;
   /** Whether the page reports responses at all. */
@@ -42,18 +43,18 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   function fetch(): Promise<void> {
     return (fetching ??= token(form.dataset.oncewardAction)
-      .then((held) => {
-        spare = held;
+      .then((fetched) => {
+        spare = fetched;
         isBarred = false;
-        setTimeout(renew, held.life * 0.8);
+        setTimeout(renew, fetched.life * 0.8);
         if (!isWaiting && !sending) settle();
-        tell(form, "ready");
+        dispatch(form, "ready");
       })
       .finally(() => (fetching = undefined)));
   }
 
   function warm(): void {
-    if (isGood(spare) || sending || isWaiting) return;
+    if (isFresh(spare) || sending || isWaiting) return;
     settle();
     // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
     if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
@@ -66,7 +67,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
   function isLeft(submitter: Element | null): boolean {
     try {
-      return !/^post$/i.test(attribute(form, submitter, "method")) || !isNamed(target(form, submitter).origin);
+      return !/^post$/i.test(attribute(form, submitter, "method")) || !isAllowedOrigin(target(form, submitter).origin);
     } catch {
       // The action is no address.
       return true;
@@ -81,42 +82,42 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   function submit(event: SubmitEvent, gesture?: Event): void {
     const { submitter, defaultPrevented } = event;
     if (defaultPrevented) return;
-    if (isLeft(submitter)) return leaveOut(form);
+    if (isLeft(submitter)) return omitToken(form);
     if (sending?.defaultPrevented) handOver();
-    // The form that was here before this one may have learned more of the same try.
-    const known = recall(name);
-    if (past?.ended == "again" && known?.token == past.token) past = known;
+    // The form that was here before this one may have learned more of the same attempt.
+    const known = load(name);
+    if (lastAttempt?.ended == "again" && known?.token == lastAttempt.token) lastAttempt = known;
     const url = target(form, submitter);
     const content = digest(new FormData(form, submitter), url);
-    const isSame = past?.digest == content;
+    const isSame = lastAttempt?.digest == content;
     const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sent?.timeStamp!, !!gesture, isAnswered);
     if (isWaiting || (isSame && (sending || isClicked))) {
       stop(event);
-      return void tell(form, "duplicate");
+      return void dispatch(form, "duplicate");
     }
-    const choice = past && !isConfirmed ? choose(past.ended, isSame, past.until < Date.now()) : "fresh";
-    if (choice == "ask") return ask(event, past!.ended);
-    const held = choice == "keep" ? past : isGood(spare) && spare;
-    if (held && (navigator.onLine || isOnline)) send(event, held, content, url);
+    const choice = lastAttempt && !isConfirmed ? chooseToken(lastAttempt.ended, isSame, lastAttempt.until < Date.now()) : "fresh";
+    if (choice == "ask") return ask(event, lastAttempt!.ended);
+    const chosen = choice == "keep" ? lastAttempt : isFresh(spare) && spare;
+    if (chosen && (navigator.onLine || isOnline)) send(event, chosen, content, url);
     else hold(event);
   }
 
   /** Lets it go: from here on it may run. */
-  function send(event: SubmitEvent, { token, until }: Held | Past, content: number, url: URL): void {
+  function send(event: SubmitEvent, { token, until }: TimedToken | LastAttempt, content: number, url: URL): void {
     const { submitter } = event;
-    fill(form, token);
+    writeToField(form, token);
     named = [bare(url.href), ...addresses(form, submitter)];
-    if (form.dataset.onceward == "query") carryInQuery(form, submitter, url, token);
-    const isRepeated = token == past?.token;
+    if (form.dataset.onceward == "query") writeToQuery(form, submitter, url, token);
+    const isRepeated = token == lastAttempt?.token;
     const wasLost = isRepeated && isOpen();
     wasUnheard = isRepeated && isUnheard;
     isUnheard = true;
-    note({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
+    remember({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
     if (token == spare?.token) spare = undefined;
     sending = sent = event;
     isTouched = isAnswered = false;
-    say(form, "");
-    show(form, "sending");
+    showMessage(form, "");
+    showState(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
     // The page has its say after this: it may stop the event, or send by itself.
     setTimeout(() => {
@@ -126,7 +127,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
         () => {
           if (sending != event) return;
           recover();
-          if (!isElsewhere) say(form, messages.slow);
+          if (!isElsewhere) showMessage(form, messages.slow);
         },
         isElsewhere ? DOUBLE_CLICK : patience,
       );
@@ -135,7 +136,7 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
 
   /** The page took the event over: it sends by itself, or not at all. The same content keeps its token until there is a response. */
   function handOver(): void {
-    if (past?.ended == "none") end("again");
+    if (lastAttempt?.ended == "none") end("again");
     recover();
   }
 
@@ -144,8 +145,8 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     const wasConfirmed = isConfirmed;
     stop(event);
     isWaiting = true;
-    say(form, "");
-    show(form, "waiting");
+    showMessage(form, "");
+    showState(form, "waiting");
     try {
       await fetch();
     } catch (error) {
@@ -170,23 +171,23 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   /** Asks the person, who alone can know whether this is meant as a second submission. */
-  function ask(event: SubmitEvent, ended: Ended): void {
+  function ask(event: SubmitEvent, ended: AttemptEnd): void {
     stop(event);
-    // What is under way stays so: its answer may still come.
-    show(form, "unknown");
+    // What is under way stays so: its response may still come.
+    showState(form, "unknown");
     const confirm = () => {
-      say(form, "");
+      showMessage(form, "");
       again(event, true, false);
     };
     const isSeen = ended == "seen";
-    if (tell(form, isSeen ? "duplicate" : "unknown", { confirm })) {
-      say(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
+    if (dispatch(form, isSeen ? "duplicate" : "unknown", { confirm })) {
+      showMessage(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
     }
   }
 
   function fail(message: string, error: unknown): void {
     recover("error");
-    if (tell(form, "error", { message, error })) say(form, message);
+    if (dispatch(form, "error", { message, error })) showMessage(form, message);
   }
 
   function stop(event: SubmitEvent): void {
@@ -195,16 +196,16 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
   }
 
   /** The form can be used again. */
-  function recover(state?: State): void {
+  function recover(state?: FormState): void {
     sending = undefined;
     isWaiting = false;
     rest(state);
   }
 
   /** Shows the state of a form that is neither waiting nor sending. */
-  function rest(state: State = isGood(spare) ? "ready" : "idle"): void {
+  function rest(state: FormState = isFresh(spare) ? "ready" : "idle"): void {
     refill();
-    show(form, isLeftAlone() ? undefined : state);
+    showState(form, isLeftAlone() ? undefined : state);
   }
 
   /** The same, unless the person is being asked. */
@@ -212,37 +213,37 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
     if (form.dataset.oncewardState != "unknown") rest();
   }
 
-  /** Writes the spare token into the form, for code that sends without a submit event; not while a try may need the one that is there. */
+  /** Writes the spare token into the form, for code that sends without a submit event; not while an attempt may need the one that is there. */
   function refill(): void {
-    if (isGood(spare) && !isOwed() && find(form)?.value != spare.token) fill(form, spare.token);
+    if (isFresh(spare) && !awaitsResponse() && findField(form)?.value != spare.token) writeToField(form, spare.token);
   }
 
-  function isOwed(): boolean {
-    return !!sent && !isAnswered && past!.ended != "final";
+  function awaitsResponse(): boolean {
+    return !!sent && !isAnswered && lastAttempt!.ended != "final";
   }
 
-  function note(what: Past): void {
-    keep(name, (past = what));
+  function remember(what: LastAttempt): void {
+    save(name, (lastAttempt = what));
   }
 
-  function end(ended: Ended): void {
-    if (past) note({ ...past, ended });
+  function end(ended: AttemptEnd): void {
+    if (lastAttempt) remember({ ...lastAttempt, ended });
     refill();
   }
 
-  /** Whether the last try has no answer yet. */
+  /** Whether the last attempt has no response yet. */
   function isOpen(): boolean {
-    return /none|lost/.test(past?.ended!);
+    return /none|lost/.test(lastAttempt?.ended!);
   }
 
   function reset(): void {
-    past = recall(name) ?? past;
+    lastAttempt = load(name) ?? lastAttempt;
     sent = undefined;
     recover();
-    if (past || form.contains(document.activeElement)) warm();
+    if (lastAttempt || form.contains(document.activeElement)) warm();
   }
 
-  if (life && rendered!.value != recall(name)?.token) spare = { token: rendered!.value, until: performance.timeOrigin + life, life };
+  if (life && rendered!.value != load(name)?.token) spare = { token: rendered!.value, until: performance.timeOrigin + life, life };
   reset();
 
   return {
@@ -254,36 +255,36 @@ export function guard(form: HTMLFormElement, { token, isNamed, patience }: Surro
       warm();
     },
     submit,
-    isOwed,
-    taken() {
-      if (!isOwed()) return;
+    awaitsResponse,
+    attemptToken() {
+      if (!awaitsResponse()) return;
       const button = own(sent!.submitter);
       // In the submit handler itself, the token belongs to whatever the page makes of the form.
-      if (sending || past!.digest == digest(new FormData(form, button), target(form, button))) return past!.token;
+      if (sending || lastAttempt!.digest == digest(new FormData(form, button), target(form, button))) return lastAttempt!.token;
     },
-    heard(entry) {
+    requestEnded(entry) {
       const { initiatorType, name, startTime, responseStatus = 200 } = entry;
-      // Only a request to an address that the form names can be the one that carries it: a poll of the page must not end a slow try.
+      // Only a request to an address that the form names can be the one that carries it: a poll of the page must not end a slow attempt.
       const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
       // none, lost, again
-      const isAwaited = isResponse && !tells && /o[ns]|ag/.test(past!.ended);
+      const isAwaited = isResponse && !tells && /o[ns]|ag/.test(lastAttempt!.ended);
       if (!isAwaited || !named.includes(bare(name))) return;
       isUnheard = false;
-      end(learned(responseStatus, told(entry), wasUnheard || past!.ended == "lost"));
+      end(endOfAttempt(responseStatus, timingOutcome(entry), wasUnheard || lastAttempt!.ended == "lost"));
     },
     answered(response) {
       tells = true;
       isAnswered = !!response;
-      const wasLost = past?.ended == "lost";
-      end(response ? learned(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
+      const wasLost = lastAttempt?.ended == "lost";
+      end(response ? endOfAttempt(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
       warm();
     },
-    left(page) {
+    leavePage(page) {
       // It may have come when the form had long been given back.
       if (!isOpen()) return;
-      say(form, "");
-      end(past!.ended == "lost" ? "doubt" : "seen");
-      point(name, page);
+      showMessage(form, "");
+      end(lastAttempt!.ended == "lost" ? "doubt" : "seen");
+      saveResponsePage(name, page);
     },
   };
 }

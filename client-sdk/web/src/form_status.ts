@@ -14,10 +14,10 @@ export const messages = {
 export type Messages = typeof messages;
 
 /** The state of a form, in its attribute `data-onceward-state`. */
-export type State = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
+export type FormState = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
 
 /** Shows a state, or none on a form that is left alone. Nothing is disabled: that would drop the name and value of the pressed button. */
-export function show(form: HTMLFormElement, state?: State): void {
+export function showState(form: HTMLFormElement, state?: FormState): void {
   // A form that has shown no state may have a busy mark of the page's.
   if (!state && !form.dataset.oncewardState) return;
   // While it is waiting or sending.
@@ -27,7 +27,7 @@ export function show(form: HTMLFormElement, state?: State): void {
 }
 
 /** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */
-export function say(form: HTMLFormElement, text: string, label?: string, confirm?: () => void): void {
+export function showMessage(form: HTMLFormElement, text: string, label?: string, confirm?: () => void): void {
   let place = form.querySelector<HTMLElement>("[data-onceward-message]");
   if (!place) {
     if (!text) return;
@@ -46,6 +46,6 @@ export function say(form: HTMLFormElement, text: string, label?: string, confirm
 }
 
 /** Tells the page. False if it wants to say it in its own way. */
-export function tell(form: HTMLFormElement, name: string, detail?: object): boolean {
+export function dispatch(form: HTMLFormElement, name: string, detail?: object): boolean {
   return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
 }

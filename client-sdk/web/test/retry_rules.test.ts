@@ -1,12 +1,12 @@
-// The intent rule and rule 13, as tables: every line is one case.
+// The rules of retries, as tables: every line is one case.
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { choose, learned, nextStep, type Choice, type Ended, type Step, type Tried } from "../src/intent.js";
-import type { Code, Retry } from "../src/wire.js";
+import { chooseToken, endOfAttempt, nextStep, type TokenChoice, type AttemptEnd, type NextStep, type AttemptProblem } from "../src/retry_rules.js";
+import type { Code, Retry } from "../src/wire_contract.js";
 
 describe("which token the next try of a form takes", () => {
-  const table: [ended: Ended, same: Choice, edited: Choice, sameButExpired: Choice][] = [
+  const table: [ended: AttemptEnd, same: TokenChoice, edited: TokenChoice, sameButExpired: TokenChoice][] = [
     ["none", "keep", "ask", "ask"],
     ["lost", "keep", "ask", "ask"],
     ["doubt", "ask", "ask", "ask"],
@@ -15,20 +15,20 @@ describe("which token the next try of a form takes", () => {
     ["final", "fresh", "fresh", "fresh"],
   ];
   test.each(table)("after %s: the same %s, edited %s, expired %s", (ended, same, edited, sameButExpired) => {
-    expect(choose(ended, true, false)).toBe(same);
-    expect(choose(ended, false, false)).toBe(edited);
-    expect(choose(ended, false, true)).toBe(edited);
-    expect(choose(ended, true, true)).toBe(sameButExpired);
+    expect(chooseToken(ended, true, false)).toBe(same);
+    expect(chooseToken(ended, false, false)).toBe(edited);
+    expect(chooseToken(ended, false, true)).toBe(edited);
+    expect(chooseToken(ended, true, true)).toBe(sameButExpired);
   });
 
   test("edited content never takes the token of a try that may have run", () => {
-    for (const [ended] of table) expect(choose(ended, false, false)).not.toBe("keep");
+    for (const [ended] of table) expect(chooseToken(ended, false, false)).not.toBe("keep");
   });
 });
 
 describe("how a try ended, by its answer", () => {
   // Who answered, and what the token is worth afterwards.
-  const table: [way: string, status: number, outcome: string, ended: Ended, endedAfterALostOne: Ended][] = [
+  const table: [way: string, status: number, outcome: string, ended: AttemptEnd, endedAfterALostOne: AttemptEnd][] = [
     ["any", 200, "", "final", "final"],
     ["any", 303, "", "final", "final"],
     // The library's guard, whose outcome says whether the token was given back.
@@ -96,14 +96,14 @@ describe("how a try ended, by its answer", () => {
     ["guard", 500, "something", "doubt", "doubt"],
   ];
   test.each(table)("%s %i %s is %s, and %s after a try without an answer", (_, status, outcome, ended, afterALostOne) => {
-    expect(learned(status, outcome, false)).toBe(ended);
-    expect(learned(status, outcome, true)).toBe(afterALostOne);
+    expect(endOfAttempt(status, outcome, false)).toBe(ended);
+    expect(endOfAttempt(status, outcome, true)).toBe(afterALostOne);
   });
 
   test("every code of a 5xx has its line", () => {
     const codes: string[] = JSON.parse(readFileSync(new URL("../../../openapi/openapi.json", import.meta.url), "utf8")).components.schemas.Code.enum;
     const outcomes = ["executed", "not_applied", "not_released", "unknown", "replayed", "unprotected", "redeemed"];
-    const by = (ended: Ended) => [...outcomes, ...codes].filter((outcome) => learned(503, outcome, false) == ended);
+    const by = (ended: AttemptEnd) => [...outcomes, ...codes].filter((outcome) => endOfAttempt(503, outcome, false) == ended);
     expect(by("again")).toEqual(["not_applied", "store_unavailable", "overloaded", "unauthorized"]);
     expect(by("final")).toEqual(["executed", "not_released", "replayed", "unprotected", "redeem_unknown"]);
     expect(by("none")).toEqual([]);
@@ -112,13 +112,13 @@ describe("how a try ended, by its answer", () => {
   test("no failure that may have taken effect is followed by another token without a question", () => {
     for (const [, status, outcome, ended] of table) {
       const isUnknown = outcome == "unknown" || outcome == "internal" || (status > 500 && !/501|503/.test(`${status}`));
-      if (isUnknown) for (const isExpired of [false, true]) expect(choose(ended, true, isExpired)).not.toBe("fresh");
+      if (isUnknown) for (const isExpired of [false, true]) expect(chooseToken(ended, true, isExpired)).not.toBe("fresh");
     }
   });
 });
 
 describe("rule 13", () => {
-  const answers: Record<string, Tried> = { lost: undefined };
+  const answers: Record<string, AttemptProblem> = { lost: undefined };
   const add = (code: Code, retry: Retry) => (answers[code] = { code, retry });
   add("token_expired", "new_token");
   add("token_stale", "new_token");
@@ -135,25 +135,25 @@ describe("rule 13", () => {
   add("key_reused", "no");
   add("unauthorized", "no");
 
-  const table: [tries: string, whileItMayRepeat: Step, atTheEnd: Step][] = [
+  const table: [attempts: string, whileItMayRepeat: NextStep, atTheEnd: NextStep][] = [
     ["lost", "same", "unknown"],
-    ["token_expired", "new_token", "refused"],
-    ["redeem_unknown", "new_token", "refused"],
-    ["token_expired token_stale", "new_token", "refused"],
+    ["token_expired", "new_token", "rejected"],
+    ["redeem_unknown", "new_token", "rejected"],
+    ["token_expired token_stale", "new_token", "rejected"],
     ["lost token_expired", "unknown", "unknown"],
     ["lost token_stale", "unknown", "unknown"],
     ["token_expired lost token_expired", "unknown", "unknown"],
     ["in_progress token_expired", "unknown", "unknown"],
-    ["store_unavailable token_expired", "refused", "refused"],
-    ["store_unavailable", "same", "refused"],
+    ["store_unavailable token_expired", "rejected", "rejected"],
+    ["store_unavailable", "same", "rejected"],
     ["lost store_unavailable", "same", "unknown"],
     ["too_soon", "duplicate", "duplicate"],
     ["token_expired too_soon", "duplicate", "duplicate"],
     ["lost too_soon", "unknown", "unknown"],
     ["in_progress too_soon", "unknown", "unknown"],
     ["store_unavailable too_soon", "unknown", "unknown"],
-    ["locked", "same", "refused"],
-    ["store_unavailable locked", "same", "refused"],
+    ["locked", "same", "rejected"],
+    ["store_unavailable locked", "same", "rejected"],
     ["lost locked", "unknown", "unknown"],
     ["in_progress", "same", "unknown"],
     ["lost in_progress", "same", "unknown"],
@@ -161,20 +161,20 @@ describe("rule 13", () => {
     ["token_expired token_used", "duplicate", "duplicate"],
     ["store_unavailable token_used", "unknown", "unknown"],
     ["lost token_used", "unknown", "unknown"],
-    ["token_revoked", "refused", "refused"],
+    ["token_revoked", "rejected", "rejected"],
     ["lost token_revoked", "unknown", "unknown"],
     ["reply_not_kept", "duplicate", "duplicate"],
     ["lost reply_not_kept", "duplicate", "duplicate"],
     ["outcome_unknown", "unknown", "unknown"],
     ["internal", "unknown", "unknown"],
-    ["key_reused", "refused", "refused"],
-    ["unauthorized", "refused", "refused"],
+    ["key_reused", "rejected", "rejected"],
+    ["unauthorized", "rejected", "rejected"],
     ["lost unauthorized", "unknown", "unknown"],
   ];
-  test.each(table)("after %s: %s, and at the end %s", (tries, whileItMayRepeat, atTheEnd) => {
-    const tried = tries.split(" ").map((name) => answers[name]);
-    expect(nextStep(tried, true)).toBe(whileItMayRepeat);
-    expect(nextStep(tried, false)).toBe(atTheEnd);
+  test.each(table)("after %s: %s, and at the end %s", (attempts, whileItMayRepeat, atTheEnd) => {
+    const problems = attempts.split(" ").map((name) => answers[name]);
+    expect(nextStep(problems, true)).toBe(whileItMayRepeat);
+    expect(nextStep(problems, false)).toBe(atTheEnd);
   });
 
   test("whatever came before, a try without an answer never leads to a new token", () => {

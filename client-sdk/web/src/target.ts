@@ -1,16 +1,6 @@
-// Digests of what a form sends: two submits are compared without keeping any content.
+// Where and how a form is sent.
 
-import { FIELD } from "./wire.js";
-
-/** A digest of everything a form sends except its token, and of `target`: where and how it is sent. */
-export function digest(data: FormData, target: unknown): number {
-  const entries = [target];
-  for (const [name, value] of data) {
-    if (name == FIELD) continue;
-    entries.push(name, typeof value == "string" ? value : [value.name, value.size, value.lastModified]);
-  }
-  return hash(JSON.stringify(entries));
-}
+import { FIELD } from "./wire_contract.js";
 
 /** What a form, or the button that submits it, says of how it is sent. Not by property: a field may have the name of one. */
 export function attribute(form: HTMLFormElement, submitter: Element | null, name: "action" | "method" | "target"): string {
@@ -42,9 +32,4 @@ export function addresses(form: HTMLFormElement, submitter: Element | null): unk
       return /(action|post|put|patch|delete)$/.test(name) && /^[^#]/.test(value) && bare(value);
     }),
   );
-}
-
-/** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */
-function hash(text: string): number {
-  return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0);
 }

@@ -1,10 +1,10 @@
-// Writes src/wire.ts from openapi/openapi.json and openapi/src/header.rs: `npm run wire`. A test compares.
+// Writes src/wire_contract.ts from openapi/openapi.json and openapi/src/header.rs: `npm run wire`. A test compares.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const openapi = new URL("../../../openapi/", import.meta.url);
-const target = new URL("../src/wire.ts", import.meta.url);
+const target = new URL("../src/wire_contract.ts", import.meta.url);
 const schemas = JSON.parse(readFileSync(new URL("openapi.json", openapi), "utf8")).components.schemas;
 const names = readFileSync(new URL("src/header.rs", openapi), "utf8");
 
@@ -41,7 +41,7 @@ function body(name) {
   return `${comment(description)}export interface ${name} {\n${fields.join("")}}\n`;
 }
 
-/** The text that src/wire.ts has to have. */
+/** The text that src/wire_contract.ts has to have. */
 export function wire() {
   return [
     "// The wire contract. Written by `npm run wire` from openapi/: change it there.\n",
