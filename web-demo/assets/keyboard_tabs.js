@@ -1,6 +1,6 @@
 // Tabs as the keyboard expects them: one stop, arrows within it.
 
-export function tabs(list, choose) {
+export function keyboardTabs(list, choose) {
   const all = [...list.querySelectorAll("[role=tab]")];
   const select = (tab) => {
     for (const other of all) {

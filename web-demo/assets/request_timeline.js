@@ -1,12 +1,12 @@
 // The picture of what goes over the wire: for each submission its requests, each with its answer and a bar that shows when
 // it was under way. Requests that were under way together have bars of one scale.
 
-const SUBMISSIONS = 3;
-const TRIPS = 12;
+const MAX_SUBMISSIONS = 3;
+const MAX_REQUESTS = 12;
 /** What the whole width of a bar stands for at least, in milliseconds. */
 const SCALE = 500;
 
-export class Wire {
+export class RequestTimeline {
   #list;
   #groups = new Map();
   #isMoving = false;
@@ -20,14 +20,14 @@ export class Wire {
     const group = this.#group(submission);
     group.title.replaceChildren(submission.number ? `Submission ${submission.number}` : "The next submission");
     if (submission.carrier) group.title.append(" ", element("code", "", submission.carrier));
-    if (!group.bursts.at(-1)?.isUnderWay) group.bursts.push(new Burst());
+    if (!group.bursts.at(-1)?.isUnderWay) group.bursts.push(new RequestBurst());
     const burst = group.bursts.at(-1);
-    const trip = burst.sent(what);
-    group.list.append(trip.element);
-    while (group.list.children.length > TRIPS) group.list.firstElementChild.remove();
+    const row = burst.sent(what);
+    group.list.append(row.element);
+    while (group.list.children.length > MAX_REQUESTS) group.list.firstElementChild.remove();
     this.#move();
     const end = (...answer) => {
-      trip.end(burst.now, ...answer);
+      row.end(burst.now, ...answer);
       burst.draw();
     };
     return { answered: end, lost: () => end(null, null, "") };
@@ -47,7 +47,7 @@ export class Wire {
     this.#list.querySelector(".empty")?.remove();
     this.#list.prepend(item);
     this.#groups.set(submission, group);
-    while (this.#groups.size > SUBMISSIONS) {
+    while (this.#groups.size > MAX_SUBMISSIONS) {
       this.#groups.delete(this.#groups.keys().next().value);
       this.#list.lastElementChild.remove();
     }
@@ -69,32 +69,32 @@ export class Wire {
 }
 
 /** Requests of which each was sent before the one before it was answered. */
-class Burst {
+class RequestBurst {
   #begun = performance.now();
-  #trips = [];
+  #rows = [];
 
   get now() {
     return performance.now() - this.#begun;
   }
 
   get isUnderWay() {
-    return this.#trips.some((trip) => trip.until === null);
+    return this.#rows.some((row) => row.until === null);
   }
 
   sent(what) {
-    const trip = new Trip(what, this.now);
-    this.#trips.push(trip);
-    return trip;
+    const row = new RequestRow(what, this.now);
+    this.#rows.push(row);
+    return row;
   }
 
   draw() {
     const { now } = this;
-    const longest = Math.max(...this.#trips.map((trip) => trip.until ?? now), SCALE);
-    for (const trip of this.#trips) trip.draw(now, longest);
+    const longest = Math.max(...this.#rows.map((row) => row.until ?? now), SCALE);
+    for (const row of this.#rows) row.draw(now, longest);
   }
 }
 
-class Trip {
+class RequestRow {
   constructor(what, from) {
     this.from = from;
     this.until = null;

@@ -1,22 +1,22 @@
-// One side of the demo: a form, what goes over the wire for it, and what is said about it.
+// One panel of the demo: a form, what goes over the wire for it, and what is said about it.
 
-import { abbreviated, orderOf, Submissions } from "./submission.js";
-import { kindOf, Wire } from "./wire.js";
+import { abbreviated, orderOf, Submissions } from "./submissions.js";
+import { kindOf, RequestTimeline } from "./request_timeline.js";
 
 const SLOW_TO_READY = 3000;
 
-export class Side {
+export class FormPanel {
   /** The last submission with a token, of which the SDK has to hear, and that token. */
   #last = null;
   #token = null;
 
-  /** `says(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
-  constructor(name, { conduct, policy, says, answered }) {
+  /** `message(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
+  constructor(name, { handlerMode, policy, message, answered }) {
     this.form = document.getElementById(name);
     this.name = name;
     this.submissions = new Submissions(this.form);
-    this.wire = new Wire(document.getElementById(`${name}-wire`));
-    Object.assign(this, { conduct, policy, says, answered });
+    this.timeline = new RequestTimeline(document.getElementById(`${name}-wire`));
+    Object.assign(this, { handlerMode, policy, message, answered });
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
@@ -52,15 +52,15 @@ export class Side {
   /** Draws the fetching of a token, before whoever fetches it can send it. */
   async drawToken(fetching) {
     const upcoming = this.submissions.upcoming();
-    const trip = this.wire.sent(upcoming, "POST /token");
+    const row = this.timeline.sent(upcoming, "POST /token");
     try {
       const answer = await fetching;
       const token = answer.ok ? (await answer.clone().json()).token : null;
       if (token) this.submissions.issued(upcoming, token);
-      trip.answered(answer.status, null, token ? abbreviated(token) : "no token");
+      row.answered(answer.status, null, token ? abbreviated(token) : "no token");
       return answer;
     } catch (error) {
-      trip.lost();
+      row.lost();
       throw error;
     }
   }
@@ -70,7 +70,7 @@ export class Side {
   }
 
   clear() {
-    this.wire.clear();
+    this.timeline.clear();
     this.beginAnew();
   }
 
@@ -82,9 +82,9 @@ export class Side {
   async #send(repeated) {
     const { submission, headers, order } = this.#what(repeated);
     const path = this.form.getAttribute("action");
-    const trip = this.wire.sent(submission, `POST ${path}`);
-    const conduct = this.conduct();
-    if (conduct) headers["Demo-Handler"] = conduct;
+    const row = this.timeline.sent(submission, `POST ${path}`);
+    const mode = this.handlerMode();
+    if (mode) headers["Demo-Handler"] = mode;
     submission.underWay += 1;
     let kind = "lost";
     try {
@@ -96,9 +96,9 @@ export class Side {
       if (kind !== "refused" || !submission.answer) submission.answer = answer;
       submission.order = told.order ?? submission.order;
       submission.told = told.text ?? told.title;
-      trip.answered(answer.status, outcome, told.order ? `order ${told.order}` : "");
+      row.answered(answer.status, outcome, told.order ? `order ${told.order}` : "");
     } catch {
-      trip.lost();
+      row.lost();
     }
     submission.kinds[kind] = (submission.kinds[kind] ?? 0) + 1;
     submission.underWay -= 1;
@@ -124,6 +124,6 @@ export class Side {
     if (submission.underWay > 0) return;
     // The SDK has to know, so that it asks before it sends something else.
     if (!submission.isAnswered && this.#takesToken) window.onceward?.answered(this.form, null);
-    this.say(this.says(submission));
+    this.say(this.message(submission));
   }
 }

@@ -11,7 +11,7 @@ export const NOTES = {
   well: "The handler orders and answers at once.",
 };
 
-export function guardedSays({ kinds, order, told, isAnswered }) {
+export function guardedMessage({ kinds, order, told, isAnswered }) {
   if (!isAnswered) return "No answer has come. Send it again: it counts once.";
   const placed = order === null ? "" : `Order ${order} is placed, once.`;
   if (kinds.lost && kinds.replayed) return `${placed} Its first answer was lost; ${clicks(kinds.replayed)} got it again.`;
@@ -21,7 +21,7 @@ export function guardedSays({ kinds, order, told, isAnswered }) {
   return kinds.failed ? `${told} Send it again: it is still good.` : `Refused. ${told}`;
 }
 
-export function unguardedSays({ kinds, told, isAnswered }) {
+export function unguardedMessage({ kinds, told, isAnswered }) {
   if (!isAnswered) return "No answer has come. Was it ordered? Send it again, and there may be two.";
   const orders = kinds.unprotected ?? 0;
   if (kinds.failed && !orders) return `${told} Send it again.`;

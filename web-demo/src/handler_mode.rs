@@ -1,5 +1,5 @@
-//! How the handler behaves, as the page's switches have it. It stands in a header, which is no part of what is ordered: the
-//! same order sent again with another switch is still the same order.
+//! The mode of the handler, set by the page's switches. It is sent in a header, which is not part of the order: the same order sent again with
+//! another switch is still the same order.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) const SLOW: Duration = Duration::from_millis(1_200);
 
 /// How the handler behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Conduct {
+pub(crate) struct HandlerMode {
     /// It takes its time.
     pub(crate) is_slow: bool,
     /// It fails before anything is ordered.
@@ -22,7 +22,7 @@ pub(crate) struct Conduct {
     pub(crate) loses: bool,
 }
 
-impl Conduct {
+impl HandlerMode {
     /// What this request asks for.
     pub(crate) fn of(request: &HttpRequest) -> Self {
         let text = request.headers().get(HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -39,9 +39,9 @@ mod tests {
 
     #[test]
     fn the_header_says_how_it_behaves() {
-        let conduct = |text| Conduct::of(&TestRequest::default().insert_header((HEADER, text)).to_http_request());
-        assert_eq!(conduct("slow, loses"), Conduct { is_slow: true, fails: false, loses: true });
-        assert_eq!(conduct("fails"), Conduct { fails: true, ..Conduct::default() });
-        assert_eq!(conduct("slowly, nonsense"), Conduct::default());
+        let mode = |text| HandlerMode::of(&TestRequest::default().insert_header((HEADER, text)).to_http_request());
+        assert_eq!(mode("slow, loses"), HandlerMode { is_slow: true, fails: false, loses: true });
+        assert_eq!(mode("fails"), HandlerMode { fails: true, ..HandlerMode::default() });
+        assert_eq!(mode("slowly, nonsense"), HandlerMode::default());
     }
 }

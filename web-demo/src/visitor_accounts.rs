@@ -1,38 +1,38 @@
-//! What each visitor has ordered, and how they were answered. Only numbers are kept, of so many visitors and no more.
+//! The accounts of the visitors: the counts of their orders and outcomes, and their rate. The number of accounts is limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::pace::{Bucket, Pace};
+use crate::rate_limit::{Bucket, RateLimit};
 use crate::visitor::Visitor;
 
-/// How many visitors are counted one by one. One more takes the place of whoever was away longest.
-const VISITORS: usize = 2_000;
+/// The most accounts. A further visitor replaces the one who was away longest.
+const MAX_VISITORS: usize = 2_000;
 
-/// What a person with a quick finger can do, and a few scripts.
-const EACH: Pace = Pace { burst: 60.0, per_second: 10.0 };
-/// What all of them together can do: the service has other things to do.
-const ALL: Pace = Pace { burst: 300.0, per_second: 100.0 };
+/// The rate of one visitor: a person who clicks fast, and a few scripts.
+const PER_VISITOR: RateLimit = RateLimit { burst: 60.0, per_second: 10.0 };
+/// The rate of all visitors together: the service has other work.
+const TOTAL: RateLimit = RateLimit { burst: 300.0, per_second: 100.0 };
 
-/// The account of every visitor.
+/// The accounts of all visitors.
 #[derive(Debug)]
-pub(crate) struct Books {
-    accounts: HashMap<Visitor, Account>,
-    pace: Bucket,
+pub(crate) struct VisitorAccounts {
+    accounts: HashMap<Visitor, VisitorAccount>,
+    bucket: Bucket,
     pages: Bucket,
-    most: usize,
+    limit: usize,
 }
 
 #[derive(Debug)]
-struct Account {
+struct VisitorAccount {
     tally: Tally,
-    pace: Bucket,
+    bucket: Bucket,
     seen: Duration,
 }
 
-/// What a visitor is shown.
+/// The counts a visitor is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Tally {
     /// Orders placed with the guarded form.
@@ -49,26 +49,26 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
 }
 
-impl Books {
-    /// Empty ones.
+impl VisitorAccounts {
+    /// No accounts.
     pub(crate) fn new() -> Self {
-        let full = Bucket::full(ALL, Duration::ZERO);
-        Self { accounts: HashMap::new(), pace: full, pages: full, most: VISITORS }
+        let full = Bucket::full(TOTAL, Duration::ZERO);
+        Self { accounts: HashMap::new(), bucket: full, pages: full, limit: MAX_VISITORS }
     }
 
-    /// Lets a visitor in, or says how long to wait. Nobody is written down who is not let in.
+    /// Admits a request of a visitor, or returns how long to wait. A visitor who is not admitted gets no account.
     pub(crate) fn admit(&mut self, visitor: Visitor, now: Duration) -> Result<(), Duration> {
         if let Some(account) = self.accounts.get_mut(&visitor) {
-            account.pace.take(EACH, now)?;
+            account.bucket.take(PER_VISITOR, now)?;
         }
-        self.pace.take(ALL, now)?;
+        self.bucket.take(TOTAL, now)?;
         self.account(visitor, now).seen = now;
         Ok(())
     }
 
-    /// Lets somebody see the page who may be nobody yet.
+    /// Admits a request for the page, whose visitor may not have an account yet.
     pub(crate) fn admit_page(&mut self, now: Duration) -> Result<(), Duration> {
-        self.pages.take(ALL, now)
+        self.pages.take(TOTAL, now)
     }
 
     /// What a visitor has come to so far.
@@ -90,15 +90,15 @@ impl Books {
         }
     }
 
-    fn account(&mut self, visitor: Visitor, now: Duration) -> &mut Account {
-        if self.accounts.len() >= self.most && !self.accounts.contains_key(&visitor) {
+    fn account(&mut self, visitor: Visitor, now: Duration) -> &mut VisitorAccount {
+        if self.accounts.len() >= self.limit && !self.accounts.contains_key(&visitor) {
             let longest_away =
                 self.accounts.iter().min_by_key(|(_, account)| account.seen).map(|(visitor, _)| *visitor);
             if let Some(longest_away) = longest_away {
                 self.accounts.remove(&longest_away);
             }
         }
-        let new = || Account { tally: Tally::default(), pace: Bucket::full(EACH, now), seen: now };
+        let new = || VisitorAccount { tally: Tally::default(), bucket: Bucket::full(PER_VISITOR, now), seen: now };
         self.accounts.entry(visitor).or_insert_with(new)
     }
 }
@@ -111,31 +111,31 @@ mod tests {
 
     #[test]
     fn one_more_visitor_takes_the_place_of_whoever_was_away_longest() {
-        let mut books = Books { most: 2, ..Books::new() };
+        let mut accounts = VisitorAccounts { limit: 2, ..VisitorAccounts::new() };
         let [first, second, third] = [Visitor::new(), Visitor::new(), Visitor::new()];
         for (visitor, at) in [(first, 1), (second, 2), (first, 3)] {
-            books.admit(visitor, Duration::from_secs(at)).unwrap();
-            books.count(visitor, Duration::from_secs(at), |tally| tally.guarded += 1);
+            accounts.admit(visitor, Duration::from_secs(at)).unwrap();
+            accounts.count(visitor, Duration::from_secs(at), |tally| tally.guarded += 1);
         }
-        books.admit(third, Duration::from_secs(4)).unwrap();
-        assert_eq!(books.accounts.len(), 2);
-        assert_eq!((books.tally(first).guarded, books.tally(second).guarded), (2, 0));
+        accounts.admit(third, Duration::from_secs(4)).unwrap();
+        assert_eq!(accounts.accounts.len(), 2);
+        assert_eq!((accounts.tally(first).guarded, accounts.tally(second).guarded), (2, 0));
     }
 
     #[test]
     fn a_visitor_who_is_too_fast_is_held_up_and_the_others_are_not() {
-        let mut books = Books::new();
+        let mut accounts = VisitorAccounts::new();
         let [fast, slow] = [Visitor::new(), Visitor::new()];
-        let admitted = (0..200).filter(|_| books.admit(fast, NOW).is_ok()).count();
-        assert_eq!(admitted, EACH.burst as usize + 1, "the first comes before there is an account");
-        assert!(books.admit(slow, NOW).is_ok());
-        assert!(books.admit(fast, NOW + Duration::from_secs(1)).is_ok());
+        let admitted = (0..200).filter(|_| accounts.admit(fast, NOW).is_ok()).count();
+        assert_eq!(admitted, PER_VISITOR.burst as usize + 1, "the first comes before there is an account");
+        assert!(accounts.admit(slow, NOW).is_ok());
+        assert!(accounts.admit(fast, NOW + Duration::from_secs(1)).is_ok());
     }
 
     #[test]
     fn all_together_are_held_up_and_then_nobody_is_written_down() {
-        let mut books = Books::new();
-        let admitted = (0..1000).filter(|_| books.admit(Visitor::new(), NOW).is_ok()).count();
-        assert_eq!((admitted, books.accounts.len()), (ALL.burst as usize, ALL.burst as usize));
+        let mut accounts = VisitorAccounts::new();
+        let admitted = (0..1000).filter(|_| accounts.admit(Visitor::new(), NOW).is_ok()).count();
+        assert_eq!((admitted, accounts.accounts.len()), (TOTAL.burst as usize, TOTAL.burst as usize));
     }
 }

@@ -1,5 +1,4 @@
-//! What is done around each order: whoever comes too fast is sent away before anything is asked, what became of the order is
-//! counted, and an answer that is to be lost is lost.
+//! The middleware around each order route: limits the rate, counts the outcome, and drops the response if the page's switch says so.
 
 use std::time::Duration;
 
@@ -13,37 +12,37 @@ use futures_util::stream;
 use onceward::actix::reject;
 use onceward_api::{Outcome, header};
 
-use crate::books::Tally;
-use crate::conduct::Conduct;
+use crate::handler_mode::HandlerMode;
 use crate::shop::Shop;
 use crate::visitor::Visitor;
+use crate::visitor_accounts::Tally;
 
-/// How long the connection is held once the answer has begun: the browser has to have seen it begin.
-const BEFORE_THE_CUT: Duration = Duration::from_millis(50);
+/// How long the connection stays open after the response's headers: the browser has to have received them.
+const DELAY_BEFORE_CLOSE: Duration = Duration::from_millis(50);
 
-/// How many bytes an answer promises that has none.
-const PROMISED: u64 = 64;
+/// The `Content-Length` of a response that is cut off.
+const ANNOUNCED_LENGTH: u64 = 64;
 
-/// Goes with an order, from the door and back to it.
-pub(crate) async fn attend<B: MessageBody + 'static>(
+/// Admits an order, counts its outcome, and drops its response if asked to.
+pub(crate) async fn order_middleware<B: MessageBody + 'static>(
     shop: Data<Shop>,
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let (visitor, conduct) = (Visitor::of(request.request()), Conduct::of(request.request()));
-    let place = match shop.admit(visitor) {
-        Ok(place) => place,
+    let (visitor, mode) = (Visitor::of(request.request()), HandlerMode::of(request.request()));
+    let permit = match shop.admit(visitor) {
+        Ok(permit) => permit,
         Err(rejection) => {
             let answer = reject(request.request(), shop.guard(), &rejection);
             return Ok(request.into_response(answer));
         }
     };
     let answer = next.call(request).await?.map_into_boxed_body();
-    drop(place);
+    drop(permit);
     let outcome = outcome(&answer);
-    shop.count(visitor, |tally| note(tally, &outcome, answer.status()));
+    shop.count(visitor, |tally| count(tally, &outcome, answer.status()));
     let took_effect = answer.status().is_success() && outcome != Outcome::Replayed.as_str();
-    if conduct.loses && took_effect {
+    if mode.loses && took_effect {
         return Ok(answer.into_response(lost()));
     }
     Ok(answer)
@@ -54,8 +53,8 @@ fn outcome<B>(answer: &ServiceResponse<B>) -> String {
     said.unwrap_or_default().to_owned()
 }
 
-/// Orders at the counter without a guard are not in the picture of what a guard does.
-fn note(tally: &mut Tally, outcome: &str, status: StatusCode) {
+/// Counts what the guard did. Orders of the unguarded route are not counted here.
+fn count(tally: &mut Tally, outcome: &str, status: StatusCode) {
     match outcome {
         "" | "unprotected" => {}
         "executed" if status.is_success() => tally.executed += 1,
@@ -65,12 +64,12 @@ fn note(tally: &mut Tally, outcome: &str, status: StatusCode) {
     }
 }
 
-/// An answer that ends before it has said anything: it promises a body, and the connection is closed instead. Were there not
-/// even its head, a browser would send the request again by itself, on every connection that it has open.
+/// A response that is cut off: it announces a body, and the connection is closed instead. Without the headers, a browser would retry the
+/// request by itself, on every connection it has open.
 fn lost() -> HttpResponse {
     let nothing = stream::once(async {
-        tokio::time::sleep(BEFORE_THE_CUT).await;
+        tokio::time::sleep(DELAY_BEFORE_CLOSE).await;
         Ok::<_, Error>(Bytes::new())
     });
-    HttpResponse::Ok().body(SizedStream::new(PROMISED, Box::pin(nothing)))
+    HttpResponse::Ok().body(SizedStream::new(ANNOUNCED_LENGTH, Box::pin(nothing)))
 }
