@@ -1,12 +1,12 @@
-//! One run: a case under load, on a server of its own.
+//! One run of a case: under load, on a server of its own.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::case::{Case, Tokens};
-use crate::load::{CONNECTIONS, Generator, Load, Share, THREADS};
 use crate::redis_server::RedisServer;
-use crate::server::Server;
+use crate::server_process::ServerProcess;
+use crate::wrk::{CONNECTIONS, LoadResult, THREADS, TokenRange, Wrk};
 use crate::{Failure, cpu};
 
 /// How long a server is warmed up, in seconds.
@@ -18,26 +18,26 @@ const FIRST: f64 = 50_000.0;
 /// How many a few are, for each thread: the warm-up comes round to them again, but not while the first is still running.
 const FEW: usize = 2_000;
 
-/// What a run has measured.
+/// The measurements of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
-    pub(crate) load: Load,
+pub(crate) struct CaseRun {
+    pub(crate) load: LoadResult,
     pub(crate) commands: u64,
     /// The processor time of all three.
-    pub(crate) cpu: Cpu,
+    pub(crate) cpu: CpuTime,
 }
 
-/// The processor time that a load has cost.
+/// The processor time of a load, by process.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Cpu {
+pub(crate) struct CpuTime {
     pub(crate) server: Duration,
     pub(crate) redis: Duration,
     pub(crate) generator: Duration,
 }
 
-impl Cpu {
+impl CpuTime {
     /// What has been used until now.
-    fn used(server: &Server, redis: &RedisServer) -> Result<Self, Failure> {
+    fn used(server: &ServerProcess, redis: &RedisServer) -> Result<Self, Failure> {
         Ok(Self {
             server: cpu::used_by(server.id())?,
             redis: cpu::used_by(redis.id())?,
@@ -55,7 +55,7 @@ impl Cpu {
     }
 }
 
-impl Run {
+impl CaseRun {
     /// Requests a second.
     pub(crate) fn throughput(&self) -> f64 {
         self.load.requests as f64 / self.load.lasted.as_secs_f64()
@@ -79,27 +79,27 @@ impl Run {
     }
 }
 
-/// Where runs take place.
-pub(crate) struct Track<'a> {
+/// Runs cases, one after the other.
+pub(crate) struct Runner<'a> {
     pub(crate) redis: &'a mut RedisServer,
-    pub(crate) generator: &'a Generator,
+    pub(crate) generator: &'a Wrk,
     pub(crate) folder: &'a Path,
     pub(crate) seconds: u64,
     /// The most requests a second that any run has had.
     pub(crate) fastest: f64,
 }
 
-impl Track<'_> {
+impl Runner<'_> {
     /// Warms a case up and measures it.
-    pub(crate) fn run(&mut self, case: &Case) -> Result<Run, Failure> {
-        let (warm_up, measured) = shares(case, self.fastest, self.seconds);
+    pub(crate) fn run(&mut self, case: &Case) -> Result<CaseRun, Failure> {
+        let (warm_up, measured) = token_ranges(case, self.fastest, self.seconds);
         self.redis.forget()?;
-        let server = Server::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
+        let server = ServerProcess::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
         self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
-        let (before, used) = (self.redis.commands()?, Cpu::used(&server, self.redis)?);
+        let (before, used) = (self.redis.commands()?, CpuTime::used(&server, self.redis)?);
         let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
-        let cpu = Cpu::used(&server, self.redis)?.since(used);
-        let run = Run { load, commands: self.redis.commands()? - before, cpu };
+        let cpu = CpuTime::used(&server, self.redis)?.since(used);
+        let run = CaseRun { load, commands: self.redis.commands()? - before, cpu };
         if !run.has_its_commands(case) {
             return Err(format!("{}: {} commands for {} requests", case.name, run.commands, load.requests).into());
         }
@@ -111,15 +111,15 @@ impl Track<'_> {
 /// Which tokens the warm-up and the measured load may use, if the fastest run so far had this many requests a second.
 /// There are as many in every case, good or forged, since the generator is quicker with a few that it has sent before;
 /// but a replay needs those.
-pub(crate) fn shares(case: &Case, fastest: f64, seconds: u64) -> (Share, Share) {
+pub(crate) fn token_ranges(case: &Case, fastest: f64, seconds: u64) -> (TokenRange, TokenRange) {
     if case.tokens == Tokens::Few {
-        let few = Share { first: 0, count: FEW };
+        let few = TokenRange { first: 0, count: FEW };
         return (few, few);
     }
     let rate = fastest.max(FIRST) * MARGIN / THREADS as f64;
     let enough_for = |seconds: u64| (rate * seconds as f64).ceil() as usize;
-    let warm_up = Share { first: 0, count: enough_for(WARM_UP) };
-    (warm_up, Share { first: warm_up.count, count: enough_for(seconds) })
+    let warm_up = TokenRange { first: 0, count: enough_for(WARM_UP) };
+    (warm_up, TokenRange { first: warm_up.count, count: enough_for(seconds) })
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
 
     fn has_its_commands(name: &str, requests: u64, commands: u64) -> bool {
         let (lasted, p50, p99) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
-        let run = Run { load: Load { requests, lasted, p50, p99 }, commands, cpu: Cpu::default() };
+        let run = CaseRun { load: LoadResult { requests, lasted, p50, p99 }, commands, cpu: CpuTime::default() };
         run.has_its_commands(Case::named(name).unwrap())
     }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_replay_is_measured_with_the_keys_of_its_warm_up_and_a_first_run_with_others() {
         let used = |name| {
-            let (warm_up, measured) = shares(Case::named(name).unwrap(), 60_000.0, 2);
+            let (warm_up, measured) = token_ranges(Case::named(name).unwrap(), 60_000.0, 2);
             [warm_up.first..warm_up.first + warm_up.count, measured.first..measured.first + measured.count]
         };
         assert_eq!(used("replay, Redis"), [0..FEW, 0..FEW]);

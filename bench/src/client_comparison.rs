@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 use crate::case::Case;
-use crate::figures::Spread;
-use crate::load::{self, Load};
-use crate::server::Server;
-use crate::submitter::{CPU, SUBMIT, WARM_UP, Way};
+use crate::client_load::{CPU, ClientKind, SUBMIT, WARM_UP};
+use crate::server_process::ServerProcess;
+use crate::statistics::Spread;
+use crate::wrk::{self, LoadResult};
 
 /// The share of plain reqwest's throughput that is aimed for.
 const TARGET: f64 = 0.90;
@@ -20,59 +20,59 @@ pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<String
     let case = Case::named("token, memory").ok_or("the case of the clients is gone")?;
     let (mut plain, mut sdk) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        for (way, loads) in [(Way::Plain, &mut plain), (Way::Sdk, &mut sdk)] {
+        for (kind, loads) in [(ClientKind::Plain, &mut plain), (ClientKind::Sdk, &mut sdk)] {
             let tokens = MOST * (WARM_UP + seconds);
             // The case is one in memory: there is no Redis to be named.
-            let server = Server::start(case, "", folder, tokens as usize)?;
-            let sent = send(way, server.url(), folder, tokens, seconds)?;
-            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, way.name(), sent.throughput());
-            loads.push(sent);
+            let server = ServerProcess::start(case, "", folder, tokens as usize)?;
+            let run = send(kind, server.url(), folder, tokens, seconds)?;
+            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, kind.name(), run.throughput());
+            loads.push(run);
         }
     }
     Ok(summary(&plain, &sdk).ok_or("there were no rounds")?)
 }
 
 /// Starts this program again as a client.
-fn send(way: Way, url: &str, folder: &Path, tokens: u64, seconds: u64) -> Result<Sent, Failure> {
+fn send(kind: ClientKind, url: &str, folder: &Path, tokens: u64, seconds: u64) -> Result<ClientRun, Failure> {
     let output = Command::new(std::env::current_exe()?)
-        .args([SUBMIT, way.name(), url])
+        .args([SUBMIT, kind.name(), url])
         .arg(folder)
         .args([tokens.to_string(), seconds.to_string()])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("{}: the client ended with {}", way.name(), output.status).into());
+        return Err(format!("{}: the client ended with {}", kind.name(), output.status).into());
     }
     let said = String::from_utf8_lossy(&output.stdout);
-    let load = load::read(&said, 201).map_err(|error| format!("{}: {error}", way.name()))?;
+    let load = wrk::read(&said, 201).map_err(|error| format!("{}: {error}", kind.name()))?;
     let micros = said.lines().find_map(|line| line.strip_prefix(CPU)?.parse::<f64>().ok());
-    Ok(Sent { load, micros: micros.ok_or("a client did not say what it cost")? / load.requests as f64 })
+    Ok(ClientRun { load, micros: micros.ok_or("a client did not say what it cost")? / load.requests as f64 })
 }
 
-/// What a client has measured.
+/// The measurements of one run of a client.
 #[derive(Debug, Clone, Copy)]
-struct Sent {
-    load: Load,
+struct ClientRun {
+    load: LoadResult,
     /// Its processor time for each request.
     micros: f64,
 }
 
-impl Sent {
+impl ClientRun {
     fn throughput(&self) -> f64 {
         self.load.requests as f64 / self.load.lasted.as_secs_f64()
     }
 }
 
 /// One line for each, and one for the target; `None` if there were no rounds.
-fn summary(plain: &[Sent], sdk: &[Sent]) -> Option<String> {
+fn summary(plain: &[ClientRun], sdk: &[ClientRun]) -> Option<String> {
     let ratio = Spread::of(sdk.iter().zip(plain).map(|(sdk, plain)| sdk.throughput() / plain.throughput()))?;
-    let line = |way: Way, loads: &[Sent]| {
-        let rate = Spread::of(loads.iter().map(Sent::throughput))?.median;
-        let micros = Spread::of(loads.iter().map(|sent| sent.micros))?.median;
-        let millis = |of: fn(&Load) -> f64| Spread::of(loads.iter().map(|sent| of(&sent.load))).map(|it| it.median);
+    let line = |kind: ClientKind, loads: &[ClientRun]| {
+        let rate = Spread::of(loads.iter().map(ClientRun::throughput))?.median;
+        let micros = Spread::of(loads.iter().map(|run| run.micros))?.median;
+        let millis = |of: fn(&LoadResult) -> f64| Spread::of(loads.iter().map(|run| of(&run.load))).map(|it| it.median);
         let (p50, p99) = (millis(|load| load.p50.as_secs_f64() * 1e3)?, millis(|load| load.p99.as_secs_f64() * 1e3)?);
-        Some(format!("{:<20} {rate:>11.0} {p50:>8.2} {p99:>8.2} {micros:>15.1}", way.name()))
+        Some(format!("{:<20} {rate:>11.0} {p50:>8.2} {p99:>8.2} {micros:>15.1}", kind.name()))
     };
     let Spread { median, least, most } = ratio;
     let verdict = if median >= TARGET { "met" } else { "missed" };
@@ -83,9 +83,9 @@ fn summary(plain: &[Sent], sdk: &[Sent]) -> Option<String> {
         "p50 ms",
         "p99 ms",
         "CPU µs/request",
-        line(Way::Plain, plain)?,
-        line(Way::Sdk, sdk)?,
-        Way::Sdk.name(),
+        line(ClientKind::Plain, plain)?,
+        line(ClientKind::Sdk, sdk)?,
+        ClientKind::Sdk.name(),
     ))
 }
 
@@ -95,16 +95,16 @@ mod tests {
 
     use super::*;
 
-    fn sent(requests: u64) -> Sent {
+    fn run(requests: u64) -> ClientRun {
         let (p50, p99) = (Duration::from_millis(1), Duration::from_millis(2));
-        Sent { load: Load { requests, lasted: Duration::from_secs(1), p50, p99 }, micros: 40.0 }
+        ClientRun { load: LoadResult { requests, lasted: Duration::from_secs(1), p50, p99 }, micros: 40.0 }
     }
 
     #[test]
     fn the_ratio_is_of_the_same_round_and_its_median_meets_the_target_or_not() {
         let told = |sdk: &[u64]| {
-            let plain = [sent(1000), sent(500), sent(2000)];
-            summary(&plain, &sdk.iter().copied().map(sent).collect::<Vec<_>>()).unwrap()
+            let plain = [run(1000), run(500), run(2000)];
+            summary(&plain, &sdk.iter().copied().map(run).collect::<Vec<_>>()).unwrap()
         };
         let met = told(&[950, 450, 1000]);
         assert!(met.ends_with("SDK, warm pool       0.90 (0.50–0.95) of plain reqwest, target 0.90: met"), "{met}");

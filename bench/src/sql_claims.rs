@@ -27,22 +27,22 @@ const TABLES: &str = "CREATE TABLE payments (number bigint PRIMARY KEY, account 
     CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL);
     INSERT INTO accounts SELECT n, 0 FROM generate_series(0, 999) n";
 
-/// How a payment is made.
+/// The kind of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PaymentKind {
     Bare,
     Claimed,
-    Answered,
+    ClaimedWithReply,
 }
 
-impl Way {
-    const ALL: [Self; 3] = [Self::Bare, Self::Claimed, Self::Answered];
+impl PaymentKind {
+    const ALL: [Self; 3] = [Self::Bare, Self::Claimed, Self::ClaimedWithReply];
 
     fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare transaction",
             Self::Claimed => "with a claim",
-            Self::Answered => "with a claim and its answer",
+            Self::ClaimedWithReply => "with a claim and its answer",
         }
     }
 }
@@ -73,21 +73,21 @@ async fn all(expired: u64) -> Result<(), Failure> {
     clean(&bank, expired).await
 }
 
-/// Each way in turn, and its share of what the bare one does in the same round.
+/// Each kind in turn, and its share of what the bare one does in the same round.
 async fn compare(bank: &Arc<Bank>) -> Result<(), Failure> {
-    let mut rates = [const { Vec::new() }; Way::ALL.len()];
+    let mut rates = [const { Vec::new() }; PaymentKind::ALL.len()];
     for _ in 0..ROUNDS {
-        for (way, rates) in Way::ALL.into_iter().zip(&mut rates) {
-            rates.push(rate(bank, way).await?);
+        for (kind, rates) in PaymentKind::ALL.into_iter().zip(&mut rates) {
+            rates.push(rate(bank, kind).await?);
         }
     }
     let [bare, ..] = &rates;
-    for (way, rates) in Way::ALL.into_iter().zip(&rates) {
+    for (kind, rates) in PaymentKind::ALL.into_iter().zip(&rates) {
         let mut ratios: Vec<_> = rates.iter().zip(bare).map(|(rate, bare)| rate / bare).collect();
         ratios.sort_by(f64::total_cmp);
         let [least, .., most] = ratios[..] else { return Err("there are rounds".into()) };
         let (rate, ratio) = (rates.iter().sum::<f64>() / ROUNDS as f64, ratios[ROUNDS / 2]);
-        println!("{:<28} {rate:>7.0} payments/s   {ratio:.2} ({least:.2}–{most:.2}) of bare", way.name());
+        println!("{:<28} {rate:>7.0} payments/s   {ratio:.2} ({least:.2}–{most:.2}) of bare", kind.name());
     }
     Ok(())
 }
@@ -109,14 +109,14 @@ async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
     sqlx::raw_sql(AssertSqlSafe(fill)).execute(&bank.pool).await?;
     sqlx::raw_sql("ANALYZE onceward_records; CHECKPOINT").execute(&bank.pool).await?;
     println!("\n{expired} rows that have expired and {valid} that are valid, made in {:.0?}", begun.elapsed());
-    let lying = rate(bank, Way::Answered).await?;
+    let lying = rate(bank, PaymentKind::ClaimedWithReply).await?;
     let before = left(bank).await?;
     let pool = bank.pool.clone();
     let cleaner = tokio::spawn(async move { keep_clean(&pool).await });
     let begun = Instant::now();
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
-        rates.push(rate(bank, Way::Answered).await?);
+        rates.push(rate(bank, PaymentKind::ClaimedWithReply).await?);
     }
     let removed = (before - left(bank).await?) as f64 / begun.elapsed().as_secs_f64();
     cleaner.abort();
@@ -137,14 +137,14 @@ async fn left(bank: &Bank) -> Result<i64, Failure> {
 }
 
 /// How many payments are made in a second.
-async fn rate(bank: &Arc<Bank>, way: Way) -> Result<f64, Failure> {
+async fn rate(bank: &Arc<Bank>, kind: PaymentKind) -> Result<f64, Failure> {
     let (begun, mut payers) = (Instant::now(), Vec::new());
     for _ in 0..PAYERS {
         let bank = Arc::clone(bank);
         payers.push(tokio::spawn(async move {
             let mut count = 0;
             while begun.elapsed() < TIME {
-                bank.pay(way).await.map_err(|failure| failure.to_string())?;
+                bank.pay(kind).await.map_err(|failure| failure.to_string())?;
                 count += 1;
             }
             Ok::<_, String>(count)
@@ -158,11 +158,11 @@ async fn rate(bank: &Arc<Bank>, way: Way) -> Result<f64, Failure> {
 }
 
 impl Bank {
-    async fn pay(&self, way: Way) -> Result<(), Failure> {
+    async fn pay(&self, kind: PaymentKind) -> Result<(), Failure> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let key = Key::new(number.to_string())?;
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
-        if way == Way::Answered {
+        if kind == PaymentKind::ClaimedWithReply {
             let work = |mut transaction: TxHandle<Postgres>| async move { transfer(&mut transaction, number).await };
             let ran = self.guard.transact(&self.pool, &KeyRules::retryable(), &intent, work).await?;
             return if matches!(ran, RunOutcome::Executed(_)) {
@@ -172,7 +172,7 @@ impl Bank {
             };
         }
         let mut transaction = self.pool.begin().await?;
-        if way == Way::Claimed {
+        if kind == PaymentKind::Claimed {
             match claim_in(&mut transaction, &KeyRules::retryable(), &intent).await? {
                 TxVerdict::Run(_) => {}
                 other => return Err(format!("a payment was taken for another: {other:?}").into()),

@@ -11,12 +11,12 @@ use crate::case::Case;
 pub(crate) const SERVE: &str = "serve";
 
 /// A running server.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     url: String,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts this program again as the server, and waits until it listens and its tokens are issued.
     pub(crate) fn start(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<Self, Failure> {
         let child = Command::new(std::env::current_exe()?)
@@ -44,7 +44,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

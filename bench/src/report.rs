@@ -1,10 +1,10 @@
-//! What is printed at the end.
+//! The report printed at the end.
 
 use crate::case::Case;
-use crate::figures::{Figures, Spread};
+use crate::statistics::{CaseStatistics, Spread};
 
 /// One line for each case, with the median of its rounds, and the ratio's least and most.
-pub(crate) fn table(rows: &[(&Case, Figures)]) -> String {
+pub(crate) fn table(rows: &[(&Case, CaseStatistics)]) -> String {
     let mut lines = vec![format!(
         "{:<20} {:>11} {:>8} {:>8}   {:<18} {:>16}",
         "case", "requests/s", "p50 ms", "p99 ms", "ratio to bare", "commands/request"
@@ -13,8 +13,8 @@ pub(crate) fn table(rows: &[(&Case, Figures)]) -> String {
     lines.join("\n")
 }
 
-fn row(case: &Case, figures: &Figures) -> String {
-    let Figures { throughput, p50, p99, ratio, commands, .. } = figures;
+fn row(case: &Case, figures: &CaseStatistics) -> String {
+    let CaseStatistics { throughput, p50, p99, ratio, commands, .. } = figures;
     let (throughput, p50, p99, commands) = (throughput.median, p50.median, p99.median, commands.median);
     let ratio = if case.is_bare() { "1".to_owned() } else { apart(ratio) };
     format!("{:<20} {throughput:>11.0} {p50:>8.2} {p99:>8.2}   {ratio:<18} {commands:>16.2}", case.name)
@@ -22,8 +22,8 @@ fn row(case: &Case, figures: &Figures) -> String {
 
 /// Where the time goes: one line for each case. The two processors are shared by all three, so that the share of the bare
 /// route's sum is about what the ratio would be if the machine did nothing else.
-pub(crate) fn costs(rows: &[(&Case, Figures)]) -> String {
-    let sum = |figures: &Figures| figures.server.median + figures.redis.median + figures.generator.median;
+pub(crate) fn costs(rows: &[(&Case, CaseStatistics)]) -> String {
+    let sum = |figures: &CaseStatistics| figures.server.median + figures.redis.median + figures.generator.median;
     let bare = rows.iter().find(|(case, _)| case.is_bare()).map(|(_, figures)| sum(figures));
     let mut lines = vec![format!(
         "{:<20} {:>11} {:>8} {:>10} {:>7} {:>13}",
@@ -38,8 +38,8 @@ pub(crate) fn costs(rows: &[(&Case, Figures)]) -> String {
 }
 
 /// One line for each case that has a target. A missed one is said, and is no failure.
-pub(crate) fn targets(rows: &[(&Case, Figures)]) -> String {
-    let line = |(case, figures): &(&Case, Figures)| {
+pub(crate) fn targets(rows: &[(&Case, CaseStatistics)]) -> String {
+    let line = |(case, figures): &(&Case, CaseStatistics)| {
         let target = case.target?;
         let verdict = if figures.ratio.median >= target { "met" } else { "missed" };
         Some(format!("{:<20} {} of bare, target {target:.2}: {verdict}", case.name, apart(&figures.ratio)))
@@ -55,14 +55,14 @@ fn apart(Spread { median, least, most }: &Spread) -> String {
 mod tests {
     use super::*;
 
-    fn figures(ratio: f64) -> Figures {
+    fn figures(ratio: f64) -> CaseStatistics {
         let spread = |value| Spread { median: value, least: value - 0.1, most: value + 0.1 };
         let (throughput, p50, p99) = (spread(12_345.6), spread(1.0), spread(2.0));
         let (server, redis, generator) = (spread(10.0), spread(4.0), spread(6.0));
-        Figures { throughput, p50, p99, ratio: spread(ratio), commands: spread(1.0), server, redis, generator }
+        CaseStatistics { throughput, p50, p99, ratio: spread(ratio), commands: spread(1.0), server, redis, generator }
     }
 
-    fn rows(ratio: f64) -> Vec<(&'static Case, Figures)> {
+    fn rows(ratio: f64) -> Vec<(&'static Case, CaseStatistics)> {
         Case::ALL.iter().map(|case| (case, figures(ratio))).collect()
     }
 

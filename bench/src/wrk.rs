@@ -1,4 +1,4 @@
-//! The load: `wrk`, a process of its own, with a script of ours.
+//! The load generator: `wrk`, in a process of its own, with our script.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ pub(crate) const THREADS: usize = 2;
 /// How many connections they keep busy.
 pub(crate) const CONNECTIONS: u64 = 64;
 
-const SCRIPT: &str = include_str!("load.lua");
+const SCRIPT: &str = include_str!("wrk.lua");
 /// What every request says: an order here, and at `POST /token` what is asked for.
 pub(crate) const BODY: &str =
     r#"{"action":"POST /shops/north/customers/4711/baskets/0815/orders/express/insured","ttl":"20m"}"#;
 
-/// What a load has measured.
+/// The measurements of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Load {
+pub(crate) struct LoadResult {
     pub(crate) requests: u64,
     pub(crate) lasted: Duration,
     pub(crate) p50: Duration,
@@ -29,20 +29,20 @@ pub(crate) struct Load {
 
 /// Which of the tokens in its file each thread may use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Share {
+pub(crate) struct TokenRange {
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
 
-/// What sends the load.
-pub(crate) struct Generator {
+/// The load generator.
+pub(crate) struct Wrk {
     script: PathBuf,
 }
 
-impl Generator {
+impl Wrk {
     /// Writes the script into a folder.
     pub(crate) fn in_folder(folder: &Path) -> Result<Self, Failure> {
-        let script = folder.join("load.lua");
+        let script = folder.join("wrk.lua");
         std::fs::write(&script, SCRIPT)?;
         Ok(Self { script })
     }
@@ -56,16 +56,16 @@ impl Generator {
         case: &Case,
         url: &str,
         tokens: &Path,
-        share: Share,
+        range: TokenRange,
         seconds: u64,
-    ) -> Result<Load, Failure> {
+    ) -> Result<LoadResult, Failure> {
         let output = Command::new("wrk")
             .args([format!("-t{THREADS}"), format!("-c{CONNECTIONS}"), format!("-d{seconds}s")])
             .args(["--timeout", "10s", "-s"])
             .arg(&self.script)
             .args([&format!("{url}{}", case.path), "--"])
             .arg(tokens)
-            .args([share.first.to_string(), share.count.to_string(), after_the_last(case.tokens).to_owned()])
+            .args([range.first.to_string(), range.count.to_string(), after_the_last(case.tokens).to_owned()])
             .args([&case.status.to_string(), BODY])
             .stdin(Stdio::null())
             .output()
@@ -87,7 +87,7 @@ fn after_the_last(tokens: Tokens) -> &'static str {
 }
 
 /// Reads what the script said at its end. The error is why the run does not count.
-pub(crate) fn read(said: &str, status: u16) -> Result<Load, String> {
+pub(crate) fn read(said: &str, status: u16) -> Result<LoadResult, String> {
     let line = said.lines().find_map(|line| line.strip_prefix("figures "));
     let line = line.ok_or_else(|| format!("wrk gave no figures: {said}"))?;
     let pairs: HashMap<_, _> = line.split(' ').filter_map(|pair| pair.split_once('=')).collect();
@@ -109,7 +109,7 @@ pub(crate) fn read(said: &str, status: u16) -> Result<Load, String> {
     if figure("requests")? == 0 {
         return Err("no request was answered".to_owned());
     }
-    Ok(Load {
+    Ok(LoadResult {
         requests: figure("requests")?,
         lasted: Duration::from_micros(figure("micros")?.max(1)),
         p50: Duration::from_micros(figure("p50")?),

@@ -1,8 +1,8 @@
-//! What a row of the table says, from all its rounds.
+//! The statistics of a case over all its rounds.
 
-use crate::run::Run;
+use crate::case_run::CaseRun;
 
-/// The middle of some values, and how far they are apart.
+/// The median of some values, with the least and the most.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -22,9 +22,9 @@ impl Spread {
     }
 }
 
-/// The figures of one case.
+/// The statistics of one case.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct CaseStatistics {
     /// Requests a second.
     pub(crate) throughput: Spread,
     /// Milliseconds.
@@ -43,17 +43,17 @@ pub(crate) struct Figures {
     pub(crate) generator: Spread,
 }
 
-impl Figures {
+impl CaseStatistics {
     /// From the runs of a case and those of the bare route, round by round; `None` if there are none.
-    pub(crate) fn of(runs: &[Run], bare: &[Run]) -> Option<Self> {
-        let spread = |figure: fn(&Run) -> f64| Spread::of(runs.iter().map(figure));
+    pub(crate) fn of(runs: &[CaseRun], bare: &[CaseRun]) -> Option<Self> {
+        let spread = |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(figure));
         let ratios = runs.iter().zip(bare).map(|(run, bare)| run.throughput() / bare.throughput());
         Some(Self {
-            throughput: spread(Run::throughput)?,
+            throughput: spread(CaseRun::throughput)?,
             p50: spread(|run| run.load.p50.as_secs_f64() * 1000.0)?,
             p99: spread(|run| run.load.p99.as_secs_f64() * 1000.0)?,
             ratio: Spread::of(ratios)?,
-            commands: spread(Run::commands_per_request)?,
+            commands: spread(CaseRun::commands_per_request)?,
             server: spread(|run| run.micros_per_request(run.cpu.server))?,
             redis: spread(|run| run.micros_per_request(run.cpu.redis))?,
             generator: spread(|run| run.micros_per_request(run.cpu.generator))?,
@@ -66,13 +66,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::load::Load;
-    use crate::run::Cpu;
+    use crate::case_run::CpuTime;
+    use crate::wrk::LoadResult;
 
-    fn run(requests: u64, commands: u64) -> Run {
+    fn run(requests: u64, commands: u64) -> CaseRun {
         let (p50, p99) = (Duration::from_millis(1), Duration::from_millis(4));
-        let cpu = Cpu { server: Duration::from_micros(requests * 12), ..Cpu::default() };
-        Run { load: Load { requests, lasted: Duration::from_secs(2), p50, p99 }, commands, cpu }
+        let cpu = CpuTime { server: Duration::from_micros(requests * 12), ..CpuTime::default() };
+        CaseRun { load: LoadResult { requests, lasted: Duration::from_secs(2), p50, p99 }, commands, cpu }
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_ratio_is_to_the_bare_route_of_the_same_round() {
         let bare = [run(100, 0), run(1000, 0), run(10, 0)];
-        let figures = Figures::of(&[run(50, 50), run(600, 600), run(7, 7)], &bare).unwrap();
+        let figures = CaseStatistics::of(&[run(50, 50), run(600, 600), run(7, 7)], &bare).unwrap();
         assert_eq!(figures.ratio, Spread { median: 0.6, least: 0.5, most: 0.7 });
         assert_eq!((figures.throughput.median, figures.throughput.most), (25.0, 300.0));
         assert_eq!((figures.p50.median, figures.p99.median, figures.commands.median), (1.0, 4.0, 1.0));

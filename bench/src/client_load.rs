@@ -1,5 +1,5 @@
-//! The load of the two cases about clients: plain reqwest, and the SDK. Each runs in a process of its own, and says what it has
-//! measured as `wrk` does.
+//! The load of the two client cases: plain reqwest, and the SDK. Each runs in a process of its own, and prints its measurements as `wrk`
+//! does.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use onceward_client::Client;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::load::{BODY, CONNECTIONS};
+use crate::wrk::{BODY, CONNECTIONS};
 use crate::{Failure, cpu};
 
 /// The word that makes this program a client.
@@ -22,14 +22,14 @@ pub(crate) const CPU: &str = "cpu=";
 /// How long it is warmed up, in seconds.
 pub(crate) const WARM_UP: u64 = 1;
 
-/// How a client sends.
+/// The client that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ClientKind {
     Plain,
     Sdk,
 }
 
-impl Way {
+impl ClientKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain reqwest",
@@ -38,24 +38,24 @@ impl Way {
     }
 
     fn named(name: &str) -> Option<Self> {
-        [Self::Plain, Self::Sdk].into_iter().find(|way| way.name() == name)
+        [Self::Plain, Self::Sdk].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// What sends one submission after the other.
+/// Sends one submission after the other.
 #[derive(Clone)]
-enum Sender {
+enum LoadClient {
     Plain { http: reqwest::Client, tokens: Arc<Vec<String>>, next: Arc<AtomicUsize> },
     Sdk(Client),
 }
 
 /// Sends for some seconds as much as is answered, and says on a line of its own what that was.
-pub(crate) fn submit(way: &str, url: &str, tokens: &Path, count: u32, seconds: u64) -> Result<(), Failure> {
-    let way = Way::named(way).ok_or_else(|| format!("there is no client {way}"))?;
+pub(crate) fn run(name: &str, url: &str, tokens: &Path, count: u32, seconds: u64) -> Result<(), Failure> {
+    let kind = ClientKind::named(name).ok_or_else(|| format!("there is no client {name}"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let url = format!("{url}/orders");
-        let sender = Sender::open(way, &url, tokens, count).await?;
+        let sender = LoadClient::open(kind, &url, tokens, count).await?;
         send_for(WARM_UP, &sender, &url).await?;
         let (begun, used) = (Instant::now(), cpu::used_by(std::process::id())?);
         let took = send_for(seconds, &sender, &url).await?;
@@ -66,7 +66,7 @@ pub(crate) fn submit(way: &str, url: &str, tokens: &Path, count: u32, seconds: u
 }
 
 /// Sends on all connections for some seconds. Says how long each took.
-async fn send_for(seconds: u64, sender: &Sender, url: &str) -> Result<Vec<Duration>, Failure> {
+async fn send_for(seconds: u64, sender: &LoadClient, url: &str) -> Result<Vec<Duration>, Failure> {
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut senders = JoinSet::new();
     for _ in 0..CONNECTIONS {
@@ -79,16 +79,16 @@ async fn send_for(seconds: u64, sender: &Sender, url: &str) -> Result<Vec<Durati
     Ok(took)
 }
 
-impl Sender {
-    async fn open(way: Way, url: &str, tokens: &Path, count: u32) -> Result<Self, Failure> {
+impl LoadClient {
+    async fn open(kind: ClientKind, url: &str, tokens: &Path, count: u32) -> Result<Self, Failure> {
         let http = || reqwest::Client::builder().no_proxy();
-        match way {
-            Way::Plain => {
+        match kind {
+            ClientKind::Plain => {
                 let tokens = std::fs::read_to_string(tokens.join("0"))?;
                 let tokens = tokens.lines().map(str::to_owned).collect::<Vec<_>>();
                 Ok(Self::Plain { http: http().build()?, tokens: Arc::new(tokens), next: Arc::default() })
             }
-            Way::Sdk => {
+            ClientKind::Sdk => {
                 // Twice what is needed: a stock is filled up again once it is down to half.
                 let client = Client::builder().http(http()).pool_size(count * 2).build()?;
                 client.warm_up(url, count * 2).await?;
@@ -99,18 +99,19 @@ impl Sender {
 
     /// Sends one, and reads its answer to the end.
     async fn send(&self, url: &str) -> Result<u16, Box<dyn std::error::Error + Send + Sync>> {
-        let kind = ("content-type", "application/json");
+        let content_type = ("content-type", "application/json");
         match self {
             Self::Plain { http, tokens, next } => {
                 let token = tokens.get(next.fetch_add(1, Ordering::Relaxed)).ok_or("the tokens were used up")?;
-                let request = http.post(url).header(kind.0, kind.1).header(header::TOKEN, token).body(BODY);
+                let request =
+                    http.post(url).header(content_type.0, content_type.1).header(header::TOKEN, token).body(BODY);
                 let answer = request.send().await?;
                 let status = answer.status().as_u16();
                 answer.bytes().await?;
                 Ok(status)
             }
             Self::Sdk(client) => {
-                let answer = client.post(url).header(kind.0, kind.1).body(BODY).send().await?;
+                let answer = client.post(url).header(content_type.0, content_type.1).body(BODY).send().await?;
                 let status = answer.status().as_u16();
                 answer.bytes().await?;
                 Ok(status)
@@ -122,7 +123,7 @@ impl Sender {
 /// How long each took.
 async fn until(
     end: Instant,
-    sender: Sender,
+    sender: LoadClient,
     url: String,
 ) -> Result<Vec<Duration>, Box<dyn std::error::Error + Send + Sync>> {
     let mut took = Vec::new();
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn what_it_says_is_read_as_what_wrk_says() {
         let took = (1..=100).map(Duration::from_millis).collect();
-        let load = crate::load::read(&figures(took, Duration::from_secs(2)), 201).unwrap();
+        let load = crate::wrk::read(&figures(took, Duration::from_secs(2)), 201).unwrap();
         assert_eq!((load.requests, load.lasted), (100, Duration::from_secs(2)));
         assert_eq!((load.p50, load.p99), (Duration::from_millis(51), Duration::from_millis(100)));
     }

@@ -1,7 +1,7 @@
 //! The server under load: one order route, bare or behind the guard, by token, by key and by interval, and the route that
 //! issues tokens.
 //!
-//! It runs in a process of its own, so that it shares nothing with whoever measures it.
+//! It runs in a process of its own, so that it token_ranges nothing with whoever measures it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use crate::Failure;
 use crate::case::{Case, Store, Tokens};
-use crate::stock;
+use crate::token_files;
 
 const WORKERS: usize = 2;
 /// A machine that is busy otherwise may make a run slow, but not invalid.
@@ -38,7 +38,7 @@ pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) 
             // Another guard has another secret.
             Tokens::New | Tokens::Forged | Tokens::Few => Guard::new(memory()),
         };
-        stock::fill(&issuer, tokens, per_thread).await?;
+        token_files::write(&issuer, tokens, per_thread).await?;
 
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let url = format!("http://{}", listener.local_addr()?);

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::case::Case;
+use crate::case_run::{WARM_UP, token_ranges};
 use crate::cluster::Cluster;
-use crate::figures::Spread;
-use crate::load::Generator;
 use crate::redis_server::RedisServer;
-use crate::run::{WARM_UP, shares};
-use crate::server::Server;
+use crate::server_process::ServerProcess;
+use crate::statistics::Spread;
+use crate::wrk::Wrk;
 
 /// What is compared.
 const CASES: [&str; 3] = ["token, Redis", "key, Redis", "remembered, Redis"];
@@ -17,18 +17,18 @@ const CASES: [&str; 3] = ["token, Redis", "key, Redis", "remembered, Redis"];
 /// Runs every case on both in every round, and prints how they compare.
 pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
-    let generator = Generator::in_folder(folder.path())?;
+    let generator = Wrk::in_folder(folder.path())?;
     let (mut one, mut three) = (RedisServer::start()?, Cluster::start()?);
     let mut table = vec![format!("{:<20} {:>12} {:>12}   cluster to one", "requests/s", "one Redis", "cluster")];
     for name in CASES {
         let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
-        let mut track = Track { generator: &generator, folder: folder.path(), case, seconds, fastest: 0.0 };
+        let mut runner = ComparisonRunner { generator: &generator, folder: folder.path(), case, seconds, fastest: 0.0 };
         let (mut singles, mut clusters) = (Vec::new(), Vec::new());
         for round in 0..rounds {
             one.forget()?;
-            singles.push(track.run(&one.url())?);
+            singles.push(runner.run(&one.url())?);
             three.forget()?;
-            clusters.push(track.run(&three.url())?);
+            clusters.push(runner.run(&three.url())?);
             let (single, cluster) = (singles[singles.len() - 1], clusters[clusters.len() - 1]);
             println!(
                 "round {} of {rounds}: {name:<17} one {single:>8.0}, cluster {cluster:>8.0} requests/s",
@@ -41,9 +41,9 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where one case is measured.
-struct Track<'a> {
-    generator: &'a Generator,
+/// Runs one case on both stores.
+struct ComparisonRunner<'a> {
+    generator: &'a Wrk,
     folder: &'a Path,
     case: &'static Case,
     seconds: u64,
@@ -51,11 +51,11 @@ struct Track<'a> {
     fastest: f64,
 }
 
-impl Track<'_> {
+impl ComparisonRunner<'_> {
     /// Requests a second on this store.
     fn run(&mut self, store: &str) -> Result<f64, Failure> {
-        let (warm_up, measured) = shares(self.case, self.fastest, self.seconds);
-        let server = Server::start(self.case, store, self.folder, measured.first + measured.count)?;
+        let (warm_up, measured) = token_ranges(self.case, self.fastest, self.seconds);
+        let server = ServerProcess::start(self.case, store, self.folder, measured.first + measured.count)?;
         self.generator.send(self.case, server.url(), self.folder, warm_up, WARM_UP)?;
         let load = self.generator.send(self.case, server.url(), self.folder, measured, self.seconds)?;
         let throughput = load.requests as f64 / load.lasted.as_secs_f64();
