@@ -1,8 +1,8 @@
 //! The client: the settings and token pools its submissions share.
 
 mod builder;
+mod pool_set;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +11,7 @@ use reqwest::{Method, Url};
 use url::Position;
 
 pub use self::builder::ClientBuilder;
+use self::pool_set::{PoolKey, PoolSet};
 use crate::authorization::Authorization;
 use crate::credential::Credential;
 use crate::error::{Error, ErrorKind};
@@ -18,10 +19,7 @@ use crate::on_unknown::OnUnknown;
 use crate::redirect::same_origin;
 use crate::retry_limits::RetryLimits;
 use crate::submission::Submission;
-use crate::token_pool::{TokenBinding, TokenError, TokenPool, TokenSource};
-
-/// The most token pools. Beyond that idle pools are dropped, then all.
-const MAX_POOLS: usize = 1000;
+use crate::token_pool::{TokenBinding, TokenError, TokenPool};
 
 /// A client whose submissions take effect once, however often they are sent. Cheap to clone; clones share tokens and connections.
 #[derive(Clone)]
@@ -40,30 +38,6 @@ pub(crate) struct ClientInner {
     origins: Vec<Url>,
     pool_size: u32,
     pools: Mutex<PoolSet>,
-}
-
-#[derive(Default)]
-struct PoolSet {
-    all: HashMap<PoolKey, Arc<TokenPool>>,
-    /// The pool used last, by the address up to its path. Most submissions use it again, and find it without copying a [`PoolKey`].
-    last: Option<(String, TokenBinding, HeaderMap, Arc<TokenPool>)>,
-}
-
-impl PoolSet {
-    fn last(&self, origin: &str, binding: &TokenBinding, identity: &HeaderMap) -> Option<Arc<TokenPool>> {
-        let (last, bound, who, pool) = self.last.as_ref()?;
-        (last == origin && bound == binding && who == identity).then(|| Arc::clone(pool))
-    }
-}
-
-/// What distinguishes the tokens of one pool from those of another.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    base: Url,
-    binding: TokenBinding,
-    /// Sorted by name.
-    identity: Vec<(HeaderName, Vec<u8>)>,
-    is_authorized: bool,
 }
 
 impl Client {
@@ -108,7 +82,7 @@ impl Client {
     /// Fetches tokens for submissions to this address ahead of time: `count` of them, as far as the pool's size allows.
     ///
     /// # Errors
-    /// If the address is none, or no token can be had.
+    /// If the address is invalid, or no token can be fetched.
     pub async fn warm_up(&self, url: impl AsRef<str>, count: u32) -> Result<(), Error> {
         let pool = self.pool(&parse(url.as_ref())?, &TokenBinding::default(), &HeaderMap::new())?;
         pool.warm_up(count).await.map_err(no_token)
@@ -118,7 +92,7 @@ impl Client {
         &self.0
     }
 
-    /// The tokens for a submission to this address, of this kind, by this caller.
+    /// The token pool for a submission to this address, with this binding, by this caller.
     pub(crate) fn pool(&self, url: &Url, binding: &TokenBinding, who: &HeaderMap) -> Result<Arc<TokenPool>, Error> {
         let inner = &self.0;
         let origin = &url[..Position::BeforePath];
@@ -131,31 +105,9 @@ impl Client {
         let identity = if is_same_origin { who.clone() } else { HeaderMap::new() };
         let key = PoolKey::of(base, binding.clone(), &identity, is_same_origin && inner.authorization.is_some());
         let mut pools = inner.pools();
-        let pool = match pools.all.get(&key) {
-            Some(pool) => Arc::clone(pool),
-            None => pools.open(key, identity, inner),
-        };
-        pools.last = Some((origin.to_owned(), binding.clone(), who.clone(), Arc::clone(&pool)));
+        let pool = pools.get_or_open(key, identity, inner);
+        pools.set_last(origin, binding, who, &pool);
         Ok(pool)
-    }
-}
-
-impl PoolSet {
-    fn open(&mut self, key: PoolKey, identity: HeaderMap, inner: &ClientInner) -> Arc<TokenPool> {
-        if self.all.len() >= MAX_POOLS {
-            self.all.retain(|_, pool| !pool.is_idle());
-            // Submissions in flight keep the pool they hold; the other tokens expire unused.
-            if self.all.len() >= MAX_POOLS {
-                self.all.clear();
-            }
-        }
-        let mut source =
-            TokenSource::new(inner.http.clone(), key.base.clone(), key.binding.clone(), inner.limits.attempt_timeout);
-        source.identity = identity;
-        source.authorization = inner.authorization.clone().filter(|_| key.is_authorized);
-        let pool = TokenPool::new(source, inner.pool_size, inner.limits);
-        self.all.insert(key, Arc::clone(&pool));
-        pool
     }
 }
 
@@ -164,7 +116,7 @@ impl ClientInner {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the tokens for this address come from.
+    /// The address that tokens for this one are fetched from.
     fn token_base(&self, url: &Url) -> Result<Url, Error> {
         match &self.token_base {
             None => {
@@ -182,15 +134,6 @@ impl ClientInner {
                 url.origin().ascii_serialization()
             ))),
         }
-    }
-}
-
-impl PoolKey {
-    fn of(base: Url, binding: TokenBinding, identity: &HeaderMap, is_authorized: bool) -> Self {
-        let mut identity: Vec<_> =
-            identity.iter().map(|(name, value)| (name.clone(), value.as_bytes().to_vec())).collect();
-        identity.sort_by(|one, other| (one.0.as_str(), &one.1).cmp(&(other.0.as_str(), &other.1)));
-        Self { base, binding, identity, is_authorized }
     }
 }
 

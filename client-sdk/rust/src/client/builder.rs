@@ -91,7 +91,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Submissions carry a random key of their own, behind the name of this application.
+    /// Submissions carry a random key of their own, prefixed with the name of this application.
     #[must_use]
     pub fn with_keys_of(mut self, application: impl Into<String>) -> Self {
         self.credential = Credential::GeneratedKey(Some(application.into()));
@@ -120,8 +120,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How many tokens of a kind are kept in stock at most: 32. It begins with one, and becomes twice as many whenever
-    /// somebody had to wait.
+    /// The most tokens in a pool: 32. A pool starts with one, and doubles whenever a submission had to wait.
     #[must_use]
     pub fn pool_size(mut self, tokens: u32) -> Self {
         self.pool_size = tokens;
@@ -176,7 +175,7 @@ impl ClientBuilder {
     /// The client.
     ///
     /// # Errors
-    /// If an address is none, if the settings contradict each other, or if reqwest cannot be set up.
+    /// If an address is invalid, if the settings contradict each other, or if reqwest cannot be set up.
     pub fn build(self) -> Result<Client, Error> {
         self.credential.allows(self.on_unknown)?;
         if let Credential::GeneratedKey(Some(name)) = &self.credential {
