@@ -127,7 +127,7 @@ async fn rust_client_gets_through_after_a_lost_verdict() {
             crate::sdk::builder().tokens_from(&stage.service.url).send_tokens_to(&stage.gateway.url).build().unwrap();
         stage.asked.plan(first([Mishap::CutAnswer(0)]));
         let answer = client.post(format!("{}/open", stage.gateway.url)).send().await.unwrap();
-        assert_eq!((answer.status().as_u16(), answer.tries()), (200, 2), "{kind:?}: {answer:?}");
+        assert_eq!((answer.status().as_u16(), answer.attempts()), (200, 2), "{kind:?}: {answer:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::store::Memory;
-use onceward_client::{Client, ClientBuilder, Code, Key, Limits, Outcome, Submitting};
+use onceward_client::{Client, ClientBuilder, Code, Key, OncewardMiddleware, Outcome, RetryLimits};
 use onceward_tests::mishap::{Mishap, RoughWay, first, smooth};
 use onceward_tests::shop::{ORDER, STATUS, Shop, USER};
 use onceward_tests::wait::until;
@@ -15,7 +15,7 @@ use serde_json::json;
 /// A builder of clients without a proxy of this machine, that do not wait long.
 pub(crate) fn builder() -> ClientBuilder {
     let (first, longest) = (Duration::from_millis(5), Duration::from_millis(50));
-    let limits = Limits::new().waits(first, longest).try_timeout(Duration::from_secs(5));
+    let limits = RetryLimits::new().backoff(first, longest).attempt_timeout(Duration::from_secs(5));
     Client::builder().http(reqwest::Client::builder().no_proxy()).limits(limits)
 }
 
@@ -30,7 +30,7 @@ async fn a_submission_gets_its_token_by_itself() {
     for order in ["one", "two", "three"] {
         let url = format!("{}/orders", shop.url());
         let answer = client.post(&url).header(ORDER, order).json(&json!({"tea": 2})).send().await.unwrap();
-        assert_eq!((answer.status().as_u16(), answer.outcome(), answer.tries()), (200, Some(Outcome::Executed), 1));
+        assert_eq!((answer.status().as_u16(), answer.outcome(), answer.attempts()), (200, Some(Outcome::Executed), 1));
         assert_eq!(answer.text().await.unwrap(), "ordered with 9 bytes");
     }
     assert_eq!(shop.ledger.runs(), ["one", "two", "three"]);
@@ -64,7 +64,7 @@ async fn an_answer_that_was_lost_is_given_again_under_a_key_and_by_a_remembered_
             let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(percent)])).await;
             let order = format!("{path} {percent}");
             let answer = client.post(format!("{}{path}", way.url)).header(ORDER, &order).send().await.unwrap();
-            assert!(answer.is_replayed() && answer.tries() == 2, "{order}: {answer:?}");
+            assert!(answer.is_replayed() && answer.attempts() == 2, "{order}: {answer:?}");
             assert_eq!(answer.text().await.unwrap().len(), 36, "the whole of it");
             assert_eq!(shop.ledger.count(&order), 1);
         }
@@ -78,12 +78,12 @@ async fn a_used_token_is_unknown_after_an_own_try_without_an_answer_and_a_duplic
     let url = format!("{}/orders", way.url);
     let unknown = client().post(&url).header(ORDER, "lost").send().await.unwrap_err();
     assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing(), "{unknown:?}");
-    assert_eq!((unknown.code(), unknown.tries(), unknown.key()), (Some(Code::TokenUsed), 2, None));
+    assert_eq!((unknown.code(), unknown.attempts(), unknown.key()), (Some(Code::TokenUsed), 2, None));
     assert_eq!(shop.ledger.count("lost"), 1);
 
     way.plan(first([Mishap::Reject(Code::TokenUsed)]));
     let duplicate = client().post(&url).header(ORDER, "refused").send().await.unwrap_err();
-    assert!(duplicate.is_duplicate() && !duplicate.is_unknown() && duplicate.tries() == 1, "{duplicate:?}");
+    assert!(duplicate.is_duplicate() && !duplicate.is_unknown() && duplicate.attempts() == 1, "{duplicate:?}");
     assert_eq!(shop.ledger.count("refused"), 0);
 }
 
@@ -93,7 +93,7 @@ async fn a_server_s_wait_is_waited_for() {
     let way = RoughWay::to(shop.url(), first([Mishap::RefuseFor(Code::StoreUnavailable, 1)])).await;
     let begun = tokio::time::Instant::now();
     let answer = client().post(format!("{}/orders", way.url)).send().await.unwrap();
-    assert!(begun.elapsed() >= Duration::from_secs(1) && answer.tries() == 2);
+    assert!(begun.elapsed() >= Duration::from_secs(1) && answer.attempts() == 2);
 
     way.plan(first([Mishap::RefuseFor(Code::Overloaded, 3600)]));
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
@@ -111,8 +111,9 @@ async fn a_stale_token_is_replaced_once_and_the_rest_of_the_stock_with_it() {
     // The memory of the second is a new one, as after a restart.
     let second_run = Shop::on(Memory::new());
     way.lead_to(second_run.url());
-    let answers: Vec<u32> =
-        [client.post(&url).send().await, client.post(&url).send().await].map(|answer| answer.unwrap().tries()).to_vec();
+    let answers: Vec<u32> = [client.post(&url).send().await, client.post(&url).send().await]
+        .map(|answer| answer.unwrap().attempts())
+        .to_vec();
     assert_eq!(answers, [2, 1], "only the first met a token of the old stock");
     assert_eq!(second_run.ledger.runs().len(), 2);
 }
@@ -124,7 +125,7 @@ async fn a_caller_s_own_key_is_given_back_and_resumed() {
     let url = format!("{}/keyed/orders", way.url);
     let key = onceward_client::generate_key(Some("jobs")).unwrap();
     let error = client().post(&url).key(key.clone()).header(ORDER, "a").body("tea").send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() == 5, "{error:?}");
+    assert!(error.is_unknown() && error.attempts() == 5, "{error:?}");
     let saved = error.key().unwrap().as_str().to_owned();
     assert_eq!(saved, key.as_str());
     assert!(!format!("{error} {error:?}").contains(&saved));
@@ -140,7 +141,7 @@ async fn a_caller_s_own_key_is_given_back_and_resumed() {
 async fn a_connection_that_is_refused_is_certain() {
     let url = format!("http://127.0.0.1:{}/orders", onceward_tests::redis_server::free_port());
     let error = client().post(&url).with_key().send().await.unwrap_err();
-    assert!(error.ran_nothing() && !error.is_unknown() && error.tries() == 5, "{error:?}");
+    assert!(error.ran_nothing() && !error.is_unknown() && error.attempts() == 5, "{error:?}");
     let tokens = client().post(&url).send().await.unwrap_err();
     assert!(tokens.is_without_token() && tokens.ran_nothing(), "{tokens:?}");
 }
@@ -175,7 +176,7 @@ async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() 
     });
     let client = client.build().unwrap();
     let error = client.post(format!("{}/keyed/bearer", way.url)).header(ORDER, "a").send().await.unwrap_err();
-    assert!(error.is_unknown() && error.key().is_some() && error.tries() == 2, "{error:?}");
+    assert!(error.is_unknown() && error.key().is_some() && error.attempts() == 2, "{error:?}");
     assert!(error.to_string().contains("the sign-in is down") && shop.ledger.count("a") == 1, "{error}");
     let never = client.post(format!("{}/keyed/bearer", way.url)).send().await.unwrap_err();
     assert!(never.is_misuse() && never.ran_nothing(), "{never:?}");
@@ -184,7 +185,7 @@ async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() 
 #[tokio::test]
 async fn credentials_that_never_come_hold_up_no_submission_beyond_its_deadline_and_no_other_at_all() {
     let shop = Shop::on(Memory::new());
-    let limits = Limits::new().try_timeout(Duration::from_millis(200)).deadline(Duration::from_secs(2));
+    let limits = RetryLimits::new().attempt_timeout(Duration::from_millis(200)).deadline(Duration::from_secs(2));
     for (path, builder) in [("/keyed/orders", builder().with_keys()), ("/orders", builder())] {
         let asked = AtomicUsize::new(0);
         let client = builder.limits(limits).authorization(move |_| {
@@ -205,7 +206,7 @@ async fn a_failure_of_something_on_the_way_is_no_answer_to_a_token_s_try_that_wa
     let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), Mishap::Instead(403)])).await;
     let url = format!("{}/orders", way.url);
     let error = client().post(&url).header(ORDER, "lost").send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() == 2, "{error:?}");
+    assert!(error.is_unknown() && error.attempts() == 2, "{error:?}");
     assert_eq!(shop.ledger.count("lost"), 1);
     way.plan(first([Mishap::Instead(403)]));
     assert_eq!(client().post(&url).send().await.unwrap().status(), 403, "nothing was lost before");
@@ -241,7 +242,7 @@ async fn the_middleware_makes_submissions_of_what_is_not_a_question() {
     let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let onceward = builder().http_without_redirects(http.clone()).with_keys().build().unwrap();
-    let client = reqwest_middleware::ClientBuilder::new(http).with(Submitting::with(onceward)).build();
+    let client = reqwest_middleware::ClientBuilder::new(http).with(OncewardMiddleware::new(onceward)).build();
     let url = format!("{}/keyed/orders", way.url);
     let answer = client.post(&url).header(ORDER, "a").body("tea").send().await.unwrap();
     assert_eq!((answer.headers()["onceward-outcome"].to_str().unwrap(), shop.ledger.count("a")), ("replayed", 1));

@@ -22,7 +22,7 @@ async fn a_form_arrives_as_it_is_with_its_token_ahead_of_it() {
         let way = RoughWay::to(shop.url(), first([Mishap::CutBefore])).await;
         let form = [("tea", "green & black"), ("count", "2")];
         let answer = client().post(format!("{}{path}", way.url)).form(&form).send().await.unwrap();
-        assert_eq!((answer.outcome(), answer.tries()), (Some(Outcome::Executed), 2));
+        assert_eq!((answer.outcome(), answer.attempts()), (Some(Outcome::Executed), 2));
         let seen = way.submissions().pop().unwrap();
         assert_eq!(seen.header("content-type"), "application/x-www-form-urlencoded");
         assert_eq!(seen.body, b"tea=green+%26+black&count=2");
@@ -65,7 +65,7 @@ async fn a_stream_is_sent_once_and_never_repeated() {
     for (at, mishap) in [Mishap::CutBefore, Mishap::CutAnswer(0), Mishap::Instead(503)].into_iter().enumerate() {
         way.plan(first([mishap]));
         let error = client.post(&url).body(pieces(50)).send().await.unwrap_err();
-        assert!(error.is_unknown() && error.tries() == 1, "{at}: {error:?}");
+        assert!(error.is_unknown() && error.attempts() == 1, "{at}: {error:?}");
     }
     way.plan(first([Mishap::Lead(307, "/keyed/orders".into())]));
     let led = client.post(&url).multipart_once(Form::new().text("a", "b")).send().await.unwrap();
@@ -89,7 +89,7 @@ async fn a_large_answer_is_handed_over_as_it_comes() {
     for size in [10, 2 * 1024 * 1024] {
         for stream in [false, true] {
             let submission = client().post(&url).with_key().header(SIZE, size);
-            let submission = if stream { submission.stream_answer() } else { submission };
+            let submission = if stream { submission.stream_response() } else { submission };
             let answer = submission.send().await.unwrap();
             assert_eq!(answer.bytes().await.unwrap().len(), 36 + size);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward::store::Redis;
-use onceward_client::{Answer, Client, Code, Error, Limits, Undecided};
+use onceward_client::{Client, Code, Error, OnUnknown, Response, RetryLimits};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Shop, TAKES};
@@ -48,15 +48,15 @@ fn anything(seen: &Seen) -> Mishap {
 
 /// The three kinds of submissions: a route, and a client for it.
 fn kinds() -> [(&'static str, Client); 3] {
-    let limits = Limits::new()
-        .tries(8)
+    let limits = RetryLimits::new()
+        .attempts(8)
         .deadline(Duration::from_secs(60))
-        .try_timeout(PATIENCE)
-        .waits(Duration::from_millis(10), Duration::from_millis(200));
+        .attempt_timeout(PATIENCE)
+        .backoff(Duration::from_millis(10), Duration::from_millis(200));
     let builder = || Client::builder().http(reqwest::Client::builder().no_proxy()).limits(limits);
     [
-        ("/keyed/orders", builder().with_keys().undecided(Undecided::Retry).build().unwrap()),
-        ("/remembered/orders", builder().undecided(Undecided::Ask).build().unwrap()),
+        ("/keyed/orders", builder().with_keys().on_unknown(OnUnknown::Retry).build().unwrap()),
+        ("/remembered/orders", builder().on_unknown(OnUnknown::Look).build().unwrap()),
         ("/orders", builder().build().unwrap()),
     ]
 }
@@ -72,7 +72,7 @@ struct Ends {
 
 impl Ends {
     /// Takes in one end, of which this many effects are on the books.
-    fn count(&mut self, path: &str, order: &str, end: &Result<Answer, Error>, effects: usize) {
+    fn count(&mut self, path: &str, order: &str, end: &Result<Response, Error>, effects: usize) {
         self.effects += effects;
         assert!(effects <= 1, "{order} took effect {effects} times: {end:?}");
         match end {

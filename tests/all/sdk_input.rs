@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::store::Memory;
 use onceward::testing;
-use onceward_client::{Client, Code, Error, Limits, Undecided};
+use onceward_client::{Client, Code, Error, OnUnknown, RetryLimits};
 use onceward_tests::mishap::{Mishap, RoughWay, first};
 use onceward_tests::redis_server::free_port;
 use onceward_tests::shop::{ORDER, Shop};
@@ -38,11 +38,11 @@ async fn an_address_that_is_none_is_said_before_anything_is_sent() {
 
 #[tokio::test]
 async fn settings_that_contradict_each_other_are_said_at_once() {
-    says(&builder().undecided(Undecided::Retry).build().unwrap_err(), "is for keys");
+    says(&builder().on_unknown(OnUnknown::Retry).build().unwrap_err(), "is for keys");
     says(&builder().with_keys_of("my shop").build().unwrap_err(), "an application's name");
     let shop = Shop::on(Memory::new());
     let url = format!("{}/orders", shop.url());
-    let per_call = client().post(&url).undecided(Undecided::Retry).send().await.unwrap_err();
+    let per_call = client().post(&url).on_unknown(OnUnknown::Retry).send().await.unwrap_err();
     assert!(per_call.is_misuse(), "{per_call:?}");
     for ours in ["Onceward-Token", "Idempotency-Key", "Onceward-Look"] {
         says(&client().post(&url).header(ours, "x").send().await.unwrap_err(), "`key` or `resume`");
@@ -63,7 +63,7 @@ fn answer(status: &str, kind: &str, body: &str) -> String {
 }
 
 async fn without_token(url: &str) -> Error {
-    let limits = Limits::new().tries(2).waits(Duration::ZERO, Duration::ZERO);
+    let limits = RetryLimits::new().attempts(2).backoff(Duration::ZERO, Duration::ZERO);
     let client = builder().limits(limits).build().unwrap();
     let error = client.post(format!("{url}/orders")).body("tea").send().await.unwrap_err();
     assert!(error.is_without_token() && error.ran_nothing(), "{error:?}");
@@ -139,7 +139,7 @@ async fn no_token_to_be_had_is_said_with_the_reason() {
     way.plan(|_| Mishap::Instead(401));
     says(&without_token(&way.url).await, "Say who is asking");
     way.plan(|_| Mishap::Delay(Duration::from_secs(60)));
-    let limits = Limits::new().deadline(Duration::from_millis(200));
+    let limits = RetryLimits::new().deadline(Duration::from_millis(200));
     let late = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();
     says(&late, "no token within the deadline");
     assert!(shop.ledger.runs().is_empty() && way.submissions().is_empty());
@@ -190,10 +190,11 @@ async fn whose_clock_is_off_does_not_matter_to_the_client() {
     let shop = Shop::with(guard);
     let (client, url) = (client(), format!("{}/orders", shop.url()));
     client.warm_up(&url, 4).await.unwrap();
-    assert_eq!(client.post(&url).send().await.unwrap().tries(), 1);
+    assert_eq!(client.post(&url).send().await.unwrap().attempts(), 1);
     // Its clock jumps: what is in stock has expired there, which the client cannot know and gets over.
     clock.advance(Duration::from_secs(24 * 3600));
-    let tries = [client.post(&url).send().await, client.post(&url).send().await].map(|answer| answer.unwrap().tries());
+    let tries =
+        [client.post(&url).send().await, client.post(&url).send().await].map(|answer| answer.unwrap().attempts());
     assert_eq!(tries, [2, 1]);
 }
 
@@ -205,7 +206,7 @@ async fn two_servers_whose_clocks_differ_are_named_as_such() {
         false => Mishap::Reject(Code::TokenExpired),
     });
     let error = client().post(format!("{}/orders", way.await.url)).header(ORDER, "a").send().await.unwrap_err();
-    assert!(error.ran_nothing() && error.tries() == 2, "{error:?}");
+    assert!(error.ran_nothing() && error.attempts() == 2, "{error:?}");
     says(&error, "clocks");
 }
 
@@ -217,7 +218,7 @@ async fn a_route_that_wants_another_kind_of_name_says_so() {
     says(&keyed, "with_key");
     let keys = builder().with_keys().build().unwrap();
     let token = keys.post(format!("{}/orders", shop.url())).send().await.unwrap_err();
-    assert!(token.code() == Some(Code::TokenMissing) && token.tries() == 1, "{token:?}");
+    assert!(token.code() == Some(Code::TokenMissing) && token.attempts() == 1, "{token:?}");
     assert!(shop.ledger.runs().is_empty());
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::testing;
-use onceward_client::{Code, Error, Key, Retry, Submitting};
+use onceward_client::{Code, Error, Key, OncewardMiddleware, Retry};
 use onceward_tests::client::{Answer, send};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen, first};
 use onceward_tests::shop::{ORDER, Shop, TAKES};
@@ -37,7 +37,7 @@ fn is_a_duplicate_that_was_sent_once(error: &Error) -> bool {
     error.is_duplicate()
         && !error.is_unknown()
         && !error.ran_nothing()
-        && (error.code(), error.tries(), error.retry_after()) == (Some(Code::TooSoon), 1, None)
+        && (error.code(), error.attempts(), error.retry_after()) == (Some(Code::TooSoon), 1, None)
         && says_no
 }
 
@@ -60,7 +60,7 @@ async fn duplicate_in_an_interval_is_never_sent_again_by_the_layer_for_reqwest_m
     let (shop, way) = shop().await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let onceward = builder().http_without_redirects(http.clone()).build().unwrap();
-    let client = reqwest_middleware::ClientBuilder::new(http).with(Submitting::with(onceward)).build();
+    let client = reqwest_middleware::ClientBuilder::new(http).with(OncewardMiddleware::new(onceward)).build();
     let url = format!("{}/spaced/second", way.url);
     let send = async || client.post(&url).header(ORDER, "order").body("tea").send().await;
     assert_eq!(send().await.unwrap().status(), 200);
@@ -99,7 +99,7 @@ async fn duplicate_of_a_try_without_an_answer_is_unknown() {
     let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
     let error = client().post(format!("{}/spaced/second", way.url)).header(ORDER, "order").send().await.unwrap_err();
     assert!(error.is_unknown() && !error.is_duplicate(), "{error:?}");
-    assert_eq!((error.code(), error.tries(), shop.ledger.runs().len()), (Some(Code::TooSoon), 2, 1));
+    assert_eq!((error.code(), error.attempts(), shop.ledger.runs().len()), (Some(Code::TooSoon), 2, 1));
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn lock_is_waited_for_and_the_second_runs_after_the_first() {
     let first = tokio::spawn(first.send());
     until("it has begun", LONG, || async { shop.ledger.count("begun") == 1 }).await;
     let second = client.post(&url).header(ORDER, "second").key(Key::new("second").unwrap()).send().await.unwrap();
-    assert!(second.status() == 200 && second.tries() > 1, "{second:?}");
+    assert!(second.status() == 200 && second.attempts() > 1, "{second:?}");
     assert_eq!(first.await.unwrap().unwrap().status(), 200);
     assert_eq!(shop.ledger.runs(), ["begun", "first", "second"]);
 }

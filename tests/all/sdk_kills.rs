@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onceward_client::{Client, Limits, Undecided};
+use onceward_client::{Client, OnUnknown, RetryLimits};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::mishap::{RoughWay, smooth};
 use onceward_tests::peer::Peer;
@@ -63,13 +63,13 @@ impl Stage {
 
     /// A client for tokens of the service, and one for keys.
     fn clients(&self) -> [Client; 2] {
-        let limits = Limits::new()
-            .tries(12)
-            .try_timeout(Duration::from_secs(3))
-            .waits(Duration::from_millis(20), Duration::from_millis(500));
+        let limits = RetryLimits::new()
+            .attempts(12)
+            .attempt_timeout(Duration::from_secs(3))
+            .backoff(Duration::from_millis(20), Duration::from_millis(500));
         let builder = || Client::builder().http(reqwest::Client::builder().no_proxy()).limits(limits);
         let tokens = builder().tokens_from(&self.to_service.url).send_tokens_to(&self.to_peer.url);
-        [tokens.undecided(Undecided::Ask).build().unwrap(), builder().with_keys().build().unwrap()]
+        [tokens.on_unknown(OnUnknown::Look).build().unwrap(), builder().with_keys().build().unwrap()]
     }
 }
 
@@ -120,7 +120,7 @@ async fn nothing_takes_effect_twice_though_each_part_is_killed_and_started_again
 }
 
 /// No order took effect twice, and what each caller was told is so.
-fn judge(ledger: &Ledger, ends: &[(String, Result<onceward_client::Answer, onceward_client::Error>)]) {
+fn judge(ledger: &Ledger, ends: &[(String, Result<onceward_client::Response, onceward_client::Error>)]) {
     let mut effects = std::collections::HashMap::<String, usize>::new();
     ledger.runs().into_iter().for_each(|run| *effects.entry(run).or_default() += 1);
     let (mut answered, mut unknown, mut certain) = (0, 0, 0);

@@ -15,7 +15,7 @@ const KEY: &str = "idempotency-key";
 fn client() -> ClientWithMiddleware {
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let onceward = builder().http_without_redirects(http.clone()).with_keys().build().unwrap();
-    reqwest_middleware::ClientBuilder::new(http).with(onceward_client::Submitting::with(onceward)).build()
+    reqwest_middleware::ClientBuilder::new(http).with(onceward_client::OncewardMiddleware::new(onceward)).build()
 }
 
 fn ours(error: Error) -> onceward_client::Error {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::Guard;
 use onceward::store::Memory;
-use onceward_client::{Code, Limits};
+use onceward_client::{Code, RetryLimits};
 use onceward_tests::mishap::{Mishap, RoughWay, smooth};
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, Shop};
@@ -101,7 +101,7 @@ async fn tokens_are_replaced_before_they_expire() {
     let mut sent = 0;
     while begun.elapsed() < Duration::from_secs(5) {
         let answer = client.post(&url).send().await.unwrap();
-        assert_eq!(answer.tries(), 1, "none was sent that had expired, after {:?}", begun.elapsed());
+        assert_eq!(answer.attempts(), 1, "none was sent that had expired, after {:?}", begun.elapsed());
         sent += 1;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -112,7 +112,7 @@ async fn tokens_are_replaced_before_they_expire() {
 async fn a_rate_limit_is_obeyed() {
     let service = OncewardServer::start(&["--rate-limit", "20/s", "--rate-burst", "5"]);
     let way = RoughWay::to(&service.url, smooth).await;
-    let client = builder().pool_size(50).limits(Limits::new().tries(20)).build().unwrap();
+    let client = builder().pool_size(50).limits(RetryLimits::new().attempts(20)).build().unwrap();
     let mut all = JoinSet::new();
     for _ in 0..30 {
         all.spawn(client.post(format!("{}/nowhere", way.url)).send());

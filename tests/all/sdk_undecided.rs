@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onceward::store::Memory;
-use onceward_client::{Code, Limits, Undecided};
+use onceward_client::{Code, OnUnknown, RetryLimits};
 use onceward_tests::mishap::{Mishap, RoughWay, first};
 use onceward_tests::shop::{ORDER, Shop, TAKES};
 
@@ -12,7 +12,7 @@ use crate::sdk::{builder, client};
 #[tokio::test]
 async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
     let shop = Shop::on(Memory::new());
-    let asking = builder().with_keys().undecided(Undecided::Ask).build().unwrap();
+    let asking = builder().with_keys().on_unknown(OnUnknown::Look).build().unwrap();
     let way = RoughWay::to(shop.url(), first(vec![Mishap::CutAnswer(0); 5])).await;
     let url = |path: &str| format!("{}{path}", way.url);
     let answer = asking.post(url("/keyed/orders")).header(ORDER, "ran").send().await.unwrap();
@@ -25,7 +25,7 @@ async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
     assert!(absent.key().is_some() && shop.ledger.count("never ran") == 0);
 
     // A remembered token can be asked for too; a plain one tells nothing more.
-    let tokens = builder().undecided(Undecided::Ask).build().unwrap();
+    let tokens = builder().on_unknown(OnUnknown::Look).build().unwrap();
     way.plan(first(vec![Mishap::CutAnswer(0); 5]));
     assert!(tokens.post(url("/remembered/orders")).send().await.unwrap().is_replayed());
     way.plan(first(vec![Mishap::CutAnswer(0); 5]));
@@ -38,9 +38,12 @@ async fn whoever_asks_waits_for_a_run_that_goes_on() {
     let shop = Shop::on(Memory::new());
     let cut = Mishap::CutBefore;
     let way = RoughWay::to(shop.url(), first([Mishap::Delay(Duration::from_secs(20)), cut])).await;
-    let limits = Limits::new().tries(2).try_timeout(Duration::from_millis(300)).waits(Duration::ZERO, Duration::ZERO);
+    let limits = RetryLimits::new()
+        .attempts(2)
+        .attempt_timeout(Duration::from_millis(300))
+        .backoff(Duration::ZERO, Duration::ZERO);
     let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().header(TAKES, 1200);
-    let answer = submission.header(ORDER, "slow").limits(limits.tries(6)).undecided(Undecided::Ask).send().await;
+    let answer = submission.header(ORDER, "slow").limits(limits.attempts(6)).on_unknown(OnUnknown::Look).send().await;
     assert!(answer.unwrap().is_replayed());
     assert_eq!(shop.ledger.count("slow"), 1);
 }
@@ -50,16 +53,17 @@ async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
     let shop = Shop::on(Memory::new());
     let mishaps = [vec![Mishap::CutBefore; 12], vec![Mishap::CutAnswer(0); 3]].concat();
     let way = RoughWay::to(shop.url(), first(mishaps)).await;
-    let client = builder().with_keys().undecided(Undecided::Retry).build().unwrap();
+    let client = builder().with_keys().on_unknown(OnUnknown::Retry).build().unwrap();
     let url = format!("{}/keyed/orders", way.url);
     let answer = client.post(&url).header(ORDER, "a").send().await.unwrap();
-    assert_eq!((answer.tries(), answer.is_replayed(), shop.ledger.count("a")), (16, true, 1));
+    assert_eq!((answer.attempts(), answer.is_replayed(), shop.ledger.count("a")), (16, true, 1));
 
     way.plan(|seen| if seen.fetches() { Mishap::None } else { Mishap::CutBefore });
-    let limits = Limits::new().tries(1).deadline(Duration::from_millis(500)).waits(Duration::ZERO, Duration::ZERO);
+    let limits =
+        RetryLimits::new().attempts(1).deadline(Duration::from_millis(500)).backoff(Duration::ZERO, Duration::ZERO);
     let begun = tokio::time::Instant::now();
     let error = client.post(&url).limits(limits).send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() > 1, "{error:?}");
+    assert!(error.is_unknown() && error.attempts() > 1, "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
@@ -68,15 +72,15 @@ async fn whoever_asks_is_led_to_the_result_by_the_answer_on_record() {
     let shop = Shop::on(Memory::new());
     let kept = "HTTP/1.1 303 See Other\r\nonceward-outcome: replayed\r\nlocation: /open\r\ncontent-length: 0\r\n\r\n";
     let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), Mishap::Raw(kept.into())])).await;
-    let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().undecided(Undecided::Ask);
-    let answer = submission.limits(Limits::new().tries(1)).send().await.unwrap();
+    let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().on_unknown(OnUnknown::Look);
+    let answer = submission.limits(RetryLimits::new().attempts(1)).send().await.unwrap();
     assert!(answer.is_replayed());
     assert_eq!(answer.text().await.unwrap(), "ordered with 0 bytes");
 }
 
 #[tokio::test]
 async fn nobody_is_asked_about_a_body_that_is_gone() {
-    let (shop, client) = (Shop::on(Memory::new()), builder().with_keys().undecided(Undecided::Ask).build().unwrap());
+    let (shop, client) = (Shop::on(Memory::new()), builder().with_keys().on_unknown(OnUnknown::Look).build().unwrap());
     // This server does not know the question, and would run it without its body.
     let way = RoughWay::to(shop.url(), first([Mishap::CutBefore])).await;
     let once = reqwest::multipart::Form::new().text("tea", "2");

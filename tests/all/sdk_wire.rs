@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use onceward::store::Memory;
-use onceward_client::{Client, Code, Outcome, Undecided};
+use onceward_client::{Client, Code, OnUnknown, Outcome};
 use onceward_tests::mishap::{Mishap, RoughWay, Seen, first, smooth};
 use onceward_tests::shop::{ORDER, Shop};
 use reqwest::redirect::Policy;
@@ -33,7 +33,7 @@ async fn all_tries_of_a_submission_carry_the_same_and_the_next_another() {
         for _ in 0..3 {
             let before = way.submissions().len();
             way.plan(troubled());
-            let limits = onceward_client::Limits::new().tries(9);
+            let limits = onceward_client::RetryLimits::new().attempts(9);
             // Only the first route of the two is led elsewhere by that name.
             let url = format!("{}{path}", way.url);
             let _ = client.post(url).limits(limits).body("tea").send().await;
@@ -52,7 +52,7 @@ async fn a_redirect_on_the_same_origin_keeps_method_body_and_key() {
         let way = RoughWay::to(shop.url(), first([Mishap::Lead(status, "/keyed/orders?led=1".into())])).await;
         let client = builder().with_keys().build().unwrap();
         let answer = client.post(format!("{}/elsewhere", way.url)).body("tea").send().await.unwrap();
-        assert_eq!((answer.outcome(), answer.tries()), (Some(Outcome::Executed), 1));
+        assert_eq!((answer.outcome(), answer.attempts()), (Some(Outcome::Executed), 1));
         let [before, after] = way.submissions().try_into().unwrap();
         assert_eq!((before.line.as_str(), after.line.as_str()), ("POST /elsewhere", "POST /keyed/orders?led=1"));
         assert_eq!((&before.body, before.header(KEY)), (&after.body, after.header(KEY)));
@@ -95,9 +95,9 @@ async fn what_was_lost_on_another_origin_is_not_sent_again() {
     let stranger = RoughWay::to(other.url(), first([Mishap::CutAnswer(0)])).await;
     let way = RoughWay::to(shop.url(), first([Mishap::Lead(307, format!("{}/open", stranger.url))])).await;
     // Not even to ask: a stranger might run what only asks.
-    let client = builder().with_keys().undecided(Undecided::Ask).build().unwrap();
+    let client = builder().with_keys().on_unknown(OnUnknown::Look).build().unwrap();
     let error = client.post(format!("{}/orders", way.url)).header(ORDER, "led").send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() == 1, "{error:?}");
+    assert!(error.is_unknown() && error.attempts() == 1, "{error:?}");
     assert_eq!((other.ledger.count("led"), stranger.seen().len()), (1, 1));
 
     let lead = Mishap::Lead(307, format!("{}/open", stranger.url));
@@ -115,7 +115,7 @@ async fn what_may_have_run_is_not_led_to_another_origin_without_its_key() {
     let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), lead()])).await;
     let (client, url) = (builder().with_keys().build().unwrap(), format!("{}/keyed/orders", way.url));
     let error = client.post(&url).header(ORDER, "ran here").send().await.unwrap_err();
-    assert!(error.is_unknown() && error.tries() == 2 && error.key().is_some(), "{error:?}");
+    assert!(error.is_unknown() && error.attempts() == 2 && error.key().is_some(), "{error:?}");
     assert_eq!((shop.ledger.count("ran here"), stranger.seen().len()), (1, 0));
 
     // The stranger has run it, and does not know it by its key.
@@ -158,14 +158,14 @@ async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or
     let shop = Shop::on(Memory::new());
     let way = RoughWay::to(shop.url(), first([Mishap::Lead(303, "/open".into()), Mishap::CutBefore])).await;
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
-    assert!(error.is_answered() && !error.is_unknown() && !error.ran_nothing(), "{error:?}");
+    assert!(error.is_redirect() && !error.is_unknown() && !error.ran_nothing(), "{error:?}");
     assert!(error.to_string().contains("it was answered"), "{error}");
     assert_eq!(way.submissions().len(), 2);
 
     way.plan(first([Mishap::Lead(303, "/open".into()), Mishap::Delay(Duration::from_secs(60))]));
-    let limits = onceward_client::Limits::new().try_timeout(Duration::from_millis(300));
+    let limits = onceward_client::RetryLimits::new().attempt_timeout(Duration::from_millis(300));
     let slow = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();
-    assert!(slow.is_answered() && slow.tries() == 1, "{slow:?}");
+    assert!(slow.is_redirect() && slow.attempts() == 1, "{slow:?}");
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn redirects_without_end_leave_a_try_unknown_that_was_lost_before() {
     let mishaps = [vec![Mishap::CutAnswer(0)], vec![Mishap::Lead(307, "/again".into()); 11]].concat();
     let way = RoughWay::to(shop.url(), first(mishaps)).await;
     let error = client().post(format!("{}/orders", way.url)).header(ORDER, "lost").send().await.unwrap_err();
-    assert!(error.is_unknown() && !error.is_answered() && shop.ledger.count("lost") == 1, "{error:?}");
+    assert!(error.is_unknown() && !error.is_redirect() && shop.ledger.count("lost") == 1, "{error:?}");
 }
 
 #[tokio::test]

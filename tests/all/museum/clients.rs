@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::testing;
-use onceward_client::{Client, Limits};
+use onceward_client::{Client, RetryLimits};
 use onceward_tests::flawed::{Careless, ClientFlaw};
 use onceward_tests::mishap::{Mishap, RoughWay, first};
 use onceward_tests::shop::{ORDER, Shop};
@@ -34,7 +34,7 @@ enum Caller {
 
 impl Caller {
     fn of(whose: Whose) -> Self {
-        let limits = Limits::new().waits(Duration::from_millis(5), Duration::from_millis(20));
+        let limits = RetryLimits::new().backoff(Duration::from_millis(5), Duration::from_millis(20));
         let builder = || Client::builder().http(reqwest::Client::builder().no_proxy()).limits(limits);
         match whose {
             Whose::Onceward => {
