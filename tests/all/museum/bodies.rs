@@ -17,7 +17,7 @@ use onceward_tests::ledger::Ledger;
 use serde_json::Value;
 
 use super::{Told, told};
-use crate::key_places::GZIPPED;
+use crate::keys::unreadable_keys::GZIPPED;
 
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
     ledger.record(&message["seq"].to_string());
