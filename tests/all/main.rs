@@ -19,7 +19,7 @@ mod cli {
     mod audit;
     mod check_redis;
     mod check_sqlite;
-    pub(crate) mod commands;
+    mod commands;
 }
 
 /// The demo shop.
@@ -116,7 +116,7 @@ mod sdk {
     mod network_faults;
     mod reqwest_middleware;
     mod retries_and_redirects;
-    pub(crate) mod submissions;
+    mod submissions;
     mod token_pool;
     mod unknown_outcome;
 }
@@ -135,8 +135,8 @@ mod service {
     mod max_in_flight;
     mod metrics;
     mod openapi;
-    pub(crate) mod operation;
-    pub(crate) mod redeem;
+    mod operation;
+    mod redeem;
     mod repeated_release;
     mod request_limits;
     mod sdk_script;

@@ -21,13 +21,13 @@ use actix_web::{App, HttpServer};
 use onceward::Guard;
 use onceward::store::Redis;
 use onceward_tests::client::{ask_token, order, send, submit, token};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
 use onceward_tests::flawed::{Flaw, Flawed};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, Served, routes};
-use onceward_tests::wait::until;
 use tokio::time::Instant;
 
 use crate::PEER;

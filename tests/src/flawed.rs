@@ -3,9 +3,9 @@
 
 mod clients;
 mod consumers;
-mod files;
-mod keys;
-mod layer;
+mod key_layers;
+mod memory_layer;
+mod sqlite_layer;
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 pub use self::clients::{Careless, ClientFlaw};
 pub use self::consumers::Hasty;
-pub use self::files::WallClocked;
-pub use self::keys::{KeyFlaw, Naive};
-pub use self::layer::Layer;
-use crate::keyed::purchase;
+pub use self::key_layers::{KeyFlaw, Naive};
+pub use self::memory_layer::Layer;
+pub use self::sqlite_layer::WallClocked;
+use crate::interval_routes::HALF;
+use crate::key_routes::purchase;
 use crate::ledger::Ledger;
 use crate::shop::{header, order};
-use crate::spaced::HALF;
 
 /// What is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

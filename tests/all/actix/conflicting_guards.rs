@@ -10,7 +10,7 @@ use onceward::store::{Memory, Redis, Store};
 use onceward::{Binding, Fields, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RunError, Seen, Subject};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::keyed::{KEY, buy, serve, under};
+use onceward_tests::key_routes::{KEY, buy, serve, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Served, header, order};

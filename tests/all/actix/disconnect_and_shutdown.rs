@@ -8,9 +8,9 @@ use onceward::{Binding, Guard, Intent, Policy, Subject, Verdict};
 use onceward_tests::client::{http, order, send, submit, token};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{Shop, TAKES};
-use onceward_tests::wait::until;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 

@@ -7,10 +7,10 @@ use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, Intent, IntervalRules, Key, KeyRules, Resolved, Subject};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::keyed::{KEY, serve};
+use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::shop::{ORDER, STATUS, Served, order, panics};
-use onceward_tests::wait::until;
 
 /// The key of an outer guard.
 const OUTER: &str = "x-outer";

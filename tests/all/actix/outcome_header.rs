@@ -9,12 +9,12 @@ use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, IntervalRules, KeyRules, ManualClock};
 use onceward_api::header::{NEXT_TOKEN, TOKEN};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::keyed::{KEY, serve};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, order};
-use onceward_tests::wait::until;
 use reqwest::{Method, RequestBuilder};
 
 const LONG: Duration = Duration::from_secs(10);

@@ -8,9 +8,9 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, IntervalRules, KeyRules};
 use onceward_tests::client::Answer;
-use onceward_tests::keyed::{KEY, purchase};
+use onceward_tests::key_routes::{KEY, purchase};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::raw::post;
+use onceward_tests::raw_http::post;
 use onceward_tests::shop::Served;
 
 /// Three spellings of one path, once `NormalizePath` has seen them.

@@ -15,13 +15,13 @@ use onceward::{Guard, IntervalRules, KeyRules};
 use onceward_api::header::TOKEN;
 use onceward_api::{IssuedToken, header};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::keyed::{KEY, serve, serve_at};
+use onceward_tests::key_routes::{KEY, serve, serve_at};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::raw::post;
+use onceward_tests::polling::until;
+use onceward_tests::raw_http::post;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{Served, Shop, header as text_of};
-use onceward_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

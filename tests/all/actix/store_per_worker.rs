@@ -14,9 +14,9 @@ use futures_util::future::join_all;
 use onceward::actix::{Protect, SubjectFrom, token_route};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
-use onceward_tests::keyed::buy;
+use onceward_tests::key_routes::buy;
 use onceward_tests::ledger::Ledger;
-use onceward_tests::wait::until_blocking;
+use onceward_tests::polling::until_blocking;
 
 use crate::PEER;
 

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{PATIENT, THEN, buy, under};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::key_routes::{PATIENT, THEN, buy, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::postgres::PostgresServer;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run, run_with};
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::STATUS;
-use onceward_tests::wait::until;
 use serde_json::{Value, json as object};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::PEER;
-use crate::cli::commands::{json, said};
-use crate::service::redeem::post;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -42,7 +42,7 @@ impl Bed {
     /// Runs a command on the store and says what came of it, as a program reads it.
     fn ask(&self, arguments: &[&str]) -> (i32, Value) {
         let output = run(&[arguments, &["--json", "--store", &self.redis.url()]].concat());
-        (output.status.code().unwrap(), if output.stdout.is_empty() { Value::Null } else { json(&output) })
+        (output.status.code().unwrap(), if output.stdout.is_empty() { Value::Null } else { parsed(&output) })
     }
 
     fn audit(&self, more: &[&str]) -> (i32, Value) {
@@ -229,8 +229,12 @@ async fn assert_is_found_and_settled(store: &str) {
     drop(service);
     let audit = |more: &[&str]| run_with(&[&["audit", "--json", "--store", store], more].concat(), &log);
     let listed = audit(&["--wait"]);
-    assert_eq!((listed.status.code(), &json(&listed)["claims"][0]["fate"]), (Some(1), &object!("held")), "{listed:?}");
-    let (ticket, run_id) = first(&json(&listed), "held");
+    assert_eq!(
+        (listed.status.code(), &parsed(&listed)["claims"][0]["fate"]),
+        (Some(1), &object!("held")),
+        "{listed:?}"
+    );
+    let (ticket, run_id) = first(&parsed(&listed), "held");
     let (code, look) = said(&run(&["key", "look", &ticket, "--store", store]));
     assert!(code == 0 && look.contains("state   unknown"), "{look}");
     let service = OncewardServer::start(&["--store", store]);
@@ -403,7 +407,7 @@ fn audit_counts_foreign_lines_and_exits_by_its_findings() {
     for (event, code) in [("completed", 0), ("claimed", 1)] {
         let log = [QUIET, foreign, &self::event("2026-11-16T10:00:00Z", event), &undated].concat();
         let output = run_with(&["audit", "--json", "--store-timeout", "5s", "--store", &redis.url()], &log);
-        let told = json(&output);
+        let told = parsed(&output);
         assert_eq!((output.status.code(), &told["events"]), (Some(code), &object!(1)), "{told:#}");
         assert_eq!((&told["skipped"], &told["skipped_events"]), (&object!(3), &object!(1)), "{told:#}");
         let (_, text) = said(&run_with(&["audit", "--store-timeout", "5s", "--store", &redis.url()], &log));

@@ -1,20 +1,19 @@
 //! `onceward check` against real Redis servers, each with something wrong: a sentence and a fix for each.
 
-use onceward_tests::proxy::{Delay, Proxy};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::faulty_tcp_proxy::{Delay, Proxy};
+use onceward_tests::polling::{until, until_blocking};
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command, run};
-use onceward_tests::wait::{until, until_blocking};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::cli::commands::{json, said};
-
 fn check(store: &str) -> (i32, Value) {
     let output = run(&["check", "--json", "--store", store]);
-    (output.status.code().unwrap(), json(&output))
+    (output.status.code().unwrap(), parsed(&output))
 }
 
 /// The finding on this, as its level and all it says.

@@ -5,11 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use onceward_tests::command_output::{parsed, said};
 use onceward_tests::service::{program, run};
 use rustix::process::getuid;
 use serde_json::Value;
-
-use crate::cli::commands::{json, said};
 
 /// Nobody's user and group: as root, who may do everything, nothing could be forbidden.
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -32,7 +31,7 @@ fn as_nobody(arguments: &[&str]) -> Output {
 /// Asserts that `check` found one problem of the file and nothing that is well, and gives what it says.
 #[track_caller]
 fn problem(output: &Output) -> String {
-    let told = json(output);
+    let told = parsed(output);
     assert_eq!((output.status.code(), &told["ok"]), (Some(1), &Value::Bool(false)), "{told:#}");
     let [found] = told["findings"].as_array().unwrap().as_slice() else { panic!("one finding: {told:#}") };
     assert_eq!((&found["level"], &found["topic"]), (&"problem".into(), &"file".into()), "{told:#}");

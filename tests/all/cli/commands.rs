@@ -1,30 +1,16 @@
 //! The command line: what each command says, to people and to programs, and how it ends.
 
-use std::process::Output;
 use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward_tests::client::{http, send, submit, token};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::{OncewardServer, run, run_with};
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::{STATUS, Shop, TAKES};
-use onceward_tests::wait::until;
 use serde_json::{Value, json};
-
-use crate::service::redeem::post;
-
-/// What was said on either output, and the exit code.
-pub(crate) fn said(output: &Output) -> (i32, String) {
-    let text = [output.stdout.as_slice(), &output.stderr].concat();
-    let text = String::from_utf8(text).unwrap();
-    assert!(!text.contains("panicked"), "{text}");
-    (output.status.code().unwrap_or(-1), text)
-}
-
-/// What was said to a program.
-pub(crate) fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
 
 #[track_caller]
 fn expect(arguments: &[&str], code: i32, parts: &[&str]) -> String {
@@ -105,7 +91,7 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
         post(&service.url, "/token/redeem", &json!({"token": token, "action": action})).await.said()
     };
 
-    let issued = json(&ask(&["token", "issue", "--count", "3", "--action", "pay", "--ttl", "90s"]));
+    let issued = parsed(&ask(&["token", "issue", "--count", "3", "--action", "pay", "--ttl", "90s"]));
     let tokens: Vec<_> =
         issued["tokens"].as_array().unwrap().iter().map(|token| token["token"].as_str().unwrap()).collect();
     assert_eq!((tokens.len(), &issued["tokens"][0]["expires_in"]), (3, &json!(90)));
@@ -113,24 +99,24 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
     for _ in 0..2 {
         let good = ask(&["token", "inspect", tokens[0], "--action", "pay"]);
         assert_eq!(
-            (said(&good).0, &json(&good)["signature"], &json(&good)["state"]),
+            (said(&good).0, &parsed(&good)["signature"], &parsed(&good)["state"]),
             (0, &json!("good"), &json!("issued"))
         );
     }
-    let vague = json(&ask(&["token", "inspect", tokens[0]]));
+    let vague = parsed(&ask(&["token", "inspect", tokens[0]]));
     assert_eq!(
         (&vague["signature"], &vague["names_action"], &vague["good"]),
         (&json!("unchecked"), &json!(true), &json!(false))
     );
-    let elsewhere = json(&ask(&["token", "inspect", tokens[0], "--action", "refund"]));
+    let elsewhere = parsed(&ask(&["token", "inspect", tokens[0], "--action", "refund"]));
     assert_eq!(elsewhere["signature"], "wrong");
     assert_eq!(redeem(tokens[0], "pay").await, "200 redeemed", "looking into it has used nothing up");
-    assert_eq!(json(&ask(&["token", "inspect", tokens[0], "--action", "pay"]))["state"], "absent");
+    assert_eq!(parsed(&ask(&["token", "inspect", tokens[0], "--action", "pay"]))["state"], "absent");
 
     let revoked = run_with(&[&store[..], &["token", "revoke", "-", "--json"]].concat(), &format!("{}\n", tokens[1]));
-    assert_eq!((said(&revoked).0, &json(&revoked)["result"]), (0, &json!("revoked")));
+    assert_eq!((said(&revoked).0, &parsed(&revoked)["result"]), (0, &json!("revoked")));
     assert_eq!(redeem(tokens[1], "pay").await, "410 token_revoked");
-    assert_eq!(json(&ask(&["token", "revoke", tokens[1]]))["result"], "gone");
+    assert_eq!(parsed(&ask(&["token", "revoke", tokens[1]]))["result"], "gone");
     assert_eq!(said(&ask(&["token", "revoke", "no-token"])).0, 1);
 
     let theirs = token(&service.url).await;
@@ -174,7 +160,7 @@ async fn stats_shows_what_the_service_counts() {
             let token = token(&service.url).await;
             assert_eq!(post(&service.url, "/token/redeem", &json!({ "token": token })).await.status, 200);
         }
-        let said = json(&run(&[&["stats", "--json", "--listen", &listen], &admin[..]].concat()));
+        let said = parsed(&run(&[&["stats", "--json", "--listen", &listen], &admin[..]].concat()));
         assert_eq!(said["counts"]["tokens issued"], 3.0, "{said:#}");
         let runs: f64 = said["counts"]
             .as_object()
@@ -225,8 +211,8 @@ fn a_file_to_begin_with_loads_and_completions_know_every_command() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), run(&["config", "init"]).stdout).unwrap();
     expect(&["check", "--config", file.path().to_str().unwrap()], 0, &["Fit for use."]);
-    assert_eq!(json(&run(&["config", "schema"]))["type"], "object");
-    assert!(json(&run(&["config", "init", "--json"]))["settings"].as_array().unwrap().len() > 20);
+    assert_eq!(parsed(&run(&["config", "schema"]))["type"], "object");
+    assert!(parsed(&run(&["config", "init", "--json"]))["settings"].as_array().unwrap().len() > 20);
     let script = String::from_utf8(run(&["completions", "bash"]).stdout).unwrap();
     assert!(std::process::Command::new("bash").args(["-n", "-c", &script]).status().unwrap().success());
     for shell in ["bash", "zsh", "fish"] {
@@ -240,7 +226,7 @@ fn a_file_to_begin_with_loads_and_completions_know_every_command() {
 #[test]
 fn settings_may_stand_before_a_command_and_behind_it_and_the_one_behind_it_counts() {
     let from = |arguments: &[&str]| {
-        let said = json(&run(arguments));
+        let said = parsed(&run(arguments));
         let row = said["settings"].as_array().unwrap().iter().find(|row| row["name"] == "token_ttl").unwrap().clone();
         (row["value"].as_str().unwrap().to_owned(), row["from"].as_str().unwrap().to_owned())
     };

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use onceward_tests::client::{http, send, token};
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::get;
 
 use crate::demo::shop::{Customer, ORDER};
-use crate::service::operation::get;
 
 const COUNTERS: [&str; 5] = ["unguarded", "remembered", "token", "key", "interval"];
 

@@ -6,10 +6,9 @@ use futures_util::future::join_all;
 use onceward_tests::client::{Answer, URLENCODED, http, send, token};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::get;
 use reqwest::RequestBuilder;
 use serde_json::Value;
-
-use crate::service::operation::get;
 
 /// What the form sends.
 pub(crate) const ORDER: &str = "item=tea&quantity=1&name=Ada";

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -109,8 +109,8 @@ async fn is_running(service: &OncewardServer, key: &str) -> bool {
 }
 
 /// Cuts off every answer to a claim.
-fn cut_off(seen: &Seen) -> Mishap {
-    if seen.line.ends_with(" /claim") { Mishap::CutAnswer(95) } else { Mishap::None }
+fn cut_off(seen: &Seen) -> HttpFault {
+    if seen.line.ends_with(" /claim") { HttpFault::CutAnswer(95) } else { HttpFault::None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,7 +208,7 @@ async fn a_client_that_hangs_up_in_the_middle_of_its_request_disturbs_no_payment
 async fn an_answer_of_onceward_that_is_cut_off_runs_nothing_and_ends_nobody() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
-        let way = RoughWay::to(&service.url, cut_off).await;
+        let way = FaultyHttpProxy::to(&service.url, cut_off).await;
         let backend = Backend::start_with(example, &way.url, &ledger, &[("RETRYABLE", "1")]);
         // Cut in an answer that says to run, and in one that refuses.
         for _ in 0..2 {
@@ -229,8 +229,8 @@ async fn claim_whose_answer_was_cut_off_is_asked_for_again_and_pays_once() {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
         let cut = AtomicUsize::new(0);
         let twice =
-            move |seen: &Seen| if cut.fetch_add(1, Ordering::SeqCst) < 2 { cut_off(seen) } else { Mishap::None };
-        let way = RoughWay::to(&service.url, twice).await;
+            move |seen: &Seen| if cut.fetch_add(1, Ordering::SeqCst) < 2 { cut_off(seen) } else { HttpFault::None };
+        let way = FaultyHttpProxy::to(&service.url, twice).await;
         let backend = Backend::start(example, &way.url, &ledger);
         let heard = backend.pay("k", "tea", 0.0).await;
         assert_eq!(
@@ -257,10 +257,10 @@ async fn a_renewal_that_gets_stuck_does_not_cost_a_plain_server_its_claim() {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let stuck = AtomicBool::new(false);
-        let way = RoughWay::to(&service.url, move |seen| {
+        let way = FaultyHttpProxy::to(&service.url, move |seen| {
             match seen.line.contains("/claim/renew") && !stuck.swap(true, Ordering::SeqCst) {
-                true => Mishap::Stall(Duration::from_secs(6)),
-                false => Mishap::None,
+                true => HttpFault::Stall(Duration::from_secs(6)),
+                false => HttpFault::None,
             }
         })
         .await;
@@ -279,8 +279,8 @@ async fn a_plain_server_whose_last_word_gets_lost_says_it_again_and_keeps_its_ke
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
         let lost =
-            |seen: &Seen| if seen.line.contains("/claim/complete") { Mishap::Instead(503) } else { Mishap::None };
-        let way = RoughWay::to(&service.url, lost).await;
+            |seen: &Seen| if seen.line.contains("/claim/complete") { HttpFault::Instead(503) } else { HttpFault::None };
+        let way = FaultyHttpProxy::to(&service.url, lost).await;
         let backend = Backend::start(example, &way.url, &ledger);
         assert_eq!(
             backend.pay("k", "tea", 0.0).await.status,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
 use onceward_tests::metrics::Metrics;
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
 use reqwest::{Method, RequestBuilder};
 
 const KEY: &str = "a-key-of-the-gateways";

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use onceward_api::header;
 use onceward_tests::client::{http, send, token};
+use onceward_tests::faulty_http_proxy::HttpFault;
 use onceward_tests::gateway::{Gateway, KEY, Kind};
-use onceward_tests::mishap::Mishap;
+use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
 use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -34,7 +34,7 @@ async fn raw(stage: &Stage, head: &str, body: &str) -> String {
 async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pass_unseen() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
-        stage.handed_on.plan(|_| Mishap::Instead(200));
+        stage.handed_on.plan(|_| HttpFault::Instead(200));
         let ask = |upgrades: &[&'static str]| {
             let request = stage.submission(Method::GET, "").header("connection", "upgrade");
             let request =

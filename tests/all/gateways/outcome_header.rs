@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, http, send};
+use onceward_tests::faulty_http_proxy::{HttpFault, Seen, first, smooth};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
-use onceward_tests::mishap::{Mishap, Seen, first, smooth};
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::STATUS;
-use onceward_tests::wait::until;
 use reqwest::Method;
 
 use crate::gateways::recipes::{Stage, executed};
@@ -41,15 +41,15 @@ async fn lost_verdict_asks_for_a_new_token_which_passes() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         let losses = [
-            Mishap::CutAnswer(0),
+            HttpFault::CutAnswer(0),
             // In each of these, another part of the head has arrived.
-            Mishap::CutAnswer(40),
-            Mishap::CutAnswer(60),
-            Mishap::CutAnswer(80),
-            Mishap::CutAnswer(99),
-            Mishap::After(502),
+            HttpFault::CutAnswer(40),
+            HttpFault::CutAnswer(60),
+            HttpFault::CutAnswer(80),
+            HttpFault::CutAnswer(99),
+            HttpFault::After(502),
             // Longer than any gateway waits.
-            Mishap::Delay(Duration::from_secs(60)),
+            HttpFault::Delay(Duration::from_secs(60)),
         ];
         for (round, loss) in losses.into_iter().enumerate() {
             let token = stage.token().await;
@@ -75,7 +75,7 @@ async fn verdict_lost_on_a_connection_that_served_before_is_never_token_used() {
             for _ in 0..3 {
                 assert_eq!(stage.submit(&stage.token().await).await.said(), executed(kind, "200"), "{kind:?}");
             }
-            stage.asked.plan(first([Mishap::CutAnswer(percent)]));
+            stage.asked.plan(first([HttpFault::CutAnswer(percent)]));
             let (before, answer) = (stage.effects(), stage.submit(&stage.token().await).await);
             let ran = stage.effects() - before;
             match ran {
@@ -123,12 +123,12 @@ async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
 async fn rust_client_gets_through_after_a_lost_verdict() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
-        let client = crate::sdk::submissions::builder()
+        let client = onceward_tests::sdk_client::builder()
             .tokens_from(&stage.service.url)
             .send_tokens_to(&stage.gateway.url)
             .build()
             .unwrap();
-        stage.asked.plan(first([Mishap::CutAnswer(0)]));
+        stage.asked.plan(first([HttpFault::CutAnswer(0)]));
         let answer = client.post(format!("{}/open", stage.gateway.url)).send().await.unwrap();
         assert_eq!((answer.status().as_u16(), answer.tries()), (200, 2), "{kind:?}: {answer:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
@@ -165,7 +165,7 @@ async fn application_that_breaks_off_or_is_away_is_unknown() {
     for kind in Kind::ALL {
         let stage = Stage::set(kind).await;
         for percent in [0, 20] {
-            stage.handed_on.plan(move |_| Mishap::CutAnswer(percent));
+            stage.handed_on.plan(move |_| HttpFault::CutAnswer(percent));
             let token = stage.token().await;
             let answer = stage.submit(&token).await;
             // Traefik turns half a response head into a 500, which it cannot tell from the application's own.
@@ -199,7 +199,7 @@ async fn application_that_times_out_is_unknown() {
         let recipe = kind.recipe().replace(from, to);
         assert_ne!(recipe, kind.recipe());
         let gateway = Gateway::with(kind, &recipe, &[&stage.service.url], &[&stage.handed_on.url]);
-        stage.handed_on.plan(|_| Mishap::Delay(Duration::from_secs(60)));
+        stage.handed_on.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
         let request = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, stage.token().await);
         assert_eq!(said(&send(request).await), "504 unknown", "{kind:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
@@ -218,7 +218,7 @@ async fn outcome_that_the_application_claims_is_not_believed() {
         ] {
             let claims = "onceward-outcome: not_applied\r\nserver-timing: db;dur=7, onceward;desc=not_applied";
             let head = format!("HTTP/1.1 {status} So\r\n{claims}\r\ncontent-length: 0\r\n\r\n");
-            stage.handed_on.plan(move |_| Mishap::Raw(head.clone().into_bytes()));
+            stage.handed_on.plan(move |_| HttpFault::Raw(head.clone().into_bytes()));
             let token = if method == Method::POST { stage.token().await } else { String::new() };
             let answer = send(stage.submission(method.clone(), &token)).await;
             assert_eq!(answer.said(), wanted, "{kind:?} {method} {status}");

@@ -8,20 +8,20 @@ use futures_util::future::join_all;
 use onceward::store::Memory;
 use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
-use onceward_tests::mishap::{Mishap, RoughWay, Seen, smooth};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, STATUS, Shop};
-use onceward_tests::wait::until;
 use reqwest::{Method, RequestBuilder};
 
 /// A gateway between an application without a guard and a service, with everything seen that goes either way.
 pub(crate) struct Stage {
     pub(crate) service: OncewardServer,
     shop: Shop,
-    pub(crate) asked: RoughWay,
-    pub(crate) handed_on: RoughWay,
+    pub(crate) asked: FaultyHttpProxy,
+    pub(crate) handed_on: FaultyHttpProxy,
     pub(crate) gateway: Gateway,
 }
 
@@ -32,7 +32,8 @@ impl Stage {
 
     pub(crate) async fn on(kind: Kind, arguments: &[&str]) -> Self {
         let (service, shop) = (OncewardServer::start(arguments), Shop::on(Memory::new()));
-        let (asked, handed_on) = (RoughWay::to(&service.url, smooth).await, RoughWay::to(shop.url(), smooth).await);
+        let (asked, handed_on) =
+            (FaultyHttpProxy::to(&service.url, smooth).await, FaultyHttpProxy::to(shop.url(), smooth).await);
         let gateway = Gateway::start(kind, &[&asked.url], &[&handed_on.url]);
         Self { service, shop, asked, handed_on, gateway }
     }
@@ -149,10 +150,10 @@ async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
             Kind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
             _ => assert_eq!(answer.problem().code, Code::RedeemUnknown, "{kind:?}"),
         }
-        asked.plan(|_| Mishap::CutBefore);
+        asked.plan(|_| HttpFault::CutBefore);
         assert_eq!(post().await.said(), "503 redeem_unknown", "{kind:?}");
         // Something that takes connections and says nothing, for much longer than anybody waits.
-        asked.plan(|_| Mishap::Delay(Duration::from_secs(60)));
+        asked.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
         let silent = OncewardServer::start(&["--api-key", KEY]);
         asked.lead_to(&silent.url);
         let answer = tokio::time::timeout(Duration::from_secs(8), post()).await.expect("an answer in time");
@@ -181,7 +182,7 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
             "302 Found\r\nlocation: /",
         ] {
             let page = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
-            stage.asked.plan(move |_| Mishap::Raw(page.clone().into_bytes()));
+            stage.asked.plan(move |_| HttpFault::Raw(page.clone().into_bytes()));
             let request = stage.submission(Method::POST, &token).header(header::OUTCOME, "redeemed");
             let answer = send(request).await;
             assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}: {head}: {answer:?}");
@@ -326,8 +327,8 @@ fn among_friends(kind: Kind) -> String {
 async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
     for kind in Kind::ALL {
         let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
-        let cut = |_: &Seen| Mishap::CutAnswer(0);
-        let ways = [RoughWay::to(shop.url(), cut).await, RoughWay::to(shop.url(), cut).await];
+        let cut = |_: &Seen| HttpFault::CutAnswer(0);
+        let ways = [FaultyHttpProxy::to(shop.url(), cut).await, FaultyHttpProxy::to(shop.url(), cut).await];
         for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
             // A new one each time, which does not know yet that both are of no use.
             let applications = [ways[0].url.as_str(), ways[1].url.as_str()];
@@ -355,7 +356,7 @@ async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before(
             };
             // Leaves connections behind that would be used again.
             assert_eq!(send(submission(&tokens[0])).await.said(), executed(kind, "200"), "{kind:?} {method}");
-            stage.handed_on.plan(|_| Mishap::CutAnswer(0));
+            stage.handed_on.plan(|_| HttpFault::CutAnswer(0));
             match submission(&tokens[1]).send().await {
                 Ok(answer) => assert_eq!(answer.status(), 502, "{kind:?} {method}"),
                 // It may break the client's connection too, if that has served before, and leave the rest to the client.

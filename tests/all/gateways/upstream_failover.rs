@@ -3,9 +3,9 @@
 
 use onceward_api::header;
 use onceward_tests::client::{Answer, http, send, token};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first, smooth};
 use onceward_tests::gateway::{Gateway, Kind};
-use onceward_tests::keyed::{KEY, Pair};
-use onceward_tests::mishap::{Mishap, RoughWay, first, smooth};
+use onceward_tests::key_routes::{KEY, Pair};
 use onceward_tests::shop::ORDER;
 
 use crate::PEER;
@@ -27,8 +27,10 @@ const REPEATS: &str = "upstream onceward { server 127.0.0.1:8080; }
 /// The first is cut after its effect; what the client is told, and how often it happened.
 async fn cut_after_the_effect(path: &str) -> (Answer, usize) {
     let pair = Pair::start(PEER, "onceward").await;
-    let ways =
-        [RoughWay::to(pair.one(), first([Mishap::CutAnswer(0)])).await, RoughWay::to(pair.other(), smooth).await];
+    let ways = [
+        FaultyHttpProxy::to(pair.one(), first([HttpFault::CutAnswer(0)])).await,
+        FaultyHttpProxy::to(pair.other(), smooth).await,
+    ];
     let gateway = Gateway::with(Kind::Nginx, REPEATS, &[pair.one()], &[&ways[0].url, &ways[1].url]);
     let token = token(pair.one()).await;
     let request = http().post(format!("{}{path}", gateway.url)).header(header::TOKEN, token).header(KEY, "k");

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::sentinels::Sentinels;
 use onceward_tests::tls_redis::{Authority, TlsRedis};
-use onceward_tests::wait::until;
 
 use crate::PEER;
 
@@ -77,7 +77,7 @@ async fn sentinels_promote_a_replica_and_a_master_that_is_cut_off_goes_on_for_it
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_breaks_all_connections_at_once() {
     let redis = RedisServer::start();
-    let proxy = onceward_tests::proxy::Proxy::before(redis.port()).await;
+    let proxy = onceward_tests::faulty_tcp_proxy::Proxy::before(redis.port()).await;
     let mut connections: Vec<_> =
         (0..3).map(|_| redis::Client::open(proxy.url()).unwrap().get_connection().unwrap()).collect();
     proxy.reset();

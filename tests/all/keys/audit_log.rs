@@ -10,11 +10,11 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules, RunId};
 use onceward_tests::client::send;
-use onceward_tests::keyed::{KEY, buy, purchase, serve, serve_one, under};
+use onceward_tests::key_routes::{KEY, buy, purchase, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::raw::post;
+use onceward_tests::polling::until;
+use onceward_tests::raw_http::post;
 use onceward_tests::shop::{STATUS, Served, TAKES, panics};
-use onceward_tests::wait::until;
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 

@@ -10,11 +10,11 @@ use onceward::actix::{ExtractorError, KeyFrom, Protect, SubjectFrom, entered};
 use onceward::store::{Bytes, Compared, Memory, Redis, Store, StoreError, async_trait};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Resolved, Seen, Subject, Ticket, Verdict};
 use onceward_tests::client::{http, send};
-use onceward_tests::keyed::{LEASE, buy, serve, serve_at, serve_one, under};
+use onceward_tests::key_routes::{LEASE, buy, serve, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, TAKES, order};
-use onceward_tests::wait::until;
 use tokio::time::{sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(5);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward_api::header::LOOK;
 use onceward_tests::client::send;
-use onceward_tests::keyed::{LEASE, THEN, buy, under};
+use onceward_tests::key_routes::{LEASE, THEN, buy, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::TAKES;
-use onceward_tests::wait::until;
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;

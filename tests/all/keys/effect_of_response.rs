@@ -16,10 +16,10 @@ use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, KeyRules, ManualClock};
 use onceward_api::header;
 use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
-use onceward_tests::keyed::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::shop::{EFFECT, ORDER, STATUS, Served, Shop, order};
-use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Fields, Guard, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, send};
-use onceward_tests::keyed::{serve_one, under};
+use onceward_tests::key_routes::{serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::Served;
 

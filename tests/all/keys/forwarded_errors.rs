@@ -10,11 +10,11 @@ use actix_web::{Error, HttpRequest, HttpResponse};
 use onceward::actix::{ExtractorError, MarkEffect as _, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Effect, Guard, KeyRules};
-use onceward_tests::charging::{CHARGE, PROVIDER, charge, provider};
+use onceward_tests::charging_app::{CHARGE, PROVIDER, charge, provider};
 use onceward_tests::client::send;
-use onceward_tests::keyed::{buy, serve, under};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault};
+use onceward_tests::key_routes::{buy, serve, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::mishap::{Mishap, RoughWay};
 use onceward_tests::shop::{ORDER, Served, header};
 
 fn by_key(rules: KeyRules) -> Protect {
@@ -26,7 +26,7 @@ async fn broken_upstream_response_is_charged_once() {
     for rules in [KeyRules::retryable(), KeyRules::at_most_once(), KeyRules::retryable().replay_everything()] {
         let ledger = Ledger::new();
         let provider = provider(&ledger);
-        let way = RoughWay::to(&provider.url, |_| Mishap::CutAnswer(90)).await;
+        let way = FaultyHttpProxy::to(&provider.url, |_| HttpFault::CutAnswer(90)).await;
         let protect = by_key(rules.clone());
         let served = serve(&ledger, move |config| {
             config.service(web::resource("/pay").wrap(protect.clone()).route(web::post().to(charge)));

@@ -12,7 +12,7 @@ use onceward::store::{Bytes, Memory};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, Seen, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::send;
-use onceward_tests::keyed::{BRIEF, buy, serve, serve_one, under};
+use onceward_tests::key_routes::{BRIEF, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{STATUS, order};
 use tokio::time::timeout;

@@ -7,11 +7,11 @@ use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, Key, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, http, send};
-use onceward_tests::keyed::{KEY, buy, serve, serve_at, serve_one, under};
+use onceward_tests::key_routes::{KEY, buy, serve, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Served, Shop, TAKES, USER};
-use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 
 const JSON: &str = "application/json";
@@ -243,7 +243,7 @@ async fn two_callers_with_the_same_key_and_body_are_two_and_share_no_byte() {
 #[tokio::test]
 async fn one_key_on_two_paths_is_two_submissions_and_under_one_named_action_a_reuse() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, onceward_tests::keyed::routes(&guard));
+    let served = serve(&ledger, onceward_tests::key_routes::routes(&guard));
     let pay = |kind: &str, order: &str| under(&served.url, &format!("/keyed/{kind}/{order}/pay"), "k", order).body("5");
     let pair = twice(pay("orders", "1"), pay("orders", "2")).await;
     assert_eq!(said(&pair), TWO);

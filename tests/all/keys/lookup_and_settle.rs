@@ -8,11 +8,11 @@ use onceward::{Effect, Guard, Intent, Key, KeyRules, NoReply, Policy, Reply, Res
 use onceward_api::Code;
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, http, send, submit, token};
-use onceward_tests::keyed::{BRIEF, SIZE, buy, serve_one, under};
+use onceward_tests::key_routes::{BRIEF, SIZE, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES};
-use onceward_tests::wait::until;
 
 const LONG: Duration = Duration::from_secs(5);
 

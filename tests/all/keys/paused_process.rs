@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use onceward_tests::client::send;
-use onceward_tests::keyed::{LEASE, Pair, buy, under};
+use onceward_tests::key_routes::{LEASE, Pair, buy, under};
+use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
-use onceward_tests::wait::until;
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;

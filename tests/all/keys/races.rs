@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use onceward_tests::client::{Answer, http};
-use onceward_tests::keyed::{KEY, Pair, buy};
+use onceward_tests::key_routes::{KEY, Pair, buy};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::shop::ORDER;

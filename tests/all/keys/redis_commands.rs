@@ -5,10 +5,10 @@ use std::time::Duration;
 use onceward::store::Redis;
 use onceward_api::header::LOOK;
 use onceward_tests::client::{http, send};
-use onceward_tests::keyed::{KEY, buy, under};
+use onceward_tests::key_routes::{KEY, buy, under};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{STATUS, Shop, TAKES};
-use onceward_tests::wait::until;
 
 struct Bed {
     redis: RedisServer,

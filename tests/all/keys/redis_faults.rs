@@ -8,12 +8,12 @@ use onceward::store::{Memory, Redis};
 use onceward::{Guard, KeyRules};
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{BRIEF, LEASE, Pair, buy, serve_one, under};
+use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::key_routes::{BRIEF, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::proxy::Fate;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, TAKES};
-use onceward_tests::wait::until;
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;

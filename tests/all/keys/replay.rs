@@ -11,11 +11,11 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, KeyRules, ManualClock};
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{SIZE, buy, purchase, serve, serve_one, under};
+use onceward_tests::key_routes::{SIZE, buy, purchase, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, Served};
-use onceward_tests::wait::until;
 
 const MIB: usize = 1024 * 1024;
 

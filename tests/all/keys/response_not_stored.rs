@@ -16,17 +16,16 @@ use onceward::transaction::claim_in;
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, Resolved, RunError, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::{Answer, http, send, submit, token};
-use onceward_tests::keyed::{buy, serve, under};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::key_routes::{buy, serve, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::{Served, header};
-use onceward_tests::wait::until;
 use serde_json::{Value, json};
 use sqlx::SqlitePool;
-
-use crate::cli::commands::{json as parsed, said};
-use crate::service::redeem::post;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LARGE: &str = "larger than is stored";

@@ -7,7 +7,7 @@ use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, IntervalRules, KeyRules};
 use onceward_tests::client::{URLENCODED, http, send};
-use onceward_tests::keyed::serve;
+use onceward_tests::key_routes::serve;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{ORDER, Served, order};
 use serde_json::Value;

@@ -17,11 +17,11 @@ use onceward::{
 };
 use onceward_api::Code;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
-use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
-use onceward_tests::wait::until;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;

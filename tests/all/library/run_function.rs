@@ -15,11 +15,11 @@ use onceward::{
 };
 use onceward_api::Code;
 use onceward_tests::consumer::{DELIVERED, Message};
-use onceward_tests::keyed::{BRIEF, LEASE};
+use onceward_tests::key_routes::{BRIEF, LEASE};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::wait::until;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::sleep;

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use onceward_api::Retry;
 use onceward_tests::client::{Answer, order, token};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::{Fate, Proxy};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Told, told};
 use crate::PEER;
-use crate::service::redeem::post;
 
 /// A process that redeems tokens: the real `onceward`, or an implementation with a flaw.
 enum Redeemer {

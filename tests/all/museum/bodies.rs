@@ -12,7 +12,7 @@ use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
 use onceward_tests::client::{http, send};
 use onceward_tests::flawed::Layer;
-use onceward_tests::keyed::{KEY, serve};
+use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use serde_json::Value;
 

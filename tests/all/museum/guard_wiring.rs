@@ -6,7 +6,7 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
 use onceward_tests::flawed::Layer;
-use onceward_tests::keyed::{buy, serve};
+use onceward_tests::key_routes::{buy, serve};
 use onceward_tests::ledger::Ledger;
 
 use super::{Told, told};

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onceward_tests::charging::{CHARGE, PROVIDER, provider};
+use onceward_tests::charging_app::{CHARGE, PROVIDER, provider};
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, SIZE, THEN, buy, under};
-use onceward_tests::mishap::{Mishap, RoughWay};
-use onceward_tests::proxy::Fate;
-use onceward_tests::raw::post;
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault};
+use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, SIZE, THEN, buy, under};
+use onceward_tests::polling::until;
+use onceward_tests::raw_http::post;
 use onceward_tests::shop::{STATUS, TAKES};
-use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -258,7 +258,7 @@ async fn other_order() {
 async fn the_story_of_passed_on_error(kind: &str, path: &str) -> Told {
     let pair = Pair::start(PEER, kind).await;
     let provider = provider(&pair.ledger);
-    let way = RoughWay::to(&provider.url, |_| Mishap::CutAnswer(90)).await;
+    let way = FaultyHttpProxy::to(&provider.url, |_| HttpFault::CutAnswer(90)).await;
     let pay = async |url: &str| send(under(url, path, "k", "pay").header(PROVIDER, &way.url)).await;
     let (first, second) = (pay(pair.one()).await, pay(pair.other()).await);
     let charges = pair.ledger.count(CHARGE);

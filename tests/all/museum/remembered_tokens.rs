@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward_api::Retry;
 use onceward_tests::client::{order, send, submit, token};
-use onceward_tests::keyed::Pair;
-use onceward_tests::proxy::Fate;
+use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::key_routes::Pair;
+use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
-use onceward_tests::wait::until;
 
 use super::{Told, told};
 use crate::PEER;

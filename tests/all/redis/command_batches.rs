@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use onceward::store::{Bytes, Compared, Redis, Store as _, StoreError};
 use onceward::{Kind, Ticket};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::wait::until;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 

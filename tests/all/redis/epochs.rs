@@ -12,10 +12,10 @@ use onceward::{
     Verdict,
 };
 use onceward_api::Code;
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
-use onceward_tests::tally::{How, Tally, Told, present, redeem, times};
-use onceward_tests::wait::until;
+use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use onceward::store::{Redis, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Verdict};
 use onceward_tests::client::{ask_token, http, order, send, submit, token};
-use onceward_tests::flood::flood;
+use onceward_tests::concurrent_orders::flood;
+use onceward_tests::faulty_tcp_proxy::{Delay, Proxy};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::{Delay, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::{STATUS, Shop};
-use onceward_tests::tally::{How, Tally, Told, present, times};
-use onceward_tests::wait::until;
+use onceward_tests::verdict_tally::{How, Tally, Told, present, times};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

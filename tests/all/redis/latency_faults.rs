@@ -9,15 +9,15 @@ use onceward::{
     Guard, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Reply, RunOutcome, Subject, Ticket, Verdict,
 };
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{KEY, PATIENT};
+use onceward_tests::faulty_tcp_proxy::Proxy;
+use onceward_tests::key_routes::{KEY, PATIENT};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::Proxy;
+use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, TAKES};
-use onceward_tests::tally::times;
-use onceward_tests::wait::until;
+use onceward_tests::verdict_tally::times;
 use reqwest::{Client, RequestBuilder};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};

@@ -9,14 +9,14 @@ use onceward::store::Redis;
 use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, Policy, Subject, TokenRules, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::{ask_token, http, token};
-use onceward_tests::flood::flood;
+use onceward_tests::concurrent_orders::flood;
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::tally::{How, Tally, Told, present, redeem, times};
-use onceward_tests::wait::until;
+use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -6,15 +6,14 @@ use std::time::Duration;
 use onceward::store::Redis;
 use onceward_api::header::LOOK;
 use onceward_tests::client::{ask_token, http, order, send, submit, token};
-use onceward_tests::keyed::{buy, under};
+use onceward_tests::command_output::said;
+use onceward_tests::key_routes::{buy, under};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
+use onceward_tests::service_calls::{post, redeemed_by, release};
 use onceward_tests::shop::{STATUS, Shop, TAKES};
-use onceward_tests::wait::until;
 use serde_json::{Value, json};
-
-use crate::cli::commands::said;
-use crate::service::redeem::{post, redeemed_by, release};
 
 const LONG: Duration = Duration::from_secs(30);
 

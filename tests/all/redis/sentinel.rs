@@ -6,11 +6,11 @@ use std::time::Duration;
 use onceward::store::{Redis, Store as _, StoreError};
 use onceward::{Binding, Guard, Kind, Secret, Ticket};
 use onceward_tests::client::{http, send};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::sentinels::{NAME, Sentinel, Sentinels};
 use onceward_tests::service::{OncewardServer, run};
-use onceward_tests::tally::{Tally, redeem, times};
-use onceward_tests::wait::until;
+use onceward_tests::verdict_tally::{Tally, redeem, times};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

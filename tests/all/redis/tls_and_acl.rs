@@ -7,14 +7,14 @@ use std::time::Duration;
 use onceward::store::Redis;
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Policy, Subject};
 use onceward_tests::client::{http, send, submit, token};
-use onceward_tests::keyed::buy;
+use onceward_tests::key_routes::buy;
+use onceward_tests::policy_walkthrough::{every_policy, interval_policy, token_policy};
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command};
 use onceward_tests::shop::Shop;
 use onceward_tests::tls_redis::{Authority, TlsRedis};
-use onceward_tests::tour::{every_policy, interval_policy, token_policy};
 use serde_json::json;
 
 /// The line of the documentation, for the user `onceward` with the prefix `onceward`.

@@ -8,12 +8,12 @@ use onceward::store::Redis;
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, Resolved, RunError, RunOutcome, Subject};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::consumer::{DELIVERED, Message};
-use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, THEN, buy, serve, under};
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, THEN, buy, serve, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, header};
-use onceward_tests::wait::until;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -192,7 +192,7 @@ async fn a_payment_is_made_once_for_an_order_and_a_declined_one_can_be_made_agai
     let rules = KeyRules::at_most_once().lease(LEASE);
     let pay = Protect::key(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::path("order")).action("pay");
     let served = serve(&ledger, move |config| {
-        let route = web::post().to(onceward_tests::keyed::purchase);
+        let route = web::post().to(onceward_tests::key_routes::purchase);
         config.service(web::resource("/orders/{order}/payment").wrap(pay.clone()).route(route));
     });
     let pay = async |order: u32, status: u16| {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onceward_tests::client::{http, submit};
-use onceward_tests::keyed::under;
+use onceward_tests::faulty_tcp_proxy::Proxy;
+use onceward_tests::key_routes::under;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::Proxy;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, TAKES, USER};
 use reqwest::{Client, RequestBuilder};

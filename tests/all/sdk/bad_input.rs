@@ -5,11 +5,10 @@ use std::time::Duration;
 use onceward::store::Memory;
 use onceward::testing;
 use onceward_client::{Client, Code, Error, Limits, Undecided};
-use onceward_tests::mishap::{Mishap, RoughWay, first};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first};
 use onceward_tests::redis_server::free_port;
+use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop};
-
-use crate::sdk::submissions::{builder, client};
 
 fn says(error: &Error, what: &str) {
     assert!(error.to_string().contains(what), "`{what}` is not in: {error}");
@@ -53,9 +52,9 @@ async fn settings_that_contradict_each_other_are_said_at_once() {
 }
 
 /// A server that answers everything with just this.
-async fn answering(bytes: impl Into<Vec<u8>>) -> RoughWay {
+async fn answering(bytes: impl Into<Vec<u8>>) -> FaultyHttpProxy {
     let bytes = bytes.into();
-    RoughWay::to("http://127.0.0.1:1", move |_| Mishap::Raw(bytes.clone())).await
+    FaultyHttpProxy::to("http://127.0.0.1:1", move |_| HttpFault::Raw(bytes.clone())).await
 }
 
 fn answer(status: &str, kind: &str, body: &str) -> String {
@@ -128,17 +127,17 @@ async fn an_endpoint_that_gives_no_tokens_is_not_asked_again_and_again() {
 async fn no_token_to_be_had_is_said_with_the_reason() {
     says(&without_token(&format!("http://127.0.0.1:{}", free_port())).await, "Is it running");
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), |_| Mishap::RefuseFor(Code::RateLimited, 3600)).await;
+    let way = FaultyHttpProxy::to(shop.url(), |_| HttpFault::RefuseFor(Code::RateLimited, 3600)).await;
     let limited = without_token(&way.url).await;
     says(&limited, "rate_limited");
     assert_eq!((limited.code(), limited.retry_after()), (Some(Code::RateLimited), Some(Duration::from_secs(3600))));
-    way.plan(|_| Mishap::Reject(Code::StoreUnavailable));
+    way.plan(|_| HttpFault::Reject(Code::StoreUnavailable));
     says(&without_token(&way.url).await, "store_unavailable");
-    way.plan(|_| Mishap::Instead(500));
+    way.plan(|_| HttpFault::Instead(500));
     says(&without_token(&way.url).await, "Try again in a moment");
-    way.plan(|_| Mishap::Instead(401));
+    way.plan(|_| HttpFault::Instead(401));
     says(&without_token(&way.url).await, "Say who is asking");
-    way.plan(|_| Mishap::Delay(Duration::from_secs(60)));
+    way.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
     let limits = Limits::new().deadline(Duration::from_millis(200));
     let late = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();
     says(&late, "no token within the deadline");
@@ -149,10 +148,10 @@ async fn no_token_to_be_had_is_said_with_the_reason() {
 async fn an_outage_of_the_tokens_that_passes_is_waited_for() {
     let shop = Shop::on(Memory::new());
     let down = std::sync::atomic::AtomicUsize::new(0);
-    let way = RoughWay::to(shop.url(), move |seen| {
+    let way = FaultyHttpProxy::to(shop.url(), move |seen| {
         match seen.fetches() && down.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3 {
-            true => Mishap::CutBefore,
-            false => Mishap::None,
+            true => HttpFault::CutBefore,
+            false => HttpFault::None,
         }
     });
     assert!(client().post(format!("{}/orders", way.await.url)).send().await.is_ok());
@@ -161,14 +160,14 @@ async fn an_outage_of_the_tokens_that_passes_is_waited_for() {
 #[tokio::test]
 async fn a_problem_of_ten_megabytes_is_not_swallowed() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([])).await;
     let filler = "x".repeat(10 * 1024 * 1024);
     let problem = |outcome: &str| {
         let body = format!(
             "{{\"type\":\"about:blank\",\"title\":\"t\",\"status\":409,\"detail\":\"{filler}\",\"code\":\"token_used\",\"retry\":\"no\"}}"
         );
         let head = format!("HTTP/1.1 409 Conflict\r\n{outcome}content-type: application/problem+json\r\n");
-        Mishap::Raw(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
+        HttpFault::Raw(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
     };
     let url = format!("{}/orders", way.url);
     way.plan(first([problem("onceward-outcome: token_used\r\n")]));
@@ -200,9 +199,9 @@ async fn whose_clock_is_off_does_not_matter_to_the_client() {
 #[tokio::test]
 async fn two_servers_whose_clocks_differ_are_named_as_such() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), |seen| match seen.fetches() {
-        true => Mishap::None,
-        false => Mishap::Reject(Code::TokenExpired),
+    let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
+        true => HttpFault::None,
+        false => HttpFault::Reject(Code::TokenExpired),
     });
     let error = client().post(format!("{}/orders", way.await.url)).header(ORDER, "a").send().await.unwrap_err();
     assert!(error.ran_nothing() && error.tries() == 2, "{error:?}");

@@ -6,27 +6,26 @@ use std::time::Duration;
 use onceward::testing;
 use onceward_client::{Code, Error, Key, Retry, Submitting};
 use onceward_tests::client::{Answer, send};
-use onceward_tests::mishap::{Mishap, RoughWay, Seen, first};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, first};
+use onceward_tests::interval_routes::plainly;
+use onceward_tests::polling::until;
+use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop, TAKES};
-use onceward_tests::spaced::plainly;
-use onceward_tests::wait::until;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-
-use crate::sdk::submissions::{builder, client};
 
 const LONG: Duration = Duration::from_secs(20);
 
 /// A shop whose interval lasts until a third submission comes.
-async fn shop() -> (Shop, RoughWay) {
+async fn shop() -> (Shop, FaultyHttpProxy) {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let submissions = AtomicUsize::new(0);
-    let way = RoughWay::to(shop.url(), move |seen: &Seen| {
+    let way = FaultyHttpProxy::to(shop.url(), move |seen: &Seen| {
         if !seen.fetches() && submissions.fetch_add(1, Ordering::SeqCst) >= 2 {
             clock.advance(LONG);
         }
-        Mishap::None
+        HttpFault::None
     });
     let way = way.await;
     (shop, way)
@@ -96,7 +95,7 @@ async fn duplicate_in_an_interval_is_not_sent_again_by_a_common_retry_layer() {
 #[tokio::test]
 async fn duplicate_of_a_try_without_an_answer_is_unknown() {
     let shop = Shop::with(testing::guard().0);
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let error = client().post(format!("{}/spaced/second", way.url)).header(ORDER, "order").send().await.unwrap_err();
     assert!(error.is_unknown() && !error.is_duplicate(), "{error:?}");
     assert_eq!((error.code(), error.tries(), shop.ledger.runs().len()), (Some(Code::TooSoon), 2, 1));

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_client::{Client, Limits, Undecided};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, smooth};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::mishap::{RoughWay, smooth};
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, TAKES};
-use onceward_tests::wait::until;
 use tokio::task::JoinSet;
 
 use crate::PEER;
@@ -28,8 +28,8 @@ struct Stage {
     ledger: Ledger,
     service: OncewardServer,
     peer: Peer,
-    to_service: RoughWay,
-    to_peer: RoughWay,
+    to_service: FaultyHttpProxy,
+    to_peer: FaultyHttpProxy,
 }
 
 impl Stage {
@@ -39,8 +39,8 @@ impl Stage {
         let ledger = Ledger::new();
         let service = serve(&redis);
         let peer = Peer::start(PEER, "onceward", &redis.url(), &ledger);
-        let to_service = RoughWay::to(&service.url, smooth).await;
-        let to_peer = RoughWay::to(&peer.url, smooth).await;
+        let to_service = FaultyHttpProxy::to(&service.url, smooth).await;
+        let to_peer = FaultyHttpProxy::to(&peer.url, smooth).await;
         Self { redis, ledger, service, peer, to_service, to_peer }
     }
 

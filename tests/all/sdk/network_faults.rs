@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward_client::{Answer, Client, Code, Error, Limits, Undecided};
-use onceward_tests::mishap::{Mishap, RoughWay, Seen};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Shop, TAKES};
 use tokio::sync::Semaphore;
@@ -24,25 +24,25 @@ fn submissions() -> usize {
 }
 
 /// A third of all requests meets something.
-fn anything(seen: &Seen) -> Mishap {
+fn anything(seen: &Seen) -> HttpFault {
     if fastrand::u8(0..3) > 0 {
-        return Mishap::None;
+        return HttpFault::None;
     }
     let rejections = [Code::StoreUnavailable, Code::Overloaded, Code::RateLimited];
     let submitted = [Code::InProgress, Code::RedeemUnknown, Code::TokenExpired, Code::TokenStale];
     let by_key = seen.headers.contains_key("idempotency-key");
     match fastrand::u8(0..10) {
-        0 => Mishap::CutBefore,
-        1 => Mishap::CutRequest,
-        2 | 3 => Mishap::CutAnswer(0),
-        4 => Mishap::CutAnswer(fastrand::usize(1..100)),
-        5 => Mishap::Delay(Duration::from_millis(fastrand::u64(0..600))),
-        6 => Mishap::Reject(rejections[fastrand::usize(0..rejections.len())]),
-        7 if seen.fetches() => Mishap::Instead(503),
+        0 => HttpFault::CutBefore,
+        1 => HttpFault::CutRequest,
+        2 | 3 => HttpFault::CutAnswer(0),
+        4 => HttpFault::CutAnswer(fastrand::usize(1..100)),
+        5 => HttpFault::Delay(Duration::from_millis(fastrand::u64(0..600))),
+        6 => HttpFault::Reject(rejections[fastrand::usize(0..rejections.len())]),
+        7 if seen.fetches() => HttpFault::Instead(503),
         // A key is never told that its token has expired.
-        7 => Mishap::Reject(submitted[fastrand::usize(0..if by_key { 1 } else { submitted.len() })]),
-        8 => Mishap::Instead([429, 502, 503, 504][fastrand::usize(0..4)]),
-        _ => Mishap::After([502, 504][fastrand::usize(0..2)]),
+        7 => HttpFault::Reject(submitted[fastrand::usize(0..if by_key { 1 } else { submitted.len() })]),
+        8 => HttpFault::Instead([429, 502, 503, 504][fastrand::usize(0..4)]),
+        _ => HttpFault::After([502, 504][fastrand::usize(0..2)]),
     }
 }
 
@@ -102,7 +102,7 @@ impl Ends {
 async fn no_submission_takes_effect_twice_whatever_goes_wrong_on_its_way() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
-    let way = RoughWay::to(shop.url(), anything).await;
+    let way = FaultyHttpProxy::to(shop.url(), anything).await;
     let (count, kinds, seats) = (submissions(), kinds(), Arc::new(Semaphore::new(ABREAST)));
     let mut all = JoinSet::new();
     for number in 0..count {

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use onceward::store::Memory;
-use onceward_tests::mishap::{Mishap, RoughWay, smooth};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, smooth};
+use onceward_tests::sdk_client::builder;
 use onceward_tests::shop::{ORDER, Shop};
 use reqwest::redirect::Policy;
 use reqwest_middleware::{ClientWithMiddleware, Error};
-
-use crate::sdk::submissions::builder;
 
 const KEY: &str = "idempotency-key";
 
@@ -49,7 +48,7 @@ async fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
 #[tokio::test]
 async fn a_token_that_a_request_brings_along_is_sent_nowhere() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), smooth).await;
+    let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     for name in ["onceward-token", "onceward-look", "onceward-attempt"] {
         let error = client().post(format!("{}/open", way.url)).header(name, "x").send().await.unwrap_err();
         assert!(ours(error).to_string().contains(name));
@@ -60,7 +59,7 @@ async fn a_token_that_a_request_brings_along_is_sent_nowhere() {
 #[tokio::test]
 async fn the_timeout_of_a_request_is_kept() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), |_| Mishap::Delay(Duration::from_secs(60))).await;
+    let way = FaultyHttpProxy::to(shop.url(), |_| HttpFault::Delay(Duration::from_secs(60))).await;
     let (url, begun) = (format!("{}/keyed/orders", way.url), tokio::time::Instant::now());
     let error = client().post(url).timeout(Duration::from_millis(200)).send().await.unwrap_err();
     assert!(ours(error).is_unknown());

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use onceward::store::Memory;
 use onceward_client::{Client, Code, Outcome, Undecided};
-use onceward_tests::mishap::{Mishap, RoughWay, Seen, first, smooth};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, first, smooth};
+use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop};
 use reqwest::redirect::Policy;
-
-use crate::sdk::submissions::{builder, client};
 
 const TOKEN: &str = "onceward-token";
 const KEY: &str = "idempotency-key";
@@ -23,10 +22,16 @@ fn carried(seen: &[Seen], header: &str) -> Vec<String> {
 async fn all_tries_of_a_submission_carry_the_same_and_the_next_another() {
     let shop = Shop::on(Memory::new());
     let troubled = || {
-        let lead = Mishap::Lead(307, "/keyed/orders".into());
-        first([Mishap::CutBefore, Mishap::CutRequest, lead, Mishap::Reject(Code::InProgress), Mishap::CutAnswer(50)])
+        let lead = HttpFault::Lead(307, "/keyed/orders".into());
+        first([
+            HttpFault::CutBefore,
+            HttpFault::CutRequest,
+            lead,
+            HttpFault::Reject(Code::InProgress),
+            HttpFault::CutAnswer(50),
+        ])
     };
-    let way = RoughWay::to(shop.url(), smooth).await;
+    let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     for (header, client) in [(KEY, builder().with_keys().build().unwrap()), (TOKEN, client())] {
         let path = if header == KEY { "/keyed/orders" } else { "/remembered/orders" };
         let mut all = HashSet::new();
@@ -49,7 +54,7 @@ async fn all_tries_of_a_submission_carry_the_same_and_the_next_another() {
 async fn a_redirect_on_the_same_origin_keeps_method_body_and_key() {
     let shop = Shop::on(Memory::new());
     for status in [307, 308] {
-        let way = RoughWay::to(shop.url(), first([Mishap::Lead(status, "/keyed/orders?led=1".into())])).await;
+        let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(status, "/keyed/orders?led=1".into())])).await;
         let client = builder().with_keys().build().unwrap();
         let answer = client.post(format!("{}/elsewhere", way.url)).body("tea").send().await.unwrap();
         assert_eq!((answer.outcome(), answer.tries()), (Some(Outcome::Executed), 1));
@@ -62,14 +67,14 @@ async fn a_redirect_on_the_same_origin_keeps_method_body_and_key() {
 #[tokio::test]
 async fn nothing_that_is_meant_for_one_origin_gets_to_another() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
-    let stranger = RoughWay::to(other.url(), smooth).await;
-    let lead = Mishap::Lead(307, format!("{}/open", stranger.url));
+    let stranger = FaultyHttpProxy::to(other.url(), smooth).await;
+    let lead = HttpFault::Lead(307, format!("{}/open", stranger.url));
     let default =
         [("authorization", "Bearer default")].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let http = || reqwest::Client::builder().no_proxy().default_headers(default.clone().into_iter().collect());
     for (header, client) in [(KEY, builder().with_keys()), (TOKEN, builder())] {
         let before = stranger.seen().len();
-        let way = RoughWay::to(shop.url(), first([lead.clone()])).await;
+        let way = FaultyHttpProxy::to(shop.url(), first([lead.clone()])).await;
         let client = client.http(http()).build().unwrap();
         let submission =
             client.post(format!("{}/orders", way.url)).header("cookie", "session=1").identity("x-user", "al");
@@ -92,16 +97,16 @@ async fn nothing_that_is_meant_for_one_origin_gets_to_another() {
 #[tokio::test]
 async fn what_was_lost_on_another_origin_is_not_sent_again() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
-    let stranger = RoughWay::to(other.url(), first([Mishap::CutAnswer(0)])).await;
-    let way = RoughWay::to(shop.url(), first([Mishap::Lead(307, format!("{}/open", stranger.url))])).await;
+    let stranger = FaultyHttpProxy::to(other.url(), first([HttpFault::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(307, format!("{}/open", stranger.url))])).await;
     // Not even to ask: a stranger might run what only asks.
     let client = builder().with_keys().undecided(Undecided::Ask).build().unwrap();
     let error = client.post(format!("{}/orders", way.url)).header(ORDER, "led").send().await.unwrap_err();
     assert!(error.is_unknown() && error.tries() == 1, "{error:?}");
     assert_eq!((other.ledger.count("led"), stranger.seen().len()), (1, 1));
 
-    let lead = Mishap::Lead(307, format!("{}/open", stranger.url));
-    way.plan(first([vec![Mishap::CutBefore; 5], vec![lead]].concat()));
+    let lead = HttpFault::Lead(307, format!("{}/open", stranger.url));
+    way.plan(first([vec![HttpFault::CutBefore; 5], vec![lead]].concat()));
     let error = client.post(format!("{}/orders", way.url)).header(ORDER, "led").send().await.unwrap_err();
     assert!(error.is_unknown(), "{error:?}");
     assert_eq!(stranger.seen().len(), 1);
@@ -110,9 +115,9 @@ async fn what_was_lost_on_another_origin_is_not_sent_again() {
 #[tokio::test]
 async fn what_may_have_run_is_not_led_to_another_origin_without_its_key() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
-    let stranger = RoughWay::to(other.url(), first([Mishap::CutAnswer(0)])).await;
-    let lead = || Mishap::Lead(307, format!("{}/open", stranger.url));
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), lead()])).await;
+    let stranger = FaultyHttpProxy::to(other.url(), first([HttpFault::CutAnswer(0)])).await;
+    let lead = || HttpFault::Lead(307, format!("{}/open", stranger.url));
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0), lead()])).await;
     let (client, url) = (builder().with_keys().build().unwrap(), format!("{}/keyed/orders", way.url));
     let error = client.post(&url).header(ORDER, "ran here").send().await.unwrap_err();
     assert!(error.is_unknown() && error.tries() == 2 && error.key().is_some(), "{error:?}");
@@ -133,7 +138,8 @@ async fn whatever_is_said_of_a_result_the_submission_is_not_sent_again_for_that(
     for status in [401, 403, 429, 502, 503] {
         let done =
             "HTTP/1.1 303 See Other\r\nonceward-outcome: executed\r\nlocation: /open\r\ncontent-length: 0\r\n\r\n";
-        let way = RoughWay::to(shop.url(), first([Mishap::Raw(done.into()), Mishap::Instead(status)])).await;
+        let way =
+            FaultyHttpProxy::to(shop.url(), first([HttpFault::Raw(done.into()), HttpFault::Instead(status)])).await;
         let answer = client.post(format!("{}/orders", way.url)).send().await.unwrap();
         assert_eq!((answer.status().as_u16(), answer.outcome()), (status, Some(Outcome::Executed)));
         assert_eq!(way.submissions().len(), 2, "{status}");
@@ -144,7 +150,7 @@ async fn whatever_is_said_of_a_result_the_submission_is_not_sent_again_for_that(
 async fn a_result_that_is_elsewhere_is_fetched_without_the_key() {
     let shop = Shop::on(Memory::new());
     for status in [301, 302, 303] {
-        let way = RoughWay::to(shop.url(), first([Mishap::Lead(status, "/open".into())])).await;
+        let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(status, "/open".into())])).await;
         let answer = client().post(format!("{}/orders", way.url)).body("tea").send().await.unwrap();
         assert_eq!(answer.text().await.unwrap(), "ordered with 0 bytes");
         let [_, result] = way.submissions().try_into().unwrap();
@@ -156,13 +162,14 @@ async fn a_result_that_is_elsewhere_is_fetched_without_the_key() {
 #[tokio::test]
 async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or_repeat_it() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::Lead(303, "/open".into()), Mishap::CutBefore])).await;
+    let way =
+        FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(303, "/open".into()), HttpFault::CutBefore])).await;
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
     assert!(error.is_answered() && !error.is_unknown() && !error.ran_nothing(), "{error:?}");
     assert!(error.to_string().contains("it was answered"), "{error}");
     assert_eq!(way.submissions().len(), 2);
 
-    way.plan(first([Mishap::Lead(303, "/open".into()), Mishap::Delay(Duration::from_secs(60))]));
+    way.plan(first([HttpFault::Lead(303, "/open".into()), HttpFault::Delay(Duration::from_secs(60))]));
     let limits = onceward_client::Limits::new().try_timeout(Duration::from_millis(300));
     let slow = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();
     assert!(slow.is_answered() && slow.tries() == 1, "{slow:?}");
@@ -171,9 +178,9 @@ async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or
 #[tokio::test]
 async fn redirects_come_to_an_end() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), |seen| match seen.fetches() {
-        true => Mishap::None,
-        false => Mishap::Lead(307, "/again".into()),
+    let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
+        true => HttpFault::None,
+        false => HttpFault::Lead(307, "/again".into()),
     });
     let way = way.await;
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
@@ -184,8 +191,8 @@ async fn redirects_come_to_an_end() {
 #[tokio::test]
 async fn redirects_without_end_leave_a_try_unknown_that_was_lost_before() {
     let shop = Shop::on(Memory::new());
-    let mishaps = [vec![Mishap::CutAnswer(0)], vec![Mishap::Lead(307, "/again".into()); 11]].concat();
-    let way = RoughWay::to(shop.url(), first(mishaps)).await;
+    let faults = [vec![HttpFault::CutAnswer(0)], vec![HttpFault::Lead(307, "/again".into()); 11]].concat();
+    let way = FaultyHttpProxy::to(shop.url(), first(faults)).await;
     let error = client().post(format!("{}/orders", way.url)).header(ORDER, "lost").send().await.unwrap_err();
     assert!(error.is_unknown() && !error.is_answered() && shop.ledger.count("lost") == 1, "{error:?}");
 }
@@ -193,7 +200,7 @@ async fn redirects_without_end_leave_a_try_unknown_that_was_lost_before() {
 #[tokio::test]
 async fn a_client_that_follows_redirects_by_itself_is_found_out() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::Lead(307, "/keyed/orders".into())])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(307, "/keyed/orders".into())])).await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::limited(5)).build().unwrap();
     let client = Client::builder().http_without_redirects(http).with_keys().build().unwrap();
     let error = client.post(format!("{}/elsewhere", way.url)).send().await.unwrap_err();
@@ -248,7 +255,7 @@ async fn neither_a_token_nor_a_key_is_in_what_is_traced() {
     let _second = tracing::Dispatch::new(subscriber().with_writer(std::io::sink).finish());
     let guard = tracing::subscriber::set_default(subscriber().with_writer(move || writer.clone()).finish());
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     client().post(format!("{}/remembered/orders?secret=query", way.url)).send().await.unwrap();
     client().post(format!("{}/keyed/orders", way.url)).with_key().send().await.unwrap();
     drop(guard);

@@ -5,23 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::store::Memory;
-use onceward_client::{Client, ClientBuilder, Code, Key, Limits, Outcome, Submitting};
-use onceward_tests::mishap::{Mishap, RoughWay, first, smooth};
+use onceward_client::{Client, Code, Key, Limits, Outcome, Submitting};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first, smooth};
+use onceward_tests::polling::until;
+use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, STATUS, Shop, USER};
-use onceward_tests::wait::until;
 use reqwest::redirect::Policy;
 use serde_json::json;
-
-/// A builder of clients without a proxy of this machine, that do not wait long.
-pub(crate) fn builder() -> ClientBuilder {
-    let (first, longest) = (Duration::from_millis(5), Duration::from_millis(50));
-    let limits = Limits::new().waits(first, longest).try_timeout(Duration::from_secs(5));
-    Client::builder().http(reqwest::Client::builder().no_proxy()).limits(limits)
-}
-
-pub(crate) fn client() -> Client {
-    builder().build().unwrap()
-}
 
 #[tokio::test]
 async fn a_submission_gets_its_token_by_itself() {
@@ -61,7 +51,7 @@ async fn an_answer_that_was_lost_is_given_again_under_a_key_and_by_a_remembered_
     for (path, client) in [("/keyed/orders", builder().with_keys().build().unwrap()), ("/remembered/orders", client())]
     {
         for percent in [0, 20, 99] {
-            let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(percent)])).await;
+            let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(percent)])).await;
             let order = format!("{path} {percent}");
             let answer = client.post(format!("{}{path}", way.url)).header(ORDER, &order).send().await.unwrap();
             assert!(answer.is_replayed() && answer.tries() == 2, "{order}: {answer:?}");
@@ -74,14 +64,14 @@ async fn an_answer_that_was_lost_is_given_again_under_a_key_and_by_a_remembered_
 #[tokio::test]
 async fn a_used_token_is_unknown_after_an_own_try_without_an_answer_and_a_duplicate_otherwise() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let url = format!("{}/orders", way.url);
     let unknown = client().post(&url).header(ORDER, "lost").send().await.unwrap_err();
     assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing(), "{unknown:?}");
     assert_eq!((unknown.code(), unknown.tries(), unknown.key()), (Some(Code::TokenUsed), 2, None));
     assert_eq!(shop.ledger.count("lost"), 1);
 
-    way.plan(first([Mishap::Reject(Code::TokenUsed)]));
+    way.plan(first([HttpFault::Reject(Code::TokenUsed)]));
     let duplicate = client().post(&url).header(ORDER, "refused").send().await.unwrap_err();
     assert!(duplicate.is_duplicate() && !duplicate.is_unknown() && duplicate.tries() == 1, "{duplicate:?}");
     assert_eq!(shop.ledger.count("refused"), 0);
@@ -90,12 +80,12 @@ async fn a_used_token_is_unknown_after_an_own_try_without_an_answer_and_a_duplic
 #[tokio::test]
 async fn a_server_s_wait_is_waited_for() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::RefuseFor(Code::StoreUnavailable, 1)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::RefuseFor(Code::StoreUnavailable, 1)])).await;
     let begun = tokio::time::Instant::now();
     let answer = client().post(format!("{}/orders", way.url)).send().await.unwrap();
     assert!(begun.elapsed() >= Duration::from_secs(1) && answer.tries() == 2);
 
-    way.plan(first([Mishap::RefuseFor(Code::Overloaded, 3600)]));
+    way.plan(first([HttpFault::RefuseFor(Code::Overloaded, 3600)]));
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(3600)), "nobody waits for an hour");
     assert!(error.ran_nothing() && begun.elapsed() < Duration::from_secs(5));
@@ -104,7 +94,7 @@ async fn a_server_s_wait_is_waited_for() {
 #[tokio::test]
 async fn a_stale_token_is_replaced_once_and_the_rest_of_the_stock_with_it() {
     let first_run = Shop::on(Memory::new());
-    let way = RoughWay::to(first_run.url(), smooth).await;
+    let way = FaultyHttpProxy::to(first_run.url(), smooth).await;
     let (client, url) = (client(), format!("{}/orders", way.url));
     client.warm_up(&url, 10).await.unwrap();
     client.post(&url).send().await.unwrap();
@@ -120,7 +110,7 @@ async fn a_stale_token_is_replaced_once_and_the_rest_of_the_stock_with_it() {
 #[tokio::test]
 async fn a_caller_s_own_key_is_given_back_and_resumed() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first(vec![Mishap::CutAnswer(0); 5])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first(vec![HttpFault::CutAnswer(0); 5])).await;
     let url = format!("{}/keyed/orders", way.url);
     let key = onceward_client::generate_key(Some("jobs")).unwrap();
     let error = client().post(&url).key(key.clone()).header(ORDER, "a").body("tea").send().await.unwrap_err();
@@ -148,13 +138,13 @@ async fn a_connection_that_is_refused_is_certain() {
 #[tokio::test]
 async fn credentials_are_refreshed_and_the_key_stays() {
     let shop = Shop::on(Memory::new());
-    let (asked, refused) = (Arc::new(AtomicUsize::new(0)), Mishap::Instead(401));
+    let (asked, refused) = (Arc::new(AtomicUsize::new(0)), HttpFault::Instead(401));
     let count = Arc::clone(&asked);
     let client = builder().with_keys().authorization(move |again| {
         let number = count.fetch_add(1, Ordering::SeqCst);
         async move { Ok(format!("Bearer alice.{}", if again { number + 100 } else { 0 })) }
     });
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), refused])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0), refused])).await;
     let url = format!("{}/keyed/bearer", way.url);
     let answer = client.build().unwrap().post(&url).header(ORDER, "a").send().await.unwrap();
     assert!(answer.is_replayed() && shop.ledger.count("a") == 1);
@@ -167,7 +157,7 @@ async fn credentials_are_refreshed_and_the_key_stays() {
 #[tokio::test]
 async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let asked = AtomicUsize::new(0);
     let client = builder().with_keys().authorization(move |_| {
         let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;
@@ -202,12 +192,12 @@ async fn credentials_that_never_come_hold_up_no_submission_beyond_its_deadline_a
 #[tokio::test]
 async fn a_failure_of_something_on_the_way_is_no_answer_to_a_token_s_try_that_was_lost() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0), Mishap::Instead(403)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0), HttpFault::Instead(403)])).await;
     let url = format!("{}/orders", way.url);
     let error = client().post(&url).header(ORDER, "lost").send().await.unwrap_err();
     assert!(error.is_unknown() && error.tries() == 2, "{error:?}");
     assert_eq!(shop.ledger.count("lost"), 1);
-    way.plan(first([Mishap::Instead(403)]));
+    way.plan(first([HttpFault::Instead(403)]));
     assert_eq!(client().post(&url).send().await.unwrap().status(), 403, "nothing was lost before");
 }
 
@@ -238,7 +228,7 @@ async fn what_the_application_says_itself_is_an_answer_whatever_it_is() {
 #[tokio::test]
 async fn the_middleware_makes_submissions_of_what_is_not_a_question() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let onceward = builder().http_without_redirects(http.clone()).with_keys().build().unwrap();
     let client = reqwest_middleware::ClientBuilder::new(http).with(Submitting::with(onceward)).build();
@@ -263,9 +253,9 @@ async fn the_middleware_makes_submissions_of_what_is_not_a_question() {
 #[tokio::test]
 async fn a_submission_that_its_caller_has_dropped_leaves_the_others_alone() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), |seen| match seen.fetches() {
-        true => Mishap::Delay(Duration::from_millis(200)),
-        false => Mishap::None,
+    let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
+        true => HttpFault::Delay(Duration::from_millis(200)),
+        false => HttpFault::None,
     });
     let (way, client) = (way.await, client());
     let url = format!("{}/orders", way.url);

@@ -5,22 +5,21 @@ use std::time::Duration;
 use onceward::Guard;
 use onceward::store::Memory;
 use onceward_client::{Code, Limits};
-use onceward_tests::mishap::{Mishap, RoughWay, smooth};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, smooth};
+use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, Shop};
 use tokio::task::JoinSet;
 
-use crate::sdk::submissions::{builder, client};
-
-fn fetches(way: &RoughWay) -> usize {
+fn fetches(way: &FaultyHttpProxy) -> usize {
     way.seen().iter().filter(|seen| seen.fetches()).count()
 }
 
 #[tokio::test]
 async fn however_many_ask_at_once_one_fetch_is_under_way() {
     let service = OncewardServer::start(&["--rate-limit", "off"]);
-    let slow = |_: &_| Mishap::Delay(Duration::from_millis(50));
-    let way = RoughWay::to(&service.url, slow).await;
+    let slow = |_: &_| HttpFault::Delay(Duration::from_millis(50));
+    let way = FaultyHttpProxy::to(&service.url, slow).await;
     // Only the fetch counts here: what is submitted goes to a place that is not there.
     let client = builder().pool_size(64).build().unwrap();
     let mut all = JoinSet::new();
@@ -40,7 +39,7 @@ async fn however_many_ask_at_once_one_fetch_is_under_way() {
 #[tokio::test]
 async fn a_warm_submission_costs_no_other_request() {
     let service = OncewardServer::start(&[]);
-    let way = RoughWay::to(&service.url, smooth).await;
+    let way = FaultyHttpProxy::to(&service.url, smooth).await;
     let client = builder().pool_size(20).build().unwrap();
     let url = format!("{}/nowhere", way.url);
     client.warm_up(&url, 20).await.unwrap();
@@ -55,7 +54,7 @@ async fn a_warm_submission_costs_no_other_request() {
 #[tokio::test]
 async fn an_application_without_batches_is_asked_for_one_at_a_time_and_not_for_a_batch_again() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), smooth).await;
+    let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     let client = client();
     for _ in 0..40 {
         client.post(format!("{}/orders", way.url)).send().await.unwrap();
@@ -68,10 +67,10 @@ async fn an_application_without_batches_is_asked_for_one_at_a_time_and_not_for_a
 async fn one_fetch_that_fails_does_not_spoil_those_beside_it() {
     let shop = Shop::on(Memory::new());
     let is_first = std::sync::atomic::AtomicBool::new(true);
-    let way = RoughWay::to(shop.url(), move |seen| {
+    let way = FaultyHttpProxy::to(shop.url(), move |seen| {
         match seen.line == "POST /token" && is_first.swap(false, std::sync::atomic::Ordering::SeqCst) {
-            true => Mishap::CutBefore,
-            false => Mishap::Delay(Duration::from_millis(50)),
+            true => HttpFault::CutBefore,
+            false => HttpFault::Delay(Duration::from_millis(50)),
         }
     });
     client().warm_up(&way.await.url, 8).await.unwrap();
@@ -80,7 +79,7 @@ async fn one_fetch_that_fails_does_not_spoil_those_beside_it() {
 #[tokio::test]
 async fn a_token_that_comes_with_an_answer_is_the_next_one() {
     let shop = Shop::on(Memory::new());
-    let way = RoughWay::to(shop.url(), smooth).await;
+    let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     let client = client();
     let url = format!("{}/next", way.url);
     client.post(&url).send().await.unwrap();
@@ -111,7 +110,7 @@ async fn tokens_are_replaced_before_they_expire() {
 #[tokio::test]
 async fn a_rate_limit_is_obeyed() {
     let service = OncewardServer::start(&["--rate-limit", "20/s", "--rate-burst", "5"]);
-    let way = RoughWay::to(&service.url, smooth).await;
+    let way = FaultyHttpProxy::to(&service.url, smooth).await;
     let client = builder().pool_size(50).limits(Limits::new().tries(20)).build().unwrap();
     let mut all = JoinSet::new();
     for _ in 0..30 {
@@ -128,9 +127,9 @@ fn a_client_outlives_the_runtime_that_it_fetched_on() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let shop = Shop::on(Memory::new());
-    let way = second.block_on(RoughWay::to(shop.url(), |seen| match seen.fetches() {
-        true => Mishap::Delay(Duration::from_millis(100)),
-        false => Mishap::None,
+    let way = second.block_on(FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
+        true => HttpFault::Delay(Duration::from_millis(100)),
+        false => HttpFault::None,
     }));
     let client = client();
     let url = format!("{}/orders", way.url);

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use onceward_tests::client::{http, send};
 use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, command, run};
-use onceward_tests::wait::until;
-
-use crate::service::operation::get;
+use onceward_tests::service_calls::get;
 
 const LONG: Duration = Duration::from_secs(10);
 const PAGES: [&str; 4] = ["/metrics", "/dashboard", "/dashboard/dashboard.js", "/dashboard/dashboard.css"];
@@ -99,8 +98,9 @@ async fn it_says_that_the_service_stops_until_that_has_stopped() {
     assert_eq!(get(&admin, "/readyz").await.status, 200);
     redis.freeze();
     // It waits for the store, and so does the service for it.
-    let last =
-        tokio::spawn(async move { crate::service::redeem::post(&url, "/token", &serde_json::json!({})).await.status });
+    let last = tokio::spawn(async move {
+        onceward_tests::service_calls::post(&url, "/token", &serde_json::json!({})).await.status
+    });
     let in_flight = || async { Metrics::of(&admin).await.sum("onceward_http_requests_in_flight", &[]) == 1.0 };
     until("it is seen to be in flight", LONG, in_flight).await;
     service.terminate();

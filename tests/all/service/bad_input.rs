@@ -5,10 +5,9 @@ use std::collections::HashSet;
 use onceward_api::{Code, IssuedToken, IssuedTokens};
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::post;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-
-use crate::service::redeem::post;
 
 const KEY: &str = "the-key-of-the-backends";
 /// How much of a body is read.

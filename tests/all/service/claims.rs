@@ -7,13 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward::{Kind, Ticket};
 use onceward_tests::client::Answer;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
+use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-
-use crate::service::redeem::post;
 
 fn asked(key: &str) -> Value {
     json!({"key": key, "action": "POST /payments", "subject": "alice"})

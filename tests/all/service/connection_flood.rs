@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::service::{OncewardServer, program};
-use onceward_tests::wait::until;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token};
+use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
+use onceward_tests::service_calls::{post, redeemed_by, release};
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
-
-use crate::service::redeem::{post, redeemed_by, release};
 
 const KEY: &str = "the-key-of-the-backends";
 const SHOP: &str = "https://shop.example";

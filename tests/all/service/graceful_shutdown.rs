@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_tests::client::token;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

@@ -1,9 +1,8 @@
 //! Claims of a request that is as long as the service reads.
 
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
-
-use crate::service::redeem::post;
 
 #[tokio::test]
 async fn pass_for_an_action_of_any_length_is_renewed_released_and_completed() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

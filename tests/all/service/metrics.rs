@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use onceward_tests::client::{http, send, token};
 use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
+use onceward_tests::service_calls::post;
 use regex_lite::Regex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-
-use crate::service::redeem::post;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 

@@ -4,10 +4,9 @@ use onceward_api::{IssuedToken, header};
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::{post, redeemed_by};
 use reqwest::Method;
 use serde_json::{Value, json};
-
-use crate::service::redeem::{post, redeemed_by};
 
 const KEY: &str = "the-key-of-the-backends";
 const POSTED: [&str; 9] = [

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_tests::client::{Answer, http, send, token};
+use onceward_tests::polling::{until, until_blocking};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, Plain};
-use onceward_tests::wait::{until, until_blocking};
+use onceward_tests::service_calls::get;
+use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -18,13 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::service::graceful_shutdown::{STOPS, rounds};
-use crate::service::redeem::post;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-pub(crate) async fn get(url: &str, path: &str) -> Answer {
-    send(http().get(format!("{url}{path}"))).await
-}
 
 async fn redeem(url: &str, token: &str) -> String {
     post(url, "/token/redeem", &json!({ "token": token })).await.said()

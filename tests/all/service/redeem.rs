@@ -1,14 +1,10 @@
 //! The service as backends and browsers see it.
 
-use onceward_tests::client::{Answer, http, send, token};
+use onceward_tests::client::{http, send, token};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::{post, redeemed_by, release};
 use serde_json::{Value, json};
-
-/// Posts a JSON body.
-pub(crate) async fn post(url: &str, path: &str, body: &Value) -> Answer {
-    send(http().post(format!("{url}{path}")).header("content-type", "application/json").body(body.to_string())).await
-}
 
 async fn redeem(url: &str, token: &str, attempt: Option<&str>) -> String {
     let mut body = json!({ "token": token });
@@ -16,20 +12,6 @@ async fn redeem(url: &str, token: &str, attempt: Option<&str>) -> String {
         body["attempt"] = attempt.into();
     }
     post(url, "/token/redeem", &body).await.said()
-}
-
-/// Redeems by an attempt, and gives the run that is named, as the attempt asked again is told it too.
-pub(crate) async fn redeemed_by(url: &str, token: &str, attempt: &str) -> Value {
-    let answer = post(url, "/token/redeem", &json!({"token": token, "attempt": attempt})).await;
-    assert_eq!(answer.said(), "200 redeemed", "{answer:?}");
-    let body: Value = serde_json::from_slice(&answer.body).unwrap();
-    assert!(body["run_id"].is_string(), "{body}");
-    body["run_id"].clone()
-}
-
-/// Releases what this run of an attempt has redeemed.
-pub(crate) async fn release(url: &str, token: &str, attempt: &str, run: &Value) -> String {
-    post(url, "/token/release", &json!({"token": token, "attempt": attempt, "run_id": run})).await.said()
 }
 
 #[tokio::test]

@@ -12,9 +12,8 @@ use onceward_tests::client::{Answer, token as service_token};
 use onceward_tests::database::Either;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::{post, redeemed_by, release};
 use serde_json::{Value, json};
-
-use crate::service::redeem::{post, redeemed_by, release};
 
 const ROUNDS: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use onceward_tests::client::{http, send, token};
 use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
+use onceward_tests::service_calls::get;
+use onceward_tests::service_calls::post;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-
-use crate::service::operation::get;
-use crate::service::redeem::post;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{Plain, command, run};
-use onceward_tests::wait::until;
+use onceward_tests::service_calls::get;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-
-use crate::service::operation::get;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use onceward_tests::client::{http, token};
 use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::wait::until;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

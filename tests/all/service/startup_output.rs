@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onceward_tests::client::{http, send};
+use onceward_tests::polling::until;
 use onceward_tests::service::{OncewardServer, Plain, command};
-use onceward_tests::wait::until;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 

@@ -8,21 +8,21 @@ use onceward::store::{Migrated, Sql, SqlError, Store as _};
 use onceward::transaction::{ClaimError, claim_in};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Verdict};
 use onceward_tests::client::send;
+use onceward_tests::command_output::said;
 use onceward_tests::database::Sqlite;
-use onceward_tests::keyed::under;
+use onceward_tests::interval_routes::plainly;
+use onceward_tests::key_routes::under;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::piggy_bank::TABLE;
+use onceward_tests::polling::until;
 use onceward_tests::postgres::PostgresServer;
 use onceward_tests::service::run;
 use onceward_tests::shop::TAKES;
-use onceward_tests::spaced::plainly;
-use onceward_tests::tally::{How, Tally, Told, present};
-use onceward_tests::wait::until;
+use onceward_tests::sqlite_payments::TABLE;
+use onceward_tests::verdict_tally::{How, Tally, Told, present};
 use onceward_tests::wall_clock::WallClock;
 
 use crate::PEER;
-use crate::cli::commands::said;
 
 const LONG: Duration = Duration::from_secs(20);
 const MINUTE: Duration = Duration::from_secs(60);

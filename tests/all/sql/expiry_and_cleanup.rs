@@ -7,10 +7,10 @@ use onceward::store::laws::Laws;
 use onceward::store::{Sql, Store as _};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, ManualClock, Policy, Subject, Ticket, Token, Verdict};
 use onceward_tests::database::Either;
+use onceward_tests::policy_walkthrough::every_policy;
+use onceward_tests::polling::until;
 use onceward_tests::postgres::PostgresServer;
 use onceward_tests::shop::Shop;
-use onceward_tests::tour::every_policy;
-use onceward_tests::wait::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use onceward::store::{Memory, Sql};
 use onceward::{Guard, RunOutcome};
-use onceward_tests::bank::{TABLES, figures, pay_once};
-use onceward_tests::piggy_bank;
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
-use onceward_tests::proxy::{Fate, Proxy};
-use onceward_tests::turnstile::{Stop, Turnstile};
-use onceward_tests::wait::until;
+use onceward_tests::postgres_payments::{TABLES, figures, pay_once};
+use onceward_tests::sqlite_payments;
+use onceward_tests::stopping_proxy::{Stop, StoppingProxy};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
@@ -53,28 +53,28 @@ fn place(time: usize) -> (usize, Stop) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_that_is_killed_between_any_two_statements_has_paid_once_or_not_at_all() {
     let (server, guard) = (bank(&[]).await, Guard::new(Memory::new()));
-    let (turnstile, pool) = (Turnstile::before(server.port()).await, server.pool(4).await);
+    let (proxy, pool) = (StoppingProxy::before(server.port()).await, server.pool(4).await);
     let (times, mut killed, mut had_paid, mut time) = (times(2 * MESSAGES), 0, 0, 0);
     // Not every payment has so many messages.
     while killed < times {
         let (message, stop) = place(time);
         let payment = format!("payment-{time}");
         time += 1;
-        turnstile.stop_after(message, stop);
+        proxy.stop_after(message, stop);
         let mut payer = Command::new(PEER)
-            .args(["payer", &over(turnstile.port()), &payment])
+            .args(["payer", &over(proxy.port()), &payment])
             .stdout(Stdio::null())
             .spawn()
             .expect("the payer starts");
         let mut has_ended = false;
         until("the payer is stopped or ends", Duration::from_secs(60), || {
             has_ended = payer.try_wait().unwrap().is_some();
-            std::future::ready(has_ended || turnstile.is_stopped())
+            std::future::ready(has_ended || proxy.is_stopped())
         })
         .await;
         payer.kill().and_then(|()| payer.wait()).expect("the payer can be killed");
         killed += usize::from(!has_ended);
-        turnstile.cut();
+        proxy.cut();
         let ran = pay_once(&guard, &pool, &payment).await.unwrap();
         had_paid += usize::from(matches!(ran, RunOutcome::Replayed(_)));
         assert_eq!(ran.into_value(), format!("paid {payment}"));
@@ -92,7 +92,7 @@ async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_
     let address = format!("sqlite:{}", folder.path().join("bank.db").display());
     Sql::migrate(&address).await.unwrap();
     let pool = sqlx::SqlitePool::connect(&address).await.unwrap();
-    sqlx::raw_sql(piggy_bank::TABLE).execute(&pool).await.unwrap();
+    sqlx::raw_sql(sqlite_payments::TABLE).execute(&pool).await.unwrap();
     let (times, mut had_paid) = (times(16), 0);
     for time in 0..times {
         let payment = format!("payment-{time}");
@@ -120,10 +120,10 @@ async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_
             }
         }
         payer.kill().and_then(|()| payer.wait()).expect("the payer can be killed");
-        let ran = piggy_bank::pay_step_by_step(&pool, &payment, || Ok(())).await.unwrap();
+        let ran = sqlite_payments::pay_step_by_step(&pool, &payment, || Ok(())).await.unwrap();
         had_paid += usize::from(matches!(ran, RunOutcome::Replayed(_)));
         assert_eq!(ran.into_value(), format!("paid {payment}"));
-        assert_eq!(piggy_bank::figures(&pool).await, [time as i64 + 1; 3], "{payment}");
+        assert_eq!(sqlite_payments::figures(&pool).await, [time as i64 + 1; 3], "{payment}");
     }
     assert!(0 < had_paid && had_paid < times, "it was killed before and behind its commit: {had_paid} of {times}");
     println!("killed the application on SQLite {times} times; it had paid {had_paid} times");
@@ -132,25 +132,25 @@ async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_backend_that_is_killed_between_any_two_statements_has_paid_once_or_not_at_all() {
     let (server, guard) = (bank(&["fsync=on"]).await, Guard::new(Memory::new()));
-    let turnstile = Turnstile::before(server.port()).await;
+    let proxy = StoppingProxy::before(server.port()).await;
     let (times, mut killed, mut executed, mut time) = (times(2 * MESSAGES), 0, 0, 0);
     // Not every payment has so many messages, and to begin with there is no backend yet.
     while killed < times {
         let (message, stop) = place(time);
         let payment = format!("payment-{time}");
         time += 1;
-        let pool = one_over(turnstile.port()).await;
-        turnstile.stop_after(message, stop);
+        let pool = one_over(proxy.port()).await;
+        proxy.stop_after(message, stop);
         let paying = tokio::spawn({
             let (guard, pool, payment) = (guard.clone(), pool.clone(), payment.clone());
             async move { pay_once(&guard, &pool, &payment).await }
         });
-        turnstile.stopped_or(|| paying.is_finished()).await;
-        if turnstile.is_stopped() {
+        proxy.stopped_or(|| paying.is_finished()).await;
+        if proxy.is_stopped() {
             let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'payer'";
             killed += server.number(kill).await as usize;
         }
-        turnstile.cut();
+        proxy.cut();
         // It has found out by itself, or has failed for certain; either way the same payment again is the same payment.
         if let Ok(ran) = paying.await.unwrap() {
             assert!(matches!(ran, RunOutcome::Executed(_)), "nobody else has paid: {ran:?}");

@@ -7,10 +7,10 @@ use onceward::api::Code;
 use onceward::store::{Memory, Sql, StoreError};
 use onceward::transaction::{ClaimError, TxClaim, TxHandle, TxVerdict, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
-use onceward_tests::bank::{TABLES, figures, pay, pay_once};
+use onceward_tests::faulty_tcp_proxy::{Delay, Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
-use onceward_tests::proxy::{Delay, Fate, Proxy};
-use onceward_tests::wait::until;
+use onceward_tests::postgres_payments::{TABLES, figures, pay, pay_once};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres};
 

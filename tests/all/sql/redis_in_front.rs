@@ -8,10 +8,10 @@ use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, reje
 use onceward::store::{Redis, Sql};
 use onceward::transaction::TxHandle;
 use onceward::{Guard, KeyRules, Mode, RunError};
-use onceward_tests::bank::{TABLES, figures, pay};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::keyed::KEY;
+use onceward_tests::key_routes::KEY;
 use onceward_tests::postgres::PostgresServer;
+use onceward_tests::postgres_payments::{TABLES, figures, pay};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::Served;
 use sqlx::{PgPool, Postgres};

@@ -7,9 +7,8 @@ use std::time::Duration;
 use onceward::store::{Sql, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Policy, Subject, Verdict};
 use onceward_tests::service::{OncewardServer, run};
+use onceward_tests::service_calls::post;
 use serde_json::json;
-
-use crate::service::redeem::post;
 
 const LONG: Duration = Duration::from_secs(10);
 

@@ -4,12 +4,11 @@ use std::any::Any;
 
 use onceward::store::Sql;
 use onceward_tests::client::{Answer, token};
+use onceward_tests::command_output::{parsed, said};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::service::{OncewardServer, command, run};
+use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
-
-use crate::cli::commands::{json as parsed, said};
-use crate::service::redeem::post;
 
 /// A server and a file, each with its address, and without the tables.
 fn both() -> [(Box<dyn Any>, String); 2] {

@@ -7,9 +7,9 @@ use onceward::store::laws::Laws;
 use onceward::store::{Compared, Migrated, Sql, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Token, Verdict};
 use onceward_tests::database::Either;
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
-use onceward_tests::proxy::{Fate, Proxy};
-use onceward_tests::wait::until;
 use tempfile::TempDir;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -5,17 +5,16 @@ use std::time::Duration;
 use onceward::store::{Memory, Migrated, Sql, SqlError};
 use onceward::transaction::{ClaimError, TxVerdict, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
-use onceward_tests::bank::{TABLES, pay_once};
 use onceward_tests::client::Answer;
+use onceward_tests::command_output::said as said_by;
 use onceward_tests::database::{Either, Postgres, Sqlite};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
+use onceward_tests::postgres_payments::{TABLES, pay_once};
 use onceward_tests::service::{OncewardServer, command};
+use onceward_tests::service_calls::post;
 use serde_json::json;
 use sqlx::SqlitePool;
 use tokio::time::Instant;
-
-use crate::cli::commands::said as said_by;
-use crate::service::redeem::post;
 
 /// What opening and claiming say, which is the same.
 async fn said(server: &PostgresServer) -> [String; 2] {

@@ -7,18 +7,18 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{KEY, SIZE, buy};
+use onceward_tests::key_routes::{KEY, SIZE, buy};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::metrics::Metrics;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::{ORDER, TAKES};
-use onceward_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::PEER;
-use crate::service::redeem::post;
 
 const MIB: u64 = 1024 * 1024;
 /// The size of a response, as in the attacks that this is about.

@@ -15,8 +15,8 @@ use onceward_api::header::NEXT_TOKEN;
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, http, order, ran, send, submit, token};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::shop::{self, EFFECT, STATUS, Served, Shop};
-use onceward_tests::wait::until;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 

@@ -15,11 +15,11 @@ use onceward::{
 use onceward_api::header::{LOOK, TOKEN};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, at_last, http, multipart, send, submit, token};
-use onceward_tests::keyed::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
+use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
-use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};

@@ -8,11 +8,11 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard};
 use onceward_tests::client::{Answer, at_last, http, send, submit, token};
-use onceward_tests::keyed::{Pair, serve_one};
+use onceward_tests::key_routes::{Pair, serve_one};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
-use onceward_tests::wait::until;
 
 use crate::PEER;
 

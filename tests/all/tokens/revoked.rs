@@ -8,16 +8,15 @@ use onceward::store::{Memory, Redis, Sql};
 use onceward::{Binding, Guard, Revoked};
 use onceward_api::Retry;
 use onceward_tests::client::{Answer, http, order, send, submit, token};
-use onceward_tests::keyed::serve;
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, smooth};
+use onceward_tests::key_routes::serve;
 use onceward_tests::ledger::Ledger;
-use onceward_tests::mishap::{RoughWay, smooth};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::{self, Shop};
 use serde_json::{Value, json};
-
-use crate::cli::commands::{json as parsed, said};
-use crate::service::redeem::post;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a store may take on a busy machine.
@@ -119,8 +118,8 @@ async fn sdk_does_not_replace_a_revoked_token() {
             .route("/token", web::post().to(issue_revoked))
             .service(web::resource("/orders").wrap(protect).route(web::post().to(shop::order)));
     });
-    let way = RoughWay::to(&served.url, smooth).await;
-    let ended = crate::sdk::submissions::client().post(format!("{}/orders", way.url)).send().await;
+    let way = FaultyHttpProxy::to(&served.url, smooth).await;
+    let ended = onceward_tests::sdk_client::client().post(format!("{}/orders", way.url)).send().await;
     let error = ended.expect_err("it is revoked");
     assert_eq!(error.problem().map(|problem| problem.code.as_str()), Some("token_revoked"), "{error:?}");
     assert!(error.ran_nothing() && !error.is_duplicate() && !error.is_unknown(), "{error:?}");

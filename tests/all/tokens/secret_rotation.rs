@@ -2,17 +2,17 @@
 //! signed is refused by another one, at any moment.
 
 use onceward_tests::client::{http, send, submit, token};
+use onceward_tests::interval_routes::plainly;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::USER;
-use onceward_tests::spaced::plainly;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::PEER;
-use crate::service::redeem::post;
 
 const OLD: &str = "the-old-secret-of-all-processes";
 const NEW: &str = "the-new-secret-of-all-processes";

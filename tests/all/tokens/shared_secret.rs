@@ -5,16 +5,15 @@ use std::time::Duration;
 use onceward::Guard;
 use onceward::store::Redis;
 use onceward_tests::client::{order, token};
-use onceward_tests::keyed::buy;
+use onceward_tests::key_routes::buy;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::post;
 use onceward_tests::shop::Shop;
-use onceward_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
-
-use crate::service::redeem::post;
 
 /// How long two processes may take until they know of each other's secret: twice a second, and as long again on a busy machine. It was a
 /// minute.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::wait::until;
+use crate::polling::until;
 
 /// On which side of a message it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,20 +27,20 @@ struct Gate {
 }
 
 /// A proxy before one server.
-pub struct Turnstile {
+pub struct StoppingProxy {
     port: u16,
     gate: Arc<Mutex<Gate>>,
     cut: watch::Sender<u64>,
 }
 
-impl Turnstile {
+impl StoppingProxy {
     /// Listens before the server on this port.
     pub async fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let own = listener.local_addr().expect("its own address").port();
         let (cut, _) = watch::channel(0);
-        let turnstile = Self { port: own, gate: Arc::default(), cut };
-        let (gate, cut) = (Arc::clone(&turnstile.gate), turnstile.cut.clone());
+        let proxy = Self { port: own, gate: Arc::default(), cut };
+        let (gate, cut) = (Arc::clone(&proxy.gate), proxy.cut.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (gate, mut cut) = (Arc::clone(&gate), cut.subscribe());
@@ -52,7 +52,7 @@ impl Turnstile {
                 });
             }
         });
-        turnstile
+        proxy
     }
 
     /// Its port.
@@ -72,7 +72,7 @@ impl Turnstile {
 
     /// Waits until it has stopped, or something else is so.
     pub async fn stopped_or(&self, is_over: impl Fn() -> bool) {
-        until("the turnstile stops", Duration::from_secs(20), async || self.is_stopped() || is_over()).await;
+        until("the proxy stops", Duration::from_secs(20), async || self.is_stopped() || is_over()).await;
     }
 
     /// Cuts every connection, and lets everything pass from now on.

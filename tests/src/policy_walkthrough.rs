@@ -1,9 +1,9 @@
 //! A walk through every policy of the shop, for stores of every kind.
 
 use crate::client::{order, send, submit, token};
-use crate::keyed::buy;
+use crate::interval_routes::plainly;
+use crate::key_routes::buy;
 use crate::shop::{STATUS, Shop};
-use crate::spaced::plainly;
 
 /// A token: used once, put back after a mistake.
 pub async fn token_policy(shop: &Shop) {
@@ -37,7 +37,7 @@ pub async fn key_policy(shop: &Shop) {
         assert_eq!(first.said(), "200 executed");
         let again = buy(shop.url(), path, "k", path).await;
         assert_eq!((again.said().as_str(), again.body), ("200 replayed", first.body));
-        let failed = crate::keyed::under(shop.url(), path, "free", "x").header(STATUS, "401");
+        let failed = crate::key_routes::under(shop.url(), path, "free", "x").header(STATUS, "401");
         assert_eq!(send(failed).await.said(), "401 not_applied");
         assert_eq!(buy(shop.url(), path, "free", "y").await.said(), "200 executed");
         assert_eq!(shop.ledger.count(path), 1);

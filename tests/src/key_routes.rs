@@ -11,14 +11,14 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::{Guard, KeyRules};
 use reqwest::RequestBuilder;
 
-use crate::charging::charge;
+use crate::charging_app::charge;
 use crate::client::{Answer, http, send};
+use crate::faulty_tcp_proxy::Proxy;
 use crate::ledger::Ledger;
 use crate::peer::Peer;
-use crate::proxy::Proxy;
+use crate::polling::until;
 use crate::redis_server::RedisServer;
 use crate::shop::{ORDER, Served, USER, block, header, order, panics};
-use crate::wait::until;
 
 /// The header in which a key is sent.
 pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;

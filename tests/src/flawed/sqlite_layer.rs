@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use onceward_api::header::OUTCOME;
 use sqlx::SqlitePool;
 
-use crate::keyed::{KEY, PATIENT, purchase};
+use crate::key_routes::{KEY, PATIENT, purchase};
 use crate::ledger::Ledger;
 use crate::shop::header;
 

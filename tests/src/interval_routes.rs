@@ -8,7 +8,7 @@ use onceward::{Guard, IntervalRules};
 use reqwest::RequestBuilder;
 
 use crate::client::http;
-use crate::keyed::purchase;
+use crate::key_routes::purchase;
 use crate::shop::{ORDER, USER, header};
 
 /// An interval of less than a second.

@@ -6,7 +6,7 @@ use actix_web::web::{self, ServiceConfig};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::{Guard, KeyRules};
 
-use crate::keyed::{BRIEF, LEASE, purchase};
+use crate::key_routes::{BRIEF, LEASE, purchase};
 use crate::shop::panics;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 /// What goes wrong with one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mishap {
+pub enum HttpFault {
     /// Nothing.
     None,
     /// The connection breaks before the request gets there.
@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-type Plan = dyn Fn(&Seen) -> Mishap + Send + Sync;
+type Plan = dyn Fn(&Seen) -> HttpFault + Send + Sync;
 
 struct Shared {
     upstream: AtomicU16,
@@ -73,15 +73,15 @@ struct Shared {
 }
 
 /// A proxy before one application.
-pub struct RoughWay {
+pub struct FaultyHttpProxy {
     /// Its address.
     pub url: String,
     shared: Arc<Shared>,
 }
 
-impl RoughWay {
+impl FaultyHttpProxy {
     /// Leads to the application at this address. What goes wrong is for the plan to say.
-    pub async fn to(url: &str, plan: impl Fn(&Seen) -> Mishap + Send + Sync + 'static) -> Self {
+    pub async fn to(url: &str, plan: impl Fn(&Seen) -> HttpFault + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let here = format!("http://{}", listener.local_addr().expect("its own address"));
         let shared = Arc::new(Shared {
@@ -106,7 +106,7 @@ impl RoughWay {
     }
 
     /// Other things go wrong from now on.
-    pub fn plan(&self, plan: impl Fn(&Seen) -> Mishap + Send + Sync + 'static) {
+    pub fn plan(&self, plan: impl Fn(&Seen) -> HttpFault + Send + Sync + 'static) {
         *self.shared.plan.lock().expect("nobody panics with it") = Arc::new(plan);
     }
 
@@ -127,16 +127,16 @@ impl RoughWay {
 }
 
 /// Everything goes well.
-pub fn smooth(_: &Seen) -> Mishap {
-    Mishap::None
+pub fn smooth(_: &Seen) -> HttpFault {
+    HttpFault::None
 }
 
 /// The first submissions meet these, in their order; then everything goes well. Tokens can be fetched all the time.
-pub fn first(mishaps: impl Into<Vec<Mishap>>) -> impl Fn(&Seen) -> Mishap + Send + Sync + 'static {
-    let left = Mutex::new(mishaps.into());
+pub fn first(faults: impl Into<Vec<HttpFault>>) -> impl Fn(&Seen) -> HttpFault + Send + Sync + 'static {
+    let left = Mutex::new(faults.into());
     move |seen| {
         let mut left = left.lock().expect("nobody panics with it");
-        if seen.fetches() || left.is_empty() { Mishap::None } else { left.remove(0) }
+        if seen.fetches() || left.is_empty() { HttpFault::None } else { left.remove(0) }
     }
 }
 
@@ -164,38 +164,38 @@ async fn carry(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
 }
 
 /// Lets a request meet its fate. `None` if the connection is to be closed.
-async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, mishap: Mishap) -> Option<()> {
-    let answer = match mishap {
-        Mishap::None => forward(request, upstream).await?,
-        Mishap::CutBefore => return None,
-        Mishap::CutRequest => {
+async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, fault: HttpFault) -> Option<()> {
+    let answer = match fault {
+        HttpFault::None => forward(request, upstream).await?,
+        HttpFault::CutBefore => return None,
+        HttpFault::CutRequest => {
             let mut server = TcpStream::connect(("127.0.0.1", upstream)).await.ok()?;
             server.write_all(&request[..request.len() / 2]).await.ok()?;
             return None;
         }
-        Mishap::CutAnswer(percent) => {
+        HttpFault::CutAnswer(percent) => {
             let answer = forward(request, upstream).await?;
             client.write_all(&answer[..answer.len() * percent / 100]).await.ok()?;
             return None;
         }
-        Mishap::Delay(long) => {
+        HttpFault::Delay(long) => {
             let answer = forward(request, upstream).await?;
             sleep(long).await;
             answer
         }
-        Mishap::Stall(long) => {
+        HttpFault::Stall(long) => {
             sleep(long).await;
             forward(request, upstream).await?
         }
-        Mishap::Reject(code) => rejection(code, ""),
-        Mishap::RefuseFor(code, seconds) => rejection(code, &format!("retry-after: {seconds}\r\n")),
-        Mishap::Instead(status) => bare(status, ""),
-        Mishap::After(status) => {
+        HttpFault::Reject(code) => rejection(code, ""),
+        HttpFault::RefuseFor(code, seconds) => rejection(code, &format!("retry-after: {seconds}\r\n")),
+        HttpFault::Instead(status) => bare(status, ""),
+        HttpFault::After(status) => {
             forward(request, upstream).await?;
             bare(status, "")
         }
-        Mishap::Lead(status, location) => bare(status, &format!("location: {location}\r\n")),
-        Mishap::Raw(bytes) => bytes,
+        HttpFault::Lead(status, location) => bare(status, &format!("location: {location}\r\n")),
+        HttpFault::Raw(bytes) => bytes,
     };
     client.write_all(&answer).await.ok()
 }

@@ -11,7 +11,7 @@ use actix_web::http::StatusCode;
 use actix_web::middleware::Next;
 use onceward_api::header::OUTCOME;
 
-use crate::keyed::KEY;
+use crate::key_routes::KEY;
 
 /// The keys that are known, each with the status of its answer once there is one. It is right as long as all requests share one, and
 /// each passes it once.

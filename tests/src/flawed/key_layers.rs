@@ -13,8 +13,8 @@ use redis::{AsyncTypedCommands as _, RedisResult, Script};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::charging::charge;
-use crate::keyed::{BRIEF, KEY, LEASE, purchase};
+use crate::charging_app::charge;
+use crate::key_routes::{BRIEF, KEY, LEASE, purchase};
 use crate::ledger::Ledger;
 use crate::shop::{block, header};
 
