@@ -101,12 +101,14 @@ mod run;
 mod run_id;
 mod runtime;
 mod salt;
-#[cfg(test)]
-mod schedules;
 mod secret;
 mod settlement;
 mod shared_secret;
 mod shutdown;
+// Part of the library only to reach its internals; it lives with the tests.
+#[cfg(test)]
+#[path = "../tests/simulator/schedules.rs"]
+mod simulator;
 pub mod store;
 pub mod testing;
 mod ticket;

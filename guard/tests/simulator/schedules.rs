@@ -5,7 +5,7 @@
 //! Each schedule is made from a seed alone. One that fails names its seed; to run only that one:
 //!
 //! ```text
-//! ONCEWARD_SEED=17 cargo test -p onceward schedules::the_promises_of_a_key_hold -- --nocapture
+//! ONCEWARD_SEED=17 cargo test -p onceward simulator::the_promises_of_a_key_hold -- --nocapture
 //! ```
 //!
 //! `ONCEWARD_SCHEDULES=100000` tries as many, for a longer run.
