@@ -34,6 +34,7 @@ mod docs {
     mod backend_examples;
     mod guarantees;
     mod links;
+    mod literal_sleeps;
     mod readme;
 }
 

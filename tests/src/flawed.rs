@@ -207,11 +207,14 @@ impl Flawed {
     }
 }
 
+/// Long enough for somebody else to use the token in between.
+const REPEATED_AFTER: Duration = Duration::from_millis(800);
+
 /// Sends again what had no answer, after a moment.
 async fn insist<T, F: Future<Output = Result<T, RedisError>>>(send: impl Fn() -> F) -> RedisResult<T> {
     match send().await {
         Err(error) if error.is_connection_dropped() || error.is_timeout() => {
-            actix_web::rt::time::sleep(Duration::from_millis(800)).await;
+            actix_web::rt::time::sleep(REPEATED_AFTER).await;
             send().await
         }
         answer => answer,

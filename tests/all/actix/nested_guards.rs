@@ -9,7 +9,7 @@ use onceward::{Binding, Effect, Guard, Intent, IntervalRules, Key, KeyRules, Res
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{outlast, until};
 use onceward_tests::shop::{ORDER, STATUS, Served, order, panics};
 
 /// The key of an outer guard.
@@ -89,7 +89,7 @@ async fn panic_behind_two_guards_leaves_the_outer_token_used() {
         let token = nest.token().await;
         assert_eq!(nest.submit("/panic", &token, 0).await.said(), "500 internal", "{what}");
         // The interval of the inner guard is over by then, and stops nobody.
-        tokio::time::sleep(MOMENT * 4).await;
+        outlast(MOMENT).await;
         assert_eq!(nest.submit("/panic", &token, 0).await.said(), then, "{what}");
         assert_eq!(nest.ledger.count("tea"), 1, "{what}: it may have taken effect before it panicked");
     }

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use reqwest::RequestBuilder;
@@ -96,6 +96,8 @@ impl Drop for Backend {
 }
 
 const KEY: &str = "a-key-of-the-backends";
+/// The lease that the examples ask for.
+const LEASE: Duration = Duration::from_secs(2);
 
 async fn state(service: &OncewardServer, key: &str) -> String {
     let asked = json!({"key": key, "action": "POST /payments", "subject": "anonymous"}).to_string();
@@ -141,10 +143,10 @@ async fn a_plain_server_that_was_killed_frees_its_key_and_one_that_is_slow_keeps
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let [mut one, other] =
             [(); 2].map(|()| Backend::start_with(example, &service.url, &ledger, &[("RETRYABLE", "1")]));
-        // Slower than its lease of two seconds: its claim is renewed.
+        // Slower than its lease: its claim is renewed.
         let (slow, ()) = tokio::join!(one.pay("slow", "slow", 5.0), async {
             until("it is claimed", Duration::from_secs(5), || is_running(&service, "slow")).await;
-            tokio::time::sleep(Duration::from_millis(2500)).await;
+            outlast(LEASE).await;
             let duplicate = other.pay("slow", "slow", 5.0).await;
             assert_eq!(duplicate.status, 409, "{example:?}: {duplicate:?}");
             assert!(is_running(&service, "slow").await, "{example:?}: it was asked in time");
@@ -266,7 +268,8 @@ async fn a_renewal_that_gets_stuck_does_not_cost_a_plain_server_its_claim() {
         .await;
         let (one, other) = (Backend::start(example, &way.url, &ledger), Backend::start(example, &service.url, &ledger));
         let (first, duplicate) = tokio::join!(one.pay("k", "tea", 5.0), async {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            until("it is claimed", Duration::from_secs(5), || is_running(&service, "k")).await;
+            outlast(LEASE).await;
             other.pay("k", "tea", 5.0).await
         });
         assert_eq!((first.status, duplicate.status), (201, 409), "{example:?}: {duplicate:?}");
@@ -287,11 +290,8 @@ async fn a_plain_server_whose_last_word_gets_lost_says_it_again_and_keeps_its_ke
             201,
             "{example:?}: it has happened, and its caller is told"
         );
-        // Longer than its lease of two seconds.
-        for _ in 0..6 {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            assert_eq!(backend.pay("k", "tea", 0.0).await.status, 409, "{example:?}");
-        }
+        let is_kept = || async { backend.pay("k", "tea", 0.0).await.status == 409 };
+        holds_for("it keeps its key for longer than its lease", LEASE * 3 / 2, is_kept).await;
         way.plan(smooth);
         let is_replayed = || async { backend.pay("k", "tea", 0.0).await.headers.contains_key("idempotent-replayed") };
         until("it was heard", Duration::from_secs(5), is_replayed).await;

@@ -10,7 +10,7 @@ use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
-use onceward_tests::polling::until;
+use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, STATUS, Shop};
@@ -92,7 +92,7 @@ async fn every_refusal_reaches_the_client_as_what_it_is() {
         let short = token_for(&stage.service.url, r#"{"ttl":"1s"}"#).await;
         let elsewhere = token_for(&stage.service.url, r#"{"action":"POST /elsewhere"}"#).await;
         let here = token_for(&stage.service.url, r#"{"action":"POST /open"}"#).await;
-        tokio::time::sleep(Duration::from_millis(1100)).await;
+        outlast(Duration::from_secs(1)).await;
         for (token, said) in [
             ("", "400 token_missing"),
             ("nonsense", "400 token_malformed"),

@@ -1,5 +1,6 @@
 //! What goes on beside the handlers, when nobody waits for it any more, and what is compared where not all can be.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use onceward::{Effect, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Resolv
 use onceward_tests::client::{http, send};
 use onceward_tests::key_routes::{LEASE, buy, serve, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, TAKES, order};
 use tokio::time::{sleep, timeout};
@@ -24,6 +25,7 @@ const BRIEF: Duration = Duration::from_millis(300);
 struct Moody {
     memory: Memory,
     mood: Mutex<Mood>,
+    refused: AtomicUsize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -39,11 +41,16 @@ enum Mood {
 
 impl Moody {
     fn new() -> Arc<Self> {
-        Arc::new(Self { memory: Memory::new(), mood: Mutex::new(Mood::Fine) })
+        Arc::new(Self { memory: Memory::new(), mood: Mutex::new(Mood::Fine), refused: AtomicUsize::new(0) })
     }
 
     fn be(&self, mood: Mood) {
         *self.mood.lock().unwrap() = mood;
+    }
+
+    /// How often it has refused so far.
+    fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     async fn mood(&self, act: impl Future<Output = Result<Compared, StoreError>>) -> Result<Compared, StoreError> {
@@ -52,6 +59,7 @@ impl Moody {
             Mood::Fine => act.await,
             Mood::Refuses(after) => {
                 sleep(after).await;
+                self.refused.fetch_add(1, Ordering::SeqCst);
                 Err(StoreError::not_executed("not in the mood"))
             }
             Mood::Mute => {
@@ -110,12 +118,11 @@ async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE)));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_500)));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
-    sleep(LEASE).await;
+    outlast(LEASE).await;
     redis.ask::<()>("CONFIG SET maxmemory 1");
     assert_eq!(slow.await.unwrap().said(), "200 unprotected");
-    sleep(LEASE * 2).await;
-    let names: Vec<_> = redis.keys().into_iter().filter(|name| name.contains(":key:")).collect();
-    assert_eq!(names.len(), 1, "the claim is renewed, which a full Redis does not refuse");
+    let is_claimed = || async { redis.keys().iter().filter(|name| name.contains(":key:")).count() == 1 };
+    holds_for("the claim is renewed, which a full Redis does not refuse", LEASE * 2, is_claimed).await;
 }
 
 #[tokio::test]
@@ -126,7 +133,7 @@ async fn no_ceiling_is_no_reason_to_stop_trying() {
     let pass = enter(&guard, &rules).await;
     store.be(Mood::Refuses(Duration::ZERO));
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
-    sleep(BRIEF).await;
+    outlast(BRIEF).await;
     store.be(Mood::Fine);
     until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, Seen::Done(_)) }).await;
 }
@@ -140,7 +147,8 @@ async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
     store.be(Mood::Refuses(Duration::from_millis(250)));
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
     drop(guard);
-    sleep(Duration::from_secs(1)).await;
+    let before = store.refused();
+    until("it is tried without the guard", LONG, || async { store.refused() > before + 2 }).await;
     store.be(Mood::Fine);
     let other = Guard::new(Arc::clone(&store));
     until("it is on record", LONG, || async { matches!(seen(&other, &rules).await, Seen::Done(_)) }).await;
@@ -287,8 +295,7 @@ async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_an
     assert!(pass.unknown().await.is_err());
     store.memory.take(&ticket).await.unwrap();
     store.be(Mood::Fine);
-    sleep(BRIEF).await;
-    assert!(matches!(seen(&guard, &rules).await, Seen::Unknown(_)));
+    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, Seen::Unknown(_)) }).await;
 }
 
 #[tokio::test]
@@ -311,7 +318,7 @@ async fn a_redis_that_is_full_for_longer_than_the_lease_leaves_one_effect() {
     for slow in slow {
         assert_eq!(slow.await.unwrap().said(), "200 unprotected");
     }
-    sleep(LEASE + Duration::from_millis(100)).await;
+    outlast(LEASE).await;
     redis.ask::<()>("CONFIG SET maxmemory 0");
     let retries = (0..10).map(|number| format!("k{number}"));
     let said = futures_util::future::join_all(retries.map(|key| {

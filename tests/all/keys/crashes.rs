@@ -8,7 +8,7 @@ use onceward_tests::client::send;
 use onceward_tests::key_routes::{LEASE, THEN, buy, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::TAKES;
 use tokio::time::{Instant, sleep};
@@ -111,7 +111,7 @@ async fn at_most_once_a_crash_at_any_moment_never_makes_two_effects() {
         told.lock().unwrap().push((name, said));
     })
     .await;
-    sleep(LEASE + MOMENT).await;
+    outlast(LEASE).await;
     let told = told.into_inner().unwrap();
     for (name, said) in &told {
         let again = bed.retry(path, name).await;
@@ -139,8 +139,7 @@ async fn at_most_once_a_crash_after_the_effect_is_told_as_unknown() {
             said == "409 outcome_unknown"
         };
         until("nobody can tell", LEASE + Duration::from_secs(1), is_unknown).await;
-        sleep(LEASE + MOMENT).await;
-        assert!(is_unknown().await);
+        holds_for("nobody can tell after another lease", LEASE + MOMENT, is_unknown).await;
         assert_eq!(bed.ledger.count(&name), 1);
     })
     .await;

@@ -18,7 +18,7 @@ use onceward_api::header;
 use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{holds_for, until};
 use onceward_tests::shop::{EFFECT, ORDER, STATUS, Served, Shop, order};
 use reqwest::RequestBuilder;
 use serde_json::Value;
@@ -435,11 +435,8 @@ async fn a_handler_that_panics_leaves_its_key_to_the_lease_or_held() {
     assert_eq!(shop.ledger.count("free"), 2);
 
     assert_eq!(buy(shop.url(), held, "k", "held").await.said(), "500 internal");
-    until("nobody can tell", BRIEF * 10, || async {
-        buy(shop.url(), held, "k", "held").await.said() == "409 outcome_unknown"
-    })
-    .await;
-    tokio::time::sleep(BRIEF).await;
-    assert_eq!(buy(shop.url(), held, "k", "held").await.said(), "409 outcome_unknown");
+    let is_unknown = || async { buy(shop.url(), held, "k", "held").await.said() == "409 outcome_unknown" };
+    until("nobody can tell", BRIEF * 10, is_unknown).await;
+    holds_for("nobody can tell after another lease", BRIEF, is_unknown).await;
     assert_eq!(shop.ledger.count("held"), 1);
 }

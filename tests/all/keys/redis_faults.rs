@@ -11,7 +11,7 @@ use onceward_tests::client::{Answer, send};
 use onceward_tests::faulty_tcp_proxy::Fate;
 use onceward_tests::key_routes::{BRIEF, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, TAKES};
 use tokio::time::{Instant, sleep};
@@ -21,6 +21,8 @@ use crate::PEER;
 const LONG: Duration = Duration::from_secs(10);
 /// A moment between two tries.
 const MOMENT: Duration = Duration::from_millis(30);
+/// How long a client waits that was told so by a store that is away.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// What is said of a store that does not answer, with when to come back.
 const UNAVAILABLE: (&str, &str) = ("503 store_unavailable", "1");
 /// Who tries again while a Redis is frozen.
@@ -54,8 +56,7 @@ async fn frozen(path: &str, retries: Retries) {
     }
     pair.redis.thaw();
     if retries != Retries::Storm {
-        // As long as whoever was told to wait for a second waits.
-        sleep(Duration::from_secs(1)).await;
+        sleep(RETRY_AFTER).await;
     }
     while !first.is_finished() {
         let said = buy(pair.other(), path, "k", "effect").await.said();
@@ -109,7 +110,7 @@ async fn what_could_not_be_written_down_is_on_record_once_the_store_is_back() {
     for path in ["/keyed/orders", "/keyed/held"] {
         let at_once = completes_late(path, async |pair: &mut Pair| pair.redis.thaw());
         let late = completes_late(path, async |pair: &mut Pair| {
-            sleep(LEASE + MOMENT).await;
+            outlast(LEASE).await;
             pair.redis.thaw();
         });
         // One that has lost everything is told again.
@@ -128,7 +129,7 @@ async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_aga
         completes_late(path, async |pair: &mut Pair| {
             let retry = buy(pair.other(), path, "k", "effect").await;
             assert_eq!(retry.said(), "503 store_unavailable");
-            sleep(LEASE + MOMENT).await;
+            outlast(LEASE).await;
             pair.redis.thaw();
         })
         .await;
@@ -153,7 +154,7 @@ async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
             })
             .await;
             // Long enough for whatever is still taken back: it is not the retry's.
-            sleep(LEASE).await;
+            outlast(LEASE).await;
             assert_eq!(buy(pair.one(), path, "k", "effect").await.said(), "200 replayed", "{command} {fate:?}");
             assert_eq!((pair.ledger.count("lost"), pair.ledger.count("effect")), (0, 1));
         }))
@@ -209,8 +210,7 @@ async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_th
     let happened = happened.await.unwrap();
     assert_eq!(happened.said(), "200 unprotected");
     assert_eq!(not.await.unwrap().said(), "503 not_applied");
-    // Longer than the lease.
-    sleep(LEASE + MOMENT).await;
+    outlast(LEASE).await;
     redis.ask::<()>("CONFIG SET maxmemory 0");
     let look = async || send(under(&served.url, "/it", "happened", "").header(LOOK, "true")).await;
     until("it is on record", LEASE, || async { look().await.body == happened.body }).await;

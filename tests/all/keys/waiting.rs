@@ -19,11 +19,13 @@ use onceward_api::Code;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::metrics::waiting;
+use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -168,7 +170,7 @@ async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG)), &intent).await;
     let (told, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
-        sleep(PAUSE).await;
+        until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
         let drained = tokio::spawn({
             let guard = guard.clone();
             async move { guard.drain().await }
@@ -205,8 +207,7 @@ async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
     until("most are sent away", LONG, || async { crowd.iter().filter(|waiter| waiter.is_finished()).count() == 8 })
         .await;
     let beside = wait_for(&other);
-    sleep(PAUSE).await;
-    assert!(!beside.is_finished(), "another submission has a seat");
+    holds_for("another submission has a seat", PAUSE, || async { !beside.is_finished() }).await;
     for pass in passes {
         pass.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
     }
@@ -258,8 +259,9 @@ async fn if_the_first_dies_whoever_waits_elsewhere_is_told_so_and_does_not_run()
         let first = under(pair.one(), path, "k", "first").header(TAKES, 60_000);
         let first = tokio::spawn(async move { first.send().await });
         pair.begun(1).await;
+        let monitor = pair.redis.monitor();
         let waiter = tokio::spawn(send(under(pair.other(), path, "k", "duplicate")));
-        sleep(PAUSE).await;
+        until("it waits", LONG, || async { looks(&monitor) > 1 }).await;
         assert!(!waiter.is_finished(), "it waits");
         pair.peers[0].kill();
         assert!(first.await.unwrap().is_err());
@@ -274,8 +276,9 @@ async fn a_process_that_is_told_to_end_lets_whoever_waits_in_it_have_the_answer(
     let mut pair = Pair::start(PEER, "onceward").await;
     let first = tokio::spawn(send(under(pair.one(), "/keyed/wait", "k", "first").header(TAKES, 1_500)));
     pair.begun(1).await;
+    let monitor = pair.redis.monitor();
     let waiter = tokio::spawn(send(under(pair.other(), "/keyed/wait", "k", "duplicate")));
-    sleep(PAUSE).await;
+    until("it waits", LONG, || async { looks(&monitor) > 1 }).await;
     pair.peers[1].terminate();
     let (first, told) = (first.await.unwrap(), waiter.await.unwrap());
     assert_eq!((told.said().as_str(), told.body), ("200 replayed", first.body));
@@ -328,12 +331,14 @@ async fn whoever_waits_is_never_given_the_answer_to_other_content() {
     // The first runs in another process, so that its waiters here have to find out by themselves that it has ended.
     let (elsewhere, guard) = (Guard::new(Arc::clone(&store)), Guard::new(store));
     let policy = Policy::key(KeyRules::retryable().lease(LEASE));
+    let all_wait = Barrier::new(20);
     let told = join_all((0..20).map(async |number| {
         let key = Key::new(format!("k{number}")).unwrap();
         let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
         let first = claim(&elsewhere, &policy, &intent(b"ten")).await;
         let (waiter, ()) = tokio::join!(wait(&guard, &key, b"ten", LONG), async {
-            sleep(PAUSE).await;
+            until("all wait", LONG, || async { waiting(&guard) == 20 }).await;
+            all_wait.wait().await;
             first.release().await.unwrap();
             let other = claim(&elsewhere, &policy, &intent(b"a thousand")).await;
             other.complete(Some(Reply::new(200, "paid a thousand"))).await.unwrap();
@@ -466,19 +471,16 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
     join_all(crowd).await;
     let left = looks(&monitor);
     // Long enough for several looks.
-    sleep(PAUSE * 2).await;
+    holds_for("one look may have been under way", PAUSE * 2, || async { looks(&monitor) <= left + 1 }).await;
     let after = looks(&monitor);
-    assert!(after <= left + 1, "one look may have been under way: {left}, {after}");
-    sleep(PAUSE * 3).await;
-    assert_eq!(looks(&monitor), after, "nobody asks for nobody");
+    holds_for("nobody asks for nobody", PAUSE * 3, || async { looks(&monitor) == after }).await;
 
     // Whoever comes later is served as the first was.
     let (later, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
-        sleep(PAUSE).await;
+        until("it waits", LONG, || async { looks(&monitor) > after }).await;
         first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
     });
     assert_eq!(later, "the answer");
-    assert!(looks(&monitor) > after);
 }
 
 #[test]
@@ -523,7 +525,7 @@ async fn hangs_up(is_reset: bool) {
     let mut impatient = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
     let request = format!("POST /it HTTP/1.1\r\nhost: shop\r\n{KEY}: k\r\ncontent-length: 0\r\n\r\n");
     impatient.write_all(request.as_bytes()).await.unwrap();
-    sleep(PAUSE).await;
+    until("it has the seat", LONG, || async { waiting(&guard) == 1 }).await;
     assert_eq!(bed.duplicate().await.0.said(), "409 in_progress", "the seat is taken");
     if is_reset {
         socket2::SockRef::from(&impatient).set_linger(Some(Duration::ZERO)).unwrap();
@@ -544,10 +546,11 @@ async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
     for is_killed in [false, true] {
         let mut redis = RedisServer::start();
         let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
-        let bed = Bed::new(by_key(&Guard::new(store), KeyRules::retryable(), Duration::from_secs(2)));
+        let guard = Guard::new(store);
+        let bed = Bed::new(by_key(&guard, KeyRules::retryable(), Duration::from_secs(2)));
         let first = bed.begin(1_000, 200).await;
         let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
-        sleep(PAUSE).await;
+        until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
         let begun = Instant::now();
         if is_killed {
             redis.kill()
@@ -566,10 +569,11 @@ async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
 #[tokio::test]
 async fn a_store_that_has_lost_everything_does_not_make_waiting_end_in_a_run() {
     let redis = RedisServer::start();
-    let bed = Bed::new(by_key(&Guard::new(Redis::open(&redis.url()).unwrap()), KeyRules::retryable(), LONG));
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
     let first = bed.begin(1_500, 200).await;
     let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
-    sleep(PAUSE).await;
+    until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
     redis.ask::<()>("FLUSHALL");
     // It is told at once, or gets the answer if the claim was renewed before it has looked.
     let told = waiter.await.unwrap();
@@ -588,8 +592,8 @@ async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&one, &Policy::key(KeyRules::retryable().lease(BRIEF)), &intent).await;
     let (told, ()) = tokio::join!(wait(&other, &key, b"it", LONG), async {
-        // Longer than the lease, which is renewed.
-        sleep(BRIEF * 3).await;
+        // The lease, which is renewed.
+        outlast(BRIEF).await;
         first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
     });
     assert_eq!(told, "the answer");

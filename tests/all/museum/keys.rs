@@ -298,6 +298,8 @@ async fn percent_encoded_path() {
 /// Answers of Redis come too late for a while: what was not answered gives it no more to do, however much that was.
 async fn the_story_of_retry_storm(kind: &str) -> Told {
     const KEYS: usize = 60;
+    /// How long Redis is watched while no client sends anything: commands are counted in it.
+    const WATCHED: Duration = Duration::from_secs(3);
     let pair = Pair::start(PEER, kind).await;
     assert_eq!(buy(pair.one(), "/keyed/orders", "warm", "warm").await.status, 200);
     pair.proxy.slow_down(Duration::from_millis(600));
@@ -307,7 +309,7 @@ async fn the_story_of_retry_storm(kind: &str) -> Told {
     });
     assert_eq!(join_all(late).await, ["503 store_unavailable"; KEYS]);
     let monitor = pair.redis.monitor();
-    sleep(Duration::from_secs(3)).await;
+    sleep(WATCHED).await;
     let commands = monitor.commands().len();
     pair.proxy.slow_down(Duration::ZERO);
     until("a retry runs", LEASE * 10, || async {

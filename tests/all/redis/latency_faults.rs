@@ -26,6 +26,8 @@ use crate::PEER;
 
 /// How late an answer is: the timeout is 250 ms.
 const LATE: Duration = Duration::from_millis(600);
+/// Commands are counted in each second.
+const COUNTED: Duration = Duration::from_secs(1);
 /// How many new keys come in a second.
 const A_SECOND: usize = 233;
 /// The routes they come to in turn: one whose claims lapse by themselves, one whose claims are held.
@@ -134,7 +136,7 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
     let ended = WARM + ran.len();
     for _ in 0..20 {
         let before = slow.commands();
-        sleep(Duration::from_secs(1)).await;
+        sleep(COUNTED).await;
         after.push(slow.commands() - before);
         if slow.claims(ended) == 0 && after.len() as u64 > PATIENT.as_secs() + 1 {
             break;

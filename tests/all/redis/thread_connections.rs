@@ -15,6 +15,8 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(5);
+/// How long a store waits for an answer whose thread is held up.
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 fn ticket() -> Ticket {
     Ticket::of(Kind::Key, b"x")
@@ -40,7 +42,7 @@ async fn warm(store: &Redis, redis: &RedisServer) {
 
 #[expect(clippy::disallowed_methods, reason = "a thread that is held up is what is tested")]
 fn hold_up() {
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(TIMEOUT * 3);
 }
 
 #[tokio::test]
@@ -63,7 +65,7 @@ async fn each_worker_soon_has_one_and_no_more() {
 #[tokio::test]
 async fn a_thread_that_was_held_up_beyond_the_store_s_time_still_gets_its_answer() {
     let redis = RedisServer::start();
-    let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(100));
+    let store = Redis::open(&redis.url()).unwrap().timeout(TIMEOUT);
     warm(&store, &redis).await;
     let before = connections(&redis);
     // As tasks of the runtime, and as the local tasks that actix has its requests in.

@@ -102,7 +102,7 @@ async fn tokens_are_replaced_before_they_expire() {
         let answer = client.post(&url).send().await.unwrap();
         assert_eq!(answer.tries(), 1, "none was sent that had expired, after {:?}", begun.elapsed());
         sent += 1;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(shop.ledger.runs().len(), sent);
 }

@@ -126,6 +126,8 @@ async fn a_large_body_that_stops_halfway_is_cut_too() {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
+    /// A head that comes faster than this has too many headers before it has taken too long.
+    const BETWEEN_HEADERS: Duration = Duration::from_millis(200);
     let service = OncewardServer::start(&["--request-timeout", "2s"]);
     let mut fresh = connect(&service.url).await;
     fresh.write_all(b"POST /token HTTP/1.1\r\nhost: onc").await.unwrap();
@@ -140,7 +142,7 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     let dribbling = async {
         write.write_all(b"POST /token HTTP/1.1\r\nhost: onceward\r\n").await.unwrap();
         while write.write_all(b"x-more: 1\r\n").await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(BETWEEN_HEADERS).await;
         }
     };
     let begun = Instant::now();

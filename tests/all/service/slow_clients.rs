@@ -18,6 +18,8 @@ const HEADS: usize = 2_000;
 const BODIES: usize = 500;
 /// How long each of them is let be.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How slowly each of them sends.
+const BETWEEN_PIECES: Duration = Duration::from_millis(400);
 const HEAD: &str =
     "POST /token HTTP/1.1\r\nhost: onceward\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n";
 
@@ -48,7 +50,7 @@ async fn dribble(address: String, at_once: &'static str, then: &'static str, cro
     let listening = read.read_to_end(&mut answer);
     let sending = async {
         while write.write_all(then.as_bytes()).await.is_ok() {
-            sleep(Duration::from_millis(400)).await;
+            sleep(BETWEEN_PIECES).await;
         }
         std::future::pending::<()>().await;
     };

@@ -229,15 +229,16 @@ async fn refused(guard: &Guard, token: &Token) -> Code {
 
 #[tokio::test]
 async fn a_thread_that_is_blocked_does_not_stop_renewals() {
+    const LEASE: Duration = Duration::from_millis(1500);
     for (_kept, url) in both().await {
         let open = async || Guard::new(Sql::open_within(&url, PATIENCE).await.unwrap());
         let (first, second) = (open().await, open().await);
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::retryable().lease(Duration::from_millis(1500)));
+        let policy = Policy::key(KeyRules::retryable().lease(LEASE));
         let Ok(Verdict::Run(pass)) = first.check(&policy, &intent).await else { panic!("a free key") };
         #[expect(clippy::disallowed_methods, reason = "to block the thread is the point")]
-        std::thread::sleep(Duration::from_secs(4));
+        std::thread::sleep(LEASE * 8 / 3);
         let Ok(Verdict::Reject(rejection)) = second.check(&policy, &intent).await else { panic!("it still runs") };
         assert_eq!(rejection.code(), Code::InProgress);
         pass.release().await.unwrap();

@@ -7,7 +7,7 @@ use onceward::store::{Memory, Sql, StoreError};
 use onceward::transaction::{ClaimError, TxHandle, TxVerdict, claim_in};
 use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
 use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
-use onceward_tests::polling::until;
+use onceward_tests::polling::{outlast, until};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::postgres_payments::{TABLES, figures, pay, pay_once};
 use sqlx::postgres::PgPoolOptions;
@@ -16,6 +16,8 @@ use sqlx::{Acquire as _, PgPool, Postgres, Sqlite};
 use tokio::sync::Barrier;
 
 const LONG: Duration = Duration::from_secs(10);
+/// How long a record lives that a transaction outlasts.
+const RETAIN: Duration = Duration::from_secs(2);
 
 async fn bank() -> PostgresServer {
     let server = PostgresServer::start();
@@ -59,7 +61,7 @@ async fn a_claim_that_was_rolled_back_to_a_savepoint_does_not_overwrite_what_oth
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_takes_longer_than_its_record_lives_has_one_effect() {
     let (server, guard) = (bank().await, in_mode(Mode::Enforce));
-    let (pool, rules) = (server.pool(4).await, KeyRules::retryable().retain(Duration::from_secs(2)));
+    let (pool, rules) = (server.pool(4).await, KeyRules::retryable().retain(RETAIN));
     let slow = async || {
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
@@ -80,12 +82,12 @@ async fn a_transaction_of_sqlite_that_takes_longer_than_its_record_lives_has_one
     let address = format!("sqlite:{}", folder.path().join("bank.db").display());
     Sql::migrate(&address).await.unwrap();
     let pool = SqlitePoolOptions::new().max_connections(2).connect(&address).await.unwrap();
-    let rules = KeyRules::retryable().retain(Duration::from_secs(2));
+    let rules = KeyRules::retryable().retain(RETAIN);
     let slow = async || {
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
         let work = |transaction: TxHandle<Sqlite>| async move {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            outlast(RETAIN).await;
             drop(transaction);
             Ok::<_, sqlx::Error>("paid".to_owned())
         };

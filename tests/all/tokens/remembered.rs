@@ -17,7 +17,7 @@ use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, at_last, http, multipart, send, submit, token};
 use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::polling::until;
+use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
 use reqwest::RequestBuilder;
@@ -28,8 +28,6 @@ use tokio::time::{Instant, sleep};
 use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
-/// A moment between two tries.
-const MOMENT: Duration = Duration::from_millis(30);
 const TTL: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -441,7 +439,7 @@ async fn a_process_that_is_killed_leaves_an_unknown_outcome_and_never_a_second_r
     for (token, order) in [(&before, "before"), (&after, "after")] {
         until_unknown(async || send(submit(pair.other(), path, token, order)).await).await;
     }
-    sleep(LEASE + MOMENT).await;
+    outlast(LEASE).await;
     for (token, order, effects) in [(&before, "before", 0), (&after, "after", 1)] {
         assert_eq!(send(submit(pair.other(), path, token, order)).await.said(), "409 outcome_unknown");
         assert_eq!(send(submit(pair.other(), "/orders", token, order)).await.said(), "409 token_used");
