@@ -102,11 +102,13 @@ mod rollout;
 mod run;
 mod run_id;
 mod runtime;
-#[cfg(test)]
-mod schedules;
 mod settled;
 mod shared_secret;
 mod shutdown;
+// Part of the library only to reach its internals; it lives with the tests.
+#[cfg(test)]
+#[path = "../tests/simulator/schedules.rs"]
+mod simulator;
 mod snapshot;
 pub mod store;
 pub mod testing;

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, RedisResult};
 use serde::{Deserialize, Serialize};
 
-use crate::keyed::BRIEF;
+use crate::key_routes::BRIEF;
 use crate::ledger::Ledger;
 
 /// Where consumers write down what became of each delivery.
