@@ -1,4 +1,4 @@
-//! The way to a Redis: a question is sent, once, and answered.
+//! How a command reaches Redis: a request is sent at most once, and has one response.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -8,88 +8,88 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{timeout, timeout_at};
 
+use super::batch::PendingResponse;
 use super::breaker::Breaker;
 use super::deadline::Deadline;
-use super::life::{FRESH, Known, Life};
-use super::turn::Answer;
+use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use crate::store::{Admission, Epoch, Full, StoreError, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
-pub(super) struct Question {
+pub(super) struct Request {
     pub(super) command: Cmd,
-    /// Which of its arguments the key is.
+    /// The index of the key among its arguments.
     pub(super) key_at: usize,
-    /// Whether it is asked in which life of the server it was done.
-    pub(super) wants_life: bool,
+    /// Whether the response carries the server's replication id.
+    pub(super) wants_replication_id: bool,
 }
 
-/// The answer to it.
+/// The server's response to a request.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct Response {
     pub(super) value: Value,
-    pub(super) life: Option<Life>,
+    pub(super) replication_id: Option<ReplicationId>,
 }
 
-/// Sends a command, once, and gives the server's answer.
+/// Sends a request at most once, and returns the server's response.
 #[async_trait]
-pub(super) trait Link: Send + Sync + 'static {
-    /// Asks over the asking thread's own connection; gives the question back if it has none.
-    fn ask(&self, question: Question, _deadline: Deadline) -> Result<Answer, Question> {
-        Err(question)
+pub(super) trait Transport: Send + Sync + 'static {
+    /// Sends over the connection of the calling thread. Gives the request back if the thread has none.
+    fn ask(&self, request: Request, _deadline: Deadline) -> Result<PendingResponse, Request> {
+        Err(request)
     }
 
-    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure>;
+    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError>;
 
-    /// The life of the server that has this key, as far as is known without asking.
-    fn known(&self, key: &Key<'_>) -> Option<(Life, Epoch)>;
+    /// The replication id of the server that has this key, as far as is known without a command.
+    fn known(&self, key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)>;
 
-    /// Asks for it.
-    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure>;
+    /// Reads it from the server.
+    async fn learn(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError>;
 
-    /// What is known of it is wrong.
-    fn forget(&self, key: &Key<'_>);
+    /// Drops the cached replication id.
+    fn forget(&self, key: &KeyName<'_>);
 
-    /// Whether the server lets us run no scripts, as far as is known without asking.
+    /// Whether the server's ACL denies scripts, as far as is known without a command.
     fn refuses_scripts(&self) -> Option<bool>;
 
-    /// Asks for that.
-    async fn learn_scripts(&self, key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure>;
+    /// Asks the server whether it denies scripts.
+    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError>;
 
     /// Whether new work may begin on this key, for a caller with this timeout.
-    fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission;
+    fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission;
 
-    /// Before how many servers the breaker is open.
+    /// The number of servers whose breaker is open.
     fn slow(&self) -> usize;
 
-    /// Comes back when the server has been reached anew.
+    /// Returns when the server has been reached again.
     async fn reconnected(&self);
 }
 
-/// The name of a key, made if somebody needs it.
-pub(super) struct Key<'a>(pub(super) &'a (dyn Fn() -> String + Sync));
+/// The name of a key, formatted on demand.
+pub(super) struct KeyName<'a>(pub(super) &'a (dyn Fn() -> String + Sync));
 
-/// Why a command has no answer.
+/// Why a command has no response.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum TransportError {
     /// There was no connection to send it over.
     #[error("Redis is out of reach: {0}")]
     NoConnection(Arc<str>),
-    /// More than enough is asked already.
+    /// Too many commands are in flight.
     #[error("too many commands wait for Redis")]
     TooMany,
-    /// Whoever has the connection is no master.
+    /// The server is a replica.
     #[error("this Redis is a replica, and not a master")]
     Replica,
     /// It was sent, and no answer came in time.
     #[error("Redis did not answer in time")]
     TimedOut,
-    /// The server said no, or the connection broke.
+    /// The server returned an error, or the connection broke.
     #[error(transparent)]
     Redis(#[from] RedisError),
 }
 
-impl Failure {
+impl TransportError {
     /// Whether the server gave exactly this answer.
     pub(super) fn is(&self, kind: ServerErrorKind) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(kind))
@@ -101,7 +101,7 @@ impl Failure {
     }
 
     /// Whether a server has said so, or something was learnt from what it said.
-    pub(super) fn is_said(&self) -> bool {
+    pub(super) fn is_conclusive(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::Replica => true,
             Self::TooMany | Self::TimedOut => false,
@@ -138,29 +138,29 @@ impl Failure {
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        match failure {
+impl From<TransportError> for StoreError {
+    fn from(error: TransportError) -> Self {
+        match error {
             full if full.is_full() => Self::not_executed(Full(full.to_string())),
-            failure if failure.is_certain() => Self::not_executed(failure),
-            failure => Self::unknown(failure),
+            error if error.is_certain() => Self::not_executed(error),
+            error => Self::unknown(error),
         }
     }
 }
 
-/// The application's own connection.
-pub(super) struct Handed<C> {
+/// A connection that the application has opened.
+pub(super) struct ApplicationConnection<C> {
     connection: C,
-    known: Known,
+    known: ReplicationIdCache,
     refuses_scripts: OnceLock<bool>,
     breaker: Breaker,
 }
 
-impl<C> Handed<C> {
+impl<C> ApplicationConnection<C> {
     pub(super) fn new(connection: C) -> Self {
         Self {
             connection,
-            known: Known::default(),
+            known: ReplicationIdCache::default(),
             refuses_scripts: OnceLock::new(),
             breaker: Breaker::new("the application's connection"),
         }
@@ -168,22 +168,22 @@ impl<C> Handed<C> {
 }
 
 #[async_trait]
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
-    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
-        self.breaker.note(deadline, carry(&mut self.connection.clone(), &question, deadline)).await
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Transport for ApplicationConnection<C> {
+    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
+        self.breaker.note(deadline, send_over(&mut self.connection.clone(), &request, deadline)).await
     }
 
     /// Nobody tells us when it is connected anew.
-    fn known(&self, _key: &Key<'_>) -> Option<(Life, Epoch)> {
+    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
         self.known.fresh(FRESH)
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
-        let said = ask_life(&mut self.connection.clone(), deadline).await?;
-        self.known.note(said).map(|epoch| (said, epoch)).ok_or(Failure::Replica)
+    async fn learn(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
+        let replication_id = fetch_replication_id(&mut self.connection.clone(), deadline).await?;
+        self.known.note(replication_id).map(|epoch| (replication_id, epoch)).ok_or(TransportError::Replica)
     }
 
-    fn forget(&self, _key: &Key<'_>) {
+    fn forget(&self, _key: &KeyName<'_>) {
         self.known.forget();
     }
 
@@ -191,12 +191,12 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
         self.refuses_scripts.get().copied()
     }
 
-    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
         let refuses = refuses_scripts(&mut self.connection.clone(), deadline).await?;
         Ok(*self.refuses_scripts.get_or_init(|| refuses))
     }
 
-    fn admit(&self, _key: &Key<'_>, timeout: Duration) -> Admission {
+    fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
         self.breaker.admit(timeout)
     }
 
@@ -209,38 +209,40 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Link for Handed<C> {
     }
 }
 
-/// Asks over this connection, in one go, so that nothing but the same connection can have carried all of it.
-pub(super) async fn carry(
+/// Sends a request over this connection in one pipeline, so that command and replication id come from the same server.
+pub(super) async fn send_over(
     connection: &mut (impl ConnectionLike + Send),
-    question: &Question,
+    request: &Request,
     deadline: Deadline,
-) -> Result<Said, Failure> {
-    if !question.wants_life {
-        let value = in_time(deadline, question.command.query_async(connection)).await?;
-        return Ok(Said { value, life: None });
+) -> Result<Response, TransportError> {
+    if !request.wants_replication_id {
+        let value = in_time(deadline, request.command.query_async(connection)).await?;
+        return Ok(Response { value, replication_id: None });
     }
     let mut commands = Pipeline::with_capacity(2);
-    commands.add_command(question.command.clone()).add_command(Life::command());
+    commands.add_command(request.command.clone()).add_command(ReplicationId::command());
     let values = in_time(deadline, connection.req_packed_commands(&commands, 0, 2)).await?;
     read(values)
 }
 
-/// Reads a command's answer, and behind it the server's life.
-pub(super) fn read(values: Vec<Value>) -> Result<Said, Failure> {
-    let life = values.get(1).map(Life::read);
+/// Reads a command's response, and the replication id behind it.
+pub(super) fn read(values: Vec<Value>) -> Result<Response, TransportError> {
+    let replication_id = values.get(1).map(ReplicationId::read);
     let value = values.into_iter().next().unwrap_or(Value::Nil).extract_error()?;
-    Ok(Said { value, life })
+    Ok(Response { value, replication_id })
 }
 
-/// Asks for the life of whatever is at the other end.
-pub(super) async fn ask_life(
+/// Reads the replication id of the server at the other end.
+pub(super) async fn fetch_replication_id(
     connection: &mut (impl ConnectionLike + Send),
     deadline: Deadline,
-) -> Result<Life, Failure> {
-    match in_time(deadline, Life::command().query_async(connection)).await {
-        Ok(answer) => Ok(Life::read(&answer)),
-        Err(Failure::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => Ok(Life::Hidden),
-        Err(failure) => Err(failure),
+) -> Result<ReplicationId, TransportError> {
+    match in_time(deadline, ReplicationId::command().query_async(connection)).await {
+        Ok(answer) => Ok(ReplicationId::read(&answer)),
+        Err(TransportError::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            Ok(ReplicationId::Hidden)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -248,7 +250,7 @@ pub(super) async fn ask_life(
 pub(super) async fn refuses_scripts(
     connection: &mut (impl ConnectionLike + Send),
     deadline: Deadline,
-) -> Result<bool, Failure> {
+) -> Result<bool, TransportError> {
     are_refused(in_time(deadline, nothing().query_async::<Value>(connection)).await)
 }
 
@@ -260,10 +262,10 @@ pub(super) fn nothing() -> Cmd {
 }
 
 /// Whether the answer to that means that none may be run.
-pub(super) fn are_refused<T>(answer: Result<T, Failure>) -> Result<bool, Failure> {
+pub(super) fn are_refused<T>(answer: Result<T, TransportError>) -> Result<bool, TransportError> {
     match answer {
         Ok(_) => Ok(false),
-        Err(failure) if failure.is(ServerErrorKind::NoPerm) => {
+        Err(error) if error.is(ServerErrorKind::NoPerm) => {
             tracing::warn!(
                 "this Redis lets its user run no scripts (EVAL, EVALSHA): plain tokens and intervals work; keys, \
                  remembered tokens and attempts are refused"
@@ -271,8 +273,10 @@ pub(super) fn are_refused<T>(answer: Result<T, Failure>) -> Result<bool, Failure
             Ok(true)
         }
         // Whatever else is wrong shows itself where it matters.
-        Err(Failure::Redis(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => Ok(false),
-        Err(failure) => Err(failure),
+        Err(TransportError::Redis(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -280,10 +284,13 @@ pub(super) fn are_refused<T>(answer: Result<T, Failure>) -> Result<bool, Failure
 pub(super) async fn in_time<T>(
     deadline: Deadline,
     answer: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, Failure> {
+) -> Result<T, TransportError> {
     let mut answer = pin!(answer);
     match timeout_at(deadline.at, &mut answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => timeout(deadline.beyond(), answer).await.map_err(|_| Failure::TimedOut)?.map_err(Failure::from),
+        Err(_) => timeout(deadline.beyond(), answer)
+            .await
+            .map_err(|_| TransportError::TimedOut)?
+            .map_err(TransportError::from),
     }
 }
