@@ -23,7 +23,7 @@ pub(crate) use self::metered::Metered;
 #[cfg(feature = "redis")]
 pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]
-pub use self::sql::{Migrated, Sql, SqlError};
+pub use self::sql::{MigrationOutcome, Sql, SqlError};
 use crate::ticket::{Kind, Ticket};
 
 /// A place that keeps records for a while.

@@ -1,4 +1,4 @@
-//! Why a statement has no answer, and whether it is certain that it changed nothing.
+//! Why a statement has no response, and whether it certainly changed nothing.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ impl SqlError {
 
 /// Why a statement has no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum StatementError {
     /// There was no connection to send it over.
     #[error("no connection to the database: {0}")]
     NoConnection(String),
@@ -110,7 +110,7 @@ pub(crate) enum Failure {
     Sql(sqlx::Error),
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for StatementError {
     fn from(error: sqlx::Error) -> Self {
         match shape(&error) {
             Some(found) => Self::Tables(found),
@@ -119,7 +119,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-impl Failure {
+impl StatementError {
     /// A database that says no has done nothing. One that says that it ends may have done it before.
     pub(crate) fn is_certain(&self) -> bool {
         match self {
@@ -135,9 +135,9 @@ impl Failure {
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        if failure.is_certain() { Self::not_executed(failure) } else { Self::unknown(failure) }
+impl From<StatementError> for StoreError {
+    fn from(error: StatementError) -> Self {
+        if error.is_certain() { Self::not_executed(error) } else { Self::unknown(error) }
     }
 }
 
