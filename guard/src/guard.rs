@@ -35,7 +35,7 @@ use crate::shared_secret::SharedSecrets;
 use crate::shutdown::InFlight;
 use crate::shutdown::Shutdown;
 #[cfg(feature = "actix")]
-use crate::store::Home;
+use crate::store::OriginThread;
 use crate::store::{Epoch, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, Token, TokenFields};
@@ -60,7 +60,7 @@ struct Inner {
     drain_limit: Duration,
     problem_base: String,
     #[cfg(feature = "actix")]
-    home: Option<Arc<Home>>,
+    home: Option<Arc<OriginThread>>,
     _alive: watch::Sender<()>,
 }
 
@@ -329,7 +329,7 @@ impl Guard {
 
     /// The home of its store, if that is in memory.
     #[cfg(feature = "actix")]
-    pub(crate) fn home(&self) -> Option<&Arc<Home>> {
+    pub(crate) fn home(&self) -> Option<&Arc<OriginThread>> {
         self.0.home.as_ref()
     }
 

@@ -16,10 +16,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "actix")]
-pub(crate) use self::memory::Home;
 pub use self::memory::Memory;
-pub(crate) use self::metered::Metered;
+#[cfg(feature = "actix")]
+pub(crate) use self::memory::OriginThread;
+pub(crate) use self::metered::MeteredStore;
 #[cfg(feature = "redis")]
 pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]
@@ -306,7 +306,7 @@ impl StoreError {
 
     /// Whether the store refused it for want of room.
     pub fn is_full(&self) -> bool {
-        self.is_because_of::<Full>()
+        self.is_because_of::<StoreFull>()
     }
 
     /// The same failure, of something on the way to a change that was then not asked for.
@@ -325,7 +325,7 @@ impl StoreError {
 /// The store has no room for what is new, in its own words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Full(pub(crate) String);
+pub(crate) struct StoreFull(pub(crate) String);
 
 /// Why a store failed, for the log of whoever runs it.
 #[derive(Debug)]

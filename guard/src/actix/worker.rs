@@ -6,7 +6,7 @@ use std::thread::{self, Thread};
 
 use crate::guard::Guard;
 use crate::mode::Mode;
-use crate::store::Home;
+use crate::store::OriginThread;
 
 /// What the names of worker threads begin with: in a runtime of tokio, and in a system of actix.
 const NAMES: [&str; 2] = ["actix-server worker ", "actix-rt|system:"];
@@ -28,7 +28,7 @@ impl Worker {
 
 /// A memory store that a worker has built and uses at one place of the program.
 struct Used {
-    home: Weak<Home>,
+    home: Weak<OriginThread>,
     worker: Worker,
     place: &'static Location<'static>,
 }

@@ -15,8 +15,8 @@ use crate::secret::Secret;
 use crate::shared_secret::{SharedSecrets, keep_sharing};
 use crate::shutdown::Shutdown;
 #[cfg(feature = "actix")]
-use crate::store::Home;
-use crate::store::{Metered, Store};
+use crate::store::OriginThread;
+use crate::store::{MeteredStore, Store};
 use crate::waiting::Waiters;
 
 /// Settings of a [`Guard`].
@@ -36,14 +36,14 @@ pub struct GuardBuilder {
     mode: Mode,
     by_hand: bool,
     #[cfg(feature = "actix")]
-    home: Option<Arc<Home>>,
+    home: Option<Arc<OriginThread>>,
 }
 
 impl GuardBuilder {
     pub(super) fn on(store: impl Store) -> Self {
         Self {
             #[cfg(feature = "actix")]
-            home: Home::of(&store),
+            home: OriginThread::of(&store),
             store: Arc::new(store),
             secret: None,
             secret_previous: None,
@@ -163,7 +163,7 @@ impl GuardBuilder {
         let sharing = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
         // It is an allocation and two looks at the clock for each command, which nobody pays who does not want to know.
-        let store = if metrics::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
+        let store = if metrics::is_recorded() { Arc::new(MeteredStore::new(self.store)) } else { self.store };
         if !self.by_hand && self.mode != Mode::Off {
             runtime::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
         }

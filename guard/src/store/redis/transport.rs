@@ -12,7 +12,7 @@ use super::batch::PendingResponse;
 use super::breaker::Breaker;
 use super::deadline::Deadline;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
-use crate::store::{Admission, Epoch, Full, StoreError, async_trait};
+use crate::store::{Admission, Epoch, StoreError, StoreFull, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
@@ -141,7 +141,7 @@ impl TransportError {
 impl From<TransportError> for StoreError {
     fn from(error: TransportError) -> Self {
         match error {
-            full if full.is_full() => Self::not_executed(Full(full.to_string())),
+            full if full.is_full() => Self::not_executed(StoreFull(full.to_string())),
             error if error.is_certain() => Self::not_executed(error),
             error => Self::unknown(error),
         }
