@@ -15,7 +15,7 @@ use crate::renewal::RenewalQueue;
 use crate::rollout::RolloutCounts;
 use crate::shared_secret::SharedSecrets;
 use crate::shutdown::Shutdown;
-use crate::store::{Admission, Home, Store, StoreError};
+use crate::store::{Admission, OriginThread, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::waiters::Waiters;
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     pub(crate) drain_limit: Duration,
     pub(crate) problem_base: String,
     /// The thread that has built the store, if that is in memory.
-    pub(crate) home: Option<Arc<Home>>,
+    pub(crate) origin_thread: Option<Arc<OriginThread>>,
     /// Dropped with the engine, which ends the background tasks.
     pub(crate) _alive: watch::Sender<()>,
 }

@@ -6,7 +6,7 @@ use std::thread::{self, Thread};
 
 use crate::guard::Guard;
 use crate::mode::Mode;
-use crate::store::Home;
+use crate::store::OriginThread;
 
 /// What the names of worker threads begin with: in a runtime of tokio, and in a system of actix.
 const NAMES: [&str; 2] = ["actix-server worker ", "actix-rt|system:"];
@@ -28,7 +28,7 @@ impl Worker {
 
 /// A memory store that a worker has built and uses at one place of the program.
 struct Used {
-    home: Weak<Home>,
+    home: Weak<OriginThread>,
     worker: Worker,
     place: &'static Location<'static>,
 }
@@ -56,7 +56,7 @@ pub(super) fn assert_shared(guard: &Guard) {
         return;
     }
     let here = thread::current();
-    let (Some(home), Some(worker)) = (guard.home().filter(|home| home.is_on(&here)), Worker::of(&here)) else {
+    let (Some(home), Some(worker)) = (guard.origin_thread().filter(|home| home.is_on(&here)), Worker::of(&here)) else {
         return;
     };
     let used = Used { home: Arc::downgrade(home), worker, place: Location::caller() };

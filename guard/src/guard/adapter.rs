@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::shutdown::InFlight;
-use crate::store::{Home, StoreError};
+use crate::store::{OriginThread, StoreError};
 use crate::ticket::Ticket;
 use crate::token::Token;
 use crate::verdict::Verdict;
@@ -105,7 +105,7 @@ impl Guard {
     }
 
     /// The thread that has built its store, if that is in memory.
-    pub(crate) fn home(&self) -> Option<&Arc<Home>> {
-        self.0.home.as_ref()
+    pub(crate) fn origin_thread(&self) -> Option<&Arc<OriginThread>> {
+        self.0.origin_thread.as_ref()
     }
 }

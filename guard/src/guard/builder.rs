@@ -16,7 +16,7 @@ use crate::rollout::RolloutCounts;
 use crate::runtime;
 use crate::shared_secret::{SharedSecrets, keep_sharing};
 use crate::shutdown::Shutdown;
-use crate::store::{Home, Metered, Store};
+use crate::store::{MeteredStore, OriginThread, Store};
 use crate::token::secret::Secret;
 use crate::waiters::Waiters;
 
@@ -36,13 +36,13 @@ pub struct GuardBuilder {
     waiters: usize,
     mode: Mode,
     by_hand: bool,
-    home: Option<Arc<Home>>,
+    origin_thread: Option<Arc<OriginThread>>,
 }
 
 impl GuardBuilder {
     pub(super) fn on(store: impl Store) -> Self {
         Self {
-            home: Home::of(&store),
+            origin_thread: OriginThread::of(&store),
             store: Arc::new(store),
             secret: None,
             secret_previous: None,
@@ -165,7 +165,7 @@ impl GuardBuilder {
         let secrets = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
         // Measuring costs an allocation and two readings of the clock for each command, which is wasted without a recorder.
-        let store = if metrics::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
+        let store = if metrics::is_recorded() { Arc::new(MeteredStore::new(self.store)) } else { self.store };
         if !self.by_hand && self.mode != Mode::Off {
             runtime::spawn(keep_sharing(Arc::clone(&secrets), Arc::clone(&store), self.share_every, gone.clone()));
         }
@@ -187,7 +187,7 @@ impl GuardBuilder {
             last_call: self.last_call,
             drain_limit: self.drain_limit,
             problem_base: self.problem_base,
-            home: self.home,
+            origin_thread: self.origin_thread,
             _alive: alive,
         }))
     }

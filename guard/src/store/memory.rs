@@ -1,9 +1,9 @@
 //! The store in this process's memory: nothing to install, and nothing survives a restart.
 
-mod home;
-mod record;
-mod room;
-mod shares;
+mod entry;
+mod eviction;
+mod origin_thread;
+mod quota;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
@@ -15,9 +15,9 @@ use std::time::Duration;
 use metrics::{counter, gauge};
 use onceward_api::metric;
 
-pub(crate) use self::home::Home;
-use self::record::{Record, Weight};
-use self::shares::{Missing, Shares};
+use self::entry::{EntryWeight, MemoryEntry};
+pub(crate) use self::origin_thread::OriginThread;
+use self::quota::{Quotas, Shortage};
 use super::{Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
@@ -39,19 +39,19 @@ const FULL_SWEEP_EVERY: u64 = 1_000;
 /// `token_route` panic where they find that, and the server does not start.
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
-    shares: Shares,
+    quotas: Quotas,
     /// What is left of a value without its response: a value of that form can make room. The store knows no more of values.
     stub: fn(&[u8]) -> Option<Vec<u8>>,
     clock: Clock,
     epoch: Epoch,
     last_full_sweep: AtomicU64,
-    home: std::sync::Arc<Home>,
+    origin: std::sync::Arc<OriginThread>,
 }
 
 /// One part of the map.
 #[derive(Default)]
 struct Shard {
-    records: HashMap<Ticket, Record>,
+    records: HashMap<Ticket, MemoryEntry>,
     /// How many records the new ones since the last sweep have paid for looking at.
     paid: usize,
 }
@@ -69,12 +69,12 @@ impl Memory {
     pub fn with_clock(clock: Clock) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shares: Shares::of(Self::DEFAULT_LIMIT),
+            quotas: Quotas::of(Self::DEFAULT_LIMIT),
             stub: DoneRecord::without_reply,
             clock,
             epoch: random(),
             last_full_sweep: AtomicU64::new(0),
-            home: Home::here(),
+            origin: OriginThread::here(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Memory {
     /// Plan with twice the limit and 64 MiB.
     #[must_use]
     pub fn limit(mut self, bytes: usize) -> Self {
-        self.shares.limit = bytes;
+        self.quotas.limit = bytes;
         self
     }
 
@@ -115,14 +115,14 @@ impl Memory {
     }
 
     /// Clears away a record.
-    fn evacuate(&self, place: OccupiedEntry<'_, Ticket, Record>) -> Record {
+    fn evacuate(&self, place: OccupiedEntry<'_, Ticket, MemoryEntry>) -> MemoryEntry {
         let (ticket, record) = place.remove_entry();
-        self.shares.release(ticket.kind(), record.weight());
+        self.quotas.release(ticket.kind(), record.weight());
         record
     }
 
     /// Gives the place of what is live under a ticket, having cleared away what is not.
-    fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<OccupiedEntry<'a, Ticket, Record>> {
+    fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<OccupiedEntry<'a, Ticket, MemoryEntry>> {
         let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
         if place.get().is_live(self.clock.steady()) {
             return Some(place);
@@ -132,7 +132,7 @@ impl Memory {
     }
 
     /// Writes where nothing live is, and otherwise gives what is there.
-    fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, most: usize) -> Result<Option<Bytes>, Missing> {
+    fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, most: usize) -> Result<Option<Bytes>, Shortage> {
         let now = self.clock.steady();
         let mut shard = self.shard(ticket);
         self.sweep_a_slice(&mut shard, now);
@@ -146,8 +146,8 @@ impl Memory {
             Entry::Vacant(_) => None,
         };
         let weight = self.weigh(value);
-        self.shares.exchange(ticket, out.map(Record::weight), weight, most)?;
-        place.insert_entry(Record::new(value, weight.turn, now, ttl));
+        self.quotas.exchange(ticket, out.map(MemoryEntry::weight), weight, most)?;
+        place.insert_entry(MemoryEntry::new(value, weight.eviction_seq, now, ttl));
         Ok(None)
     }
 
@@ -157,7 +157,7 @@ impl Memory {
         held: &[u8],
         value: &[u8],
         ttl: Duration,
-    ) -> Result<Compared, Missing> {
+    ) -> Result<Compared, Shortage> {
         let mut shard = self.shard(ticket);
         let Some(mut place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
         let there = place.get_mut();
@@ -165,13 +165,13 @@ impl Memory {
             return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
         }
         let weight = self.weigh(value);
-        self.shares.exchange(ticket, Some(there.weight()), weight, self.shares.share(ticket.kind()))?;
-        *there = Record::new(value, weight.turn, self.clock.steady(), ttl);
+        self.quotas.exchange(ticket, Some(there.weight()), weight, self.quotas.quota(ticket.kind()))?;
+        *there = MemoryEntry::new(value, weight.eviction_seq, self.clock.steady(), ttl);
         Ok(Compared::Done)
     }
 
-    fn weigh(&self, value: &[u8]) -> Weight {
-        Weight::of(value, || (self.stub)(value).map(|_| self.shares.next_turn()))
+    fn weigh(&self, value: &[u8]) -> EntryWeight {
+        EntryWeight::of(value, || (self.stub)(value).map(|_| self.quotas.next_eviction_seq()))
     }
 
     /// Sweeps one part as soon as its new records have paid for it, so that what is over never piles up.
@@ -200,7 +200,7 @@ impl Memory {
         shard.records.retain(|ticket, record| {
             let keep = record.is_live(now);
             if !keep {
-                self.shares.release(ticket.kind(), record.weight());
+                self.quotas.release(ticket.kind(), record.weight());
             }
             keep
         });
@@ -210,7 +210,7 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        let most = self.shares.share(ticket.kind());
+        let most = self.quotas.quota(ticket.kind());
         self.fit(ticket.kind(), value, &|value| self.write(ticket, value, ttl, most))
     }
 
@@ -240,8 +240,8 @@ impl Store for Memory {
     async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         let kind = ticket.kind();
         let most = |value: &[u8]| match (self.stub)(value) {
-            Some(_) => self.shares.share(kind),
-            None => self.shares.share_to_put_back(kind),
+            Some(_) => self.quotas.quota(kind),
+            None => self.quotas.quota_to_put_back(kind),
         };
         self.fit(kind, value, &|value| self.write(ticket, value, ttl, most(value)))
     }
@@ -258,10 +258,10 @@ impl Store for Memory {
         gauge!(metric::MEMORY_RECORDS.name).set(self.len() as f64);
         for kind in [Kind::Token, Kind::Key, Kind::Interval] {
             let name = kind.as_str();
-            gauge!(metric::MEMORY_BYTES.name, "kind" => name).set(self.shares.used(kind) as f64);
-            gauge!(metric::MEMORY_RESPONSES.name, "kind" => name).set(self.shares.responses(kind) as f64);
-            counter!(metric::MEMORY_DROPPED.name, "kind" => name).absolute(self.shares.dropped(kind));
-            gauge!(metric::MEMORY_LIMIT.name, "kind" => name).set(self.shares.share(kind) as f64);
+            gauge!(metric::MEMORY_BYTES.name, "kind" => name).set(self.quotas.used(kind) as f64);
+            gauge!(metric::MEMORY_RESPONSES.name, "kind" => name).set(self.quotas.responses(kind) as f64);
+            counter!(metric::MEMORY_DROPPED.name, "kind" => name).absolute(self.quotas.dropped(kind));
+            gauge!(metric::MEMORY_LIMIT.name, "kind" => name).set(self.quotas.quota(kind) as f64);
         }
     }
 }
@@ -274,7 +274,7 @@ impl Default for Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("limit", &self.shares.limit).finish_non_exhaustive()
+        f.debug_struct("Memory").field("limit", &self.quotas.limit).finish_non_exhaustive()
     }
 }
 

@@ -12,43 +12,43 @@ use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_t
 use crate::ticket::Ticket;
 
 /// A store that is timed.
-pub(crate) struct Metered {
+pub(crate) struct MeteredStore {
     store: Arc<dyn Store>,
-    insert: Verb,
-    take: Verb,
-    swap: Verb,
-    remove: Verb,
-    look: Verb,
-    put_back: Verb,
-    epoch: Verb,
-    ping: Verb,
+    insert: VerbMetrics,
+    take: VerbMetrics,
+    swap: VerbMetrics,
+    remove: VerbMetrics,
+    look: VerbMetrics,
+    put_back: VerbMetrics,
+    epoch: VerbMetrics,
+    ping: VerbMetrics,
 }
 
-/// What is known of one verb.
-struct Verb {
+/// The metrics of one verb.
+struct VerbMetrics {
     duration: Histogram,
     not_executed: Counter,
     unknown: Counter,
 }
 
-impl Metered {
+impl MeteredStore {
     /// Times this one.
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            insert: Verb::new("insert"),
-            take: Verb::new("take"),
-            swap: Verb::new("swap"),
-            remove: Verb::new("remove"),
-            look: Verb::new("look"),
-            put_back: Verb::new("put_back"),
-            epoch: Verb::new("epoch"),
-            ping: Verb::new("ping"),
+            insert: VerbMetrics::new("insert"),
+            take: VerbMetrics::new("take"),
+            swap: VerbMetrics::new("swap"),
+            remove: VerbMetrics::new("remove"),
+            look: VerbMetrics::new("look"),
+            put_back: VerbMetrics::new("put_back"),
+            epoch: VerbMetrics::new("epoch"),
+            ping: VerbMetrics::new("ping"),
         }
     }
 }
 
-impl Verb {
+impl VerbMetrics {
     fn new(verb: &'static str) -> Self {
         let failed = |kind: &'static str| counter!(metric::STORE_ERRORS.name, "verb" => verb, "kind" => kind);
         Self {
@@ -72,7 +72,7 @@ impl Verb {
 }
 
 #[async_trait]
-impl Store for Metered {
+impl Store for MeteredStore {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.insert.time(self.store.insert(ticket, value, ttl)).await
     }

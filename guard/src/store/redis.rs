@@ -2,23 +2,23 @@
 //! one that sentinels watch over, and a cluster.
 
 mod address;
+mod batch;
 mod breaker;
 mod cluster;
+mod command;
+mod connection;
 mod deadline;
-mod handed_cluster;
-mod life;
-mod link;
-mod near;
-mod own;
+mod error;
 mod redirect;
+mod replication_id;
+mod scripts;
 mod sentinel;
 mod slot;
-mod step;
 #[cfg(test)]
 mod tests;
+mod thread_local;
 mod topology;
-mod turn;
-mod verbs;
+mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,17 +26,22 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
-use ::redis::cluster_async::ClusterConnection;
 use ::redis::{Client, ErrorKind, RedisResult};
+use metrics::gauge;
+use onceward_api::metric;
 use rustls::crypto::CryptoProvider;
 
-use self::address::Address;
 pub use self::address::BadAddress;
+use self::address::RedisAddress;
 use self::cluster::Cluster;
-use self::handed_cluster::HandedCluster;
-use self::link::{Failure, Handed, Link};
-use self::own::{Own, Source, client};
+use self::command::{bytes, compared, millis};
+use self::connection::{Endpoint, ManagedConnection, client};
+use self::error::TransportError;
+use self::scripts::REMOVE;
 use self::sentinel::Sentinels;
+use self::transport::{ApplicationConnection, KeyName, Request, Response, Transport};
+use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
+use crate::ticket::{Kind, Ticket};
 
 /// A store that many processes share.
 ///
@@ -47,25 +52,25 @@ use self::sentinel::Sentinels;
 /// # Ok::<(), onceward::store::BadAddress>(())
 /// ```
 ///
-/// Nothing is ever sent twice: a command whose answer was lost is reported as [`StoreError::Unknown`](crate::store::StoreError::Unknown).
+/// Nothing is ever sent twice: a command whose answer was lost is reported as [`StoreError::Unknown`].
 ///
 /// A Redis that restarts from an old snapshot, or is replaced by a replica that has not seen everything, has tokens again that
 /// were used. So each token is bound to the life of the server that issued it, which that server's `master_replid` names, and is
 /// stale in the next.
 #[derive(Clone)]
 pub struct Redis {
-    link: Arc<dyn Link>,
+    transport: Arc<dyn Transport>,
     prefix: String,
     timeout: Duration,
     is_pinned: bool,
-    /// How many commands wait for an answer.
-    asked: Arc<AtomicUsize>,
-    /// How many of them there may be at once.
-    most_asked: usize,
+    /// The number of commands in flight.
+    in_flight: Arc<AtomicUsize>,
+    /// The most commands in flight at once.
+    max_in_flight: usize,
 }
 
-/// How many commands may wait for an answer at once. A Redis that does not answer is not to fill the memory.
-const MOST_ASKED: usize = 32_768;
+/// The most commands in flight at once, so that a Redis that does not answer does not fill the memory.
+const MAX_IN_FLIGHT: usize = 32_768;
 
 impl Redis {
     /// How long a verb may take, unless [`timeout`](Self::timeout) says otherwise.
@@ -86,11 +91,13 @@ impl Redis {
         let unusable = |error: ::redis::RedisError| BadAddress(error.to_string());
         install_crypto();
         Ok(match address::parse(address)? {
-            Address::One(info) => Self::on(Own::open(Source::At(client(*info).map_err(unusable)?))),
-            Address::Sentinel { sentinels, name, node } => {
-                Self::on(Own::open(Source::Named(Sentinels::new(sentinels, name, *node))))
+            RedisAddress::One(info) => {
+                Self::on(ManagedConnection::open(Endpoint::Fixed(client(*info).map_err(unusable)?)))
             }
-            Address::Cluster(nodes) => Self::on(Cluster::open(nodes).map_err(unusable)?),
+            RedisAddress::Sentinel { sentinels, name, node } => {
+                Self::on(ManagedConnection::open(Endpoint::Sentinels(Sentinels::new(sentinels, name, *node))))
+            }
+            RedisAddress::Cluster(nodes) => Self::on(Cluster::open(nodes).map_err(unusable)?),
         })
     }
 
@@ -110,16 +117,16 @@ impl Redis {
     pub async fn masters(address: &str) -> RedisResult<Vec<(String, Client)>> {
         install_crypto();
         let unreadable = |error: BadAddress| (ErrorKind::InvalidClientConfig, "bad address", error.to_string());
-        let unfound = |failure| match failure {
-            Failure::Redis(error) => error,
+        let unfound = |error| match error {
+            TransportError::Redis(error) => error,
             other => (ErrorKind::Io, "nobody says where it is", other.to_string()).into(),
         };
         let masters = match address::parse(address).map_err(unreadable)? {
-            Address::One(info) => vec![client(*info)?],
-            Address::Sentinel { sentinels, name, node } => {
+            RedisAddress::One(info) => vec![client(*info)?],
+            RedisAddress::Sentinel { sentinels, name, node } => {
                 vec![Sentinels::new(sentinels, name, *node).master().await.map_err(unfound)?]
             }
-            Address::Cluster(nodes) => topology::masters(nodes).await.map_err(unfound)?,
+            RedisAddress::Cluster(nodes) => topology::masters(nodes).await.map_err(unfound)?,
         };
         Ok(masters.into_iter().map(|client| (client.get_connection_info().addr().to_string(), client)).collect())
     }
@@ -129,28 +136,19 @@ impl Redis {
     ///
     /// It is driven by the runtime it was made in, or by that which has last reconnected it. A handler that blocks all of that runtime's threads stops it, and
     /// then the store does not answer in time: with [`open`](Self::open) that cannot happen. It must not send a
-    /// command a second time by itself.
+    /// command a second time by itself. For a cluster use [`open`](Self::open), which connects to every master and follows the slots.
     pub fn over(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
-        Self::on(Handed::new(connection))
+        Self::on(ApplicationConnection::new(connection))
     }
 
-    /// The same over a connection to a cluster. It has to be one that repeats nothing: `ClusterClientBuilder::retries(0)`. What
-    /// it would repeat otherwise is also what was done and whose answer was lost.
-    ///
-    /// Such a connection knows those nodes only that have slots. A record that is on its way to one that has none yet cannot be reached
-    /// until the first of them is there, and is told as not executed: give a new node a slot before others are moved.
-    pub fn over_cluster(connection: ClusterConnection) -> Self {
-        Self::on(HandedCluster::new(connection))
-    }
-
-    fn on(link: impl Link) -> Self {
+    fn on(transport: impl Transport) -> Self {
         Self {
-            link: Arc::new(link),
+            transport: Arc::new(transport),
             prefix: "onceward".to_owned(),
             timeout: Self::DEFAULT_TIMEOUT,
             is_pinned: true,
-            asked: Arc::default(),
-            most_asked: MOST_ASKED,
+            in_flight: Arc::default(),
+            max_in_flight: MAX_IN_FLIGHT,
         }
     }
 
@@ -175,6 +173,115 @@ impl Redis {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(Duration::from_secs(3600));
         self
+    }
+}
+
+#[async_trait]
+impl Store for Redis {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        // What is claimed and can never be settled is better not begun.
+        let deadline = self.deadline();
+        if ticket.kind() == Kind::Key {
+            let asked = self.refuses_scripts(ticket, deadline).await;
+            if asked.map_err(|error| StoreError::from(error).certainly_not_executed())? {
+                return Err(StoreError::not_executed("this Redis lets its user run no scripts, which keys need"));
+            }
+        }
+        let mut command = self.command("SET", ticket);
+        command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
+        self.ask(command, deadline).await
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.ask(self.command("GETDEL", ticket), self.deadline()).await
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        compared(self.eval_swap(ticket, held, value, ttl, false, self.deadline()).await?.value)
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        compared(self.eval(&REMOVE, ticket, &[held], false, self.deadline()).await?.value)
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.ask(self.command("GET", ticket), self.deadline()).await
+    }
+
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        if !self.is_pinned {
+            return Some(Epoch::default());
+        }
+        self.transport.known(&KeyName(&|| ticket.name(&self.prefix))).map(|(_, epoch)| epoch)
+    }
+
+    async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
+        if !self.is_pinned {
+            return Ok(Epoch::default());
+        }
+        Ok(self.replication_id(ticket, None, self.deadline()).await?.1)
+    }
+
+    /// Reads the replication id behind the command, over the same connection.
+    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
+        if !self.is_pinned {
+            return Ok(Taken { found: self.take(ticket).await?, is_of_epoch: true });
+        }
+        let request = Request { command: self.command("GETDEL", ticket), key_at: 1, wants_replication_id: true };
+        let Response { value, replication_id } = self.send(request, self.deadline()).await?;
+        let is_of_epoch = self.is_of(epoch, replication_id, ticket);
+        Ok(Taken { found: bytes(value)?, is_of_epoch })
+    }
+
+    /// Checks the replication id before the command, and again behind it over the same connection. A write that raced with a change
+    /// of epoch is removed again.
+    async fn swap_under(
+        &self,
+        ticket: &Ticket,
+        epoch: Epoch,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Option<Compared>, StoreError> {
+        if !self.is_pinned {
+            return self.swap(ticket, held, value, ttl).await.map(Some);
+        }
+        let deadline = self.deadline();
+        let asked = self.replication_id(ticket, Some(epoch), deadline).await;
+        let (_, known) = asked.map_err(|error| StoreError::from(error).certainly_not_executed())?;
+        if known != epoch {
+            return Ok(None);
+        }
+        let Response { value: answer, replication_id } =
+            self.eval_swap(ticket, held, value, ttl, true, deadline).await?;
+        let compared = compared(answer)?;
+        if self.is_of(epoch, replication_id, ticket) {
+            return Ok(Some(compared));
+        }
+        if compared == Compared::Done {
+            // If that fails, whoever has sent it takes it back.
+            self.remove(ticket, value).await.map_err(StoreError::unknown)?;
+        }
+        Ok(None)
+    }
+
+    fn admission(&self, ticket: &Ticket) -> Admission {
+        self.transport.admit(&KeyName(&|| ticket.name(&self.prefix)), self.timeout)
+    }
+
+    /// Takes a token that does not exist, as redeeming does, and writes a record that expires at once: a Redis that is full refuses that.
+    async fn ping(&self) -> Result<(), StoreError> {
+        let nobodys = Ticket::of(Kind::Token, b"nobody's");
+        self.take(&nobodys).await?;
+        self.insert(&nobodys, b"-", Duration::from_millis(1)).await.map(drop)
+    }
+
+    async fn reconnected(&self) {
+        self.transport.reconnected().await;
+    }
+
+    fn report(&self) {
+        gauge!(metric::SLOW_NODES.name).set(self.transport.slow() as f64);
     }
 }
 

@@ -1,16 +1,16 @@
 //! The store on PostgreSQL or SQLite: each verb is one atomic step on one row, and the database's own time says what is over.
 
 mod address;
-mod base;
-mod cleaner;
 mod dialect;
-mod failure;
-mod file;
-mod file_clock;
-mod migration;
-mod opened_file;
+mod error;
+mod migrate;
+mod pool;
 mod postgres;
 mod sqlite;
+mod sqlite_clock;
+mod sqlite_file;
+mod sqlite_path;
+mod sweep;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,19 +18,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::address::Address;
-use self::base::{Asked, Base};
-pub(crate) use self::cleaner::keep_clean;
+use self::address::SqlAddress;
 pub use self::dialect::Dialect;
-pub(crate) use self::dialect::{Answer, Row};
-use self::dialect::{Question, Verb};
-pub use self::failure::SqlError;
-pub(crate) use self::failure::{
-    Failure, asks_for_a_repetition, has_failed_already, has_waited_in_vain, is_prepared_for_another_shape,
-    wants_a_repetition,
+use self::dialect::{Operation, SqlVerb};
+pub(crate) use self::dialect::{RecordRow, StatementOutcome};
+pub use self::error::SqlError;
+pub(crate) use self::error::{
+    StatementError, asks_for_a_repetition, has_failed_already, has_waited_in_vain, wants_a_repetition,
 };
-pub use self::migration::Migrated;
-use self::opened_file::{InFile, OpenedFile};
+pub use self::migrate::MigrationOutcome;
+use self::pool::{SqlBackend, SqlPool};
+use self::sqlite_file::{SqliteFile, SqliteFileBackend};
+pub(crate) use self::sweep::keep_clean;
 use super::{Bytes, Compared, Epoch, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
@@ -56,7 +55,7 @@ use crate::ticket::Ticket;
 /// Nothing is ever sent twice: a statement whose answer was lost is reported as [`StoreError::Unknown`].
 #[derive(Clone)]
 pub struct Sql {
-    base: Arc<dyn Asked>,
+    backend: Arc<dyn SqlBackend>,
     prefix: String,
     timeout: Duration,
 }
@@ -81,22 +80,22 @@ impl Sql {
     /// As for [`open`](Self::open).
     pub async fn open_within(address: &str, timeout: Duration) -> Result<Self, SqlError> {
         let timeout = timeout.min(Duration::from_secs(3600));
-        let base: Arc<dyn Asked> = match Address::parse(address)? {
-            Address::Postgres(options) => {
-                Base::open(postgres::pool(timeout), postgres::options(options, timeout)).await?
+        let backend: Arc<dyn SqlBackend> = match SqlAddress::parse(address)? {
+            SqlAddress::Postgres(options) => {
+                SqlPool::open(postgres::pool(timeout), postgres::options(options, timeout)).await?
             }
-            Address::Sqlite(options) => {
-                let is_there = file::examine(options.get_filename())?;
-                let file = OpenedFile::at(options.get_filename());
-                let opened = Base::open(sqlite::pool(), sqlite::options(options, timeout)).await;
-                let base = opened.map_err(|error| match error {
+            SqlAddress::Sqlite(options) => {
+                let is_there = sqlite_path::examine(options.get_filename())?;
+                let file = SqliteFile::at(options.get_filename());
+                let opened = SqlPool::open(sqlite::pool(), sqlite::options(options, timeout)).await;
+                let backend = opened.map_err(|error| match error {
                     SqlError::NoRights(_) if !is_there => SqlError::NotMigrated,
                     error => error,
                 })?;
-                InFile::new(base, file)
+                SqliteFileBackend::new(backend, file)
             }
         };
-        Ok(Self { base, prefix: "onceward".to_owned(), timeout })
+        Ok(Self { backend, prefix: "onceward".to_owned(), timeout })
     }
 
     /// Whether this is an address, without going there.
@@ -104,7 +103,7 @@ impl Sql {
     /// # Errors
     /// If it is none.
     pub fn check_address(address: &str) -> Result<(), SqlError> {
-        Address::parse(address).map(drop)
+        SqlAddress::parse(address).map(drop)
     }
 
     /// Makes the tables where they are missing, updates those of an earlier version, and otherwise changes nothing. A file of SQLite is made
@@ -112,8 +111,8 @@ impl Sql {
     ///
     /// # Errors
     /// If the address cannot be read, the database cannot be reached, or what is there has another shape.
-    pub async fn migrate(address: &str) -> Result<Migrated, SqlError> {
-        migration::migrate(Address::parse(address)?).await
+    pub async fn migrate(address: &str) -> Result<MigrationOutcome, SqlError> {
+        migrate::migrate(SqlAddress::parse(address)?).await
     }
 
     /// What [`migrate`](Self::migrate) runs, for whoever runs it by other means.
@@ -121,7 +120,7 @@ impl Sql {
     /// # Errors
     /// If the address cannot be read.
     pub fn migration(address: &str) -> Result<&'static str, SqlError> {
-        Ok(migration::script(&Address::parse(address)?))
+        Ok(migrate::script(&SqlAddress::parse(address)?))
     }
 
     /// What every name begins with: `onceward`.
@@ -131,69 +130,76 @@ impl Sql {
         self
     }
 
-    async fn ask(&self, question: Question, deadline: Instant) -> Result<Answer, StoreError> {
-        Ok(Arc::clone(&self.base).ask(question, deadline).await?)
+    async fn ask(&self, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StoreError> {
+        Ok(Arc::clone(&self.backend).ask(operation, deadline).await?)
     }
 
     /// Asks until the answer says one thing or the other. Where it says neither, the statement has waited for another one, has
     /// certainly changed nothing, and was told how things were before.
-    async fn settled<T>(&self, question: Question, read: impl Fn(Answer) -> Option<T> + Send) -> Result<T, StoreError> {
+    async fn settled<T>(
+        &self,
+        operation: Operation,
+        read: impl Fn(StatementOutcome) -> Option<T> + Send,
+    ) -> Result<T, StoreError> {
         let deadline = Instant::now() + self.timeout;
         loop {
-            if let Some(settled) = read(self.ask(question.clone(), deadline).await?) {
+            if let Some(settled) = read(self.ask(operation.clone(), deadline).await?) {
                 return Ok(settled);
             }
             if Instant::now() >= deadline {
-                return Err(Failure::Contended.into());
+                return Err(StatementError::Contended.into());
             }
         }
     }
 
-    async fn compare(&self, question: Question) -> Result<Compared, StoreError> {
-        let held = question.held.clone();
-        let read = |Answer { is_done, there }: Answer| match there {
+    async fn compare(&self, operation: Operation) -> Result<Compared, StoreError> {
+        let held = operation.held.clone();
+        let read = |StatementOutcome { is_done, there }: StatementOutcome| match there {
             _ if is_done => Some(Compared::Done),
             Some(there) if there == held => None,
             Some(there) => Some(Compared::Found(there.into())),
             None => Some(Compared::Gone),
         };
-        self.settled(question, read).await
+        self.settled(operation, read).await
     }
 
-    fn question(&self, verb: Verb, ticket: &Ticket) -> Question {
-        Question { verb, name: ticket.name(&self.prefix), held: Vec::new(), value: Vec::new(), millis: 0 }
+    fn operation(&self, verb: SqlVerb, ticket: &Ticket) -> Operation {
+        Operation { verb, name: ticket.name(&self.prefix), held: Vec::new(), value: Vec::new(), millis: 0 }
     }
 }
 
 #[async_trait]
 impl Store for Sql {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        let question = Question { value: value.to_vec(), millis: millis(ttl), ..self.question(Verb::Insert, ticket) };
-        let read = |Answer { is_done, there }| if is_done { Some(None) } else { there.map(|there| Some(there.into())) };
-        self.settled(question, read).await
+        let operation =
+            Operation { value: value.to_vec(), millis: millis(ttl), ..self.operation(SqlVerb::Insert, ticket) };
+        let read = |StatementOutcome { is_done, there }| {
+            if is_done { Some(None) } else { there.map(|there| Some(there.into())) }
+        };
+        self.settled(operation, read).await
     }
 
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let answer = self.ask(self.question(Verb::Take, ticket), Instant::now() + self.timeout).await?;
+        let answer = self.ask(self.operation(SqlVerb::Take, ticket), Instant::now() + self.timeout).await?;
         Ok(answer.there.map(Bytes::from))
     }
 
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        let question = self.question(Verb::Swap, ticket);
-        self.compare(Question { held: held.to_vec(), value: value.to_vec(), millis: millis(ttl), ..question }).await
+        let operation = self.operation(SqlVerb::Swap, ticket);
+        self.compare(Operation { held: held.to_vec(), value: value.to_vec(), millis: millis(ttl), ..operation }).await
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.compare(Question { held: held.to_vec(), ..self.question(Verb::Remove, ticket) }).await
+        self.compare(Operation { held: held.to_vec(), ..self.operation(SqlVerb::Remove, ticket) }).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let answer = self.ask(self.question(Verb::Look, ticket), Instant::now() + self.timeout).await?;
+        let answer = self.ask(self.operation(SqlVerb::Look, ticket), Instant::now() + self.timeout).await?;
         Ok(answer.there.map(Bytes::from))
     }
 
     fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
-        Some(self.base.epoch())
+        Some(self.backend.epoch())
     }
 }
 

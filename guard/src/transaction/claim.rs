@@ -14,7 +14,7 @@ use crate::rejection::Rejection;
 use crate::reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
-use crate::store::sql::{Answer, Row, has_waited_in_vain, millis};
+use crate::store::sql::{RecordRow, StatementOutcome, has_waited_in_vain, millis};
 use crate::ticket::Ticket;
 
 /// How long a database is asked what became of a claim.
@@ -150,12 +150,12 @@ impl TxClaim {
     ) -> Result<ClaimState, ClaimError> {
         let (value, millis) = (self.record.encode(), millis(self.rules.retain));
         loop {
-            let row = Row { name: &self.name, value: &value, millis };
+            let row = RecordRow { name: &self.name, value: &value, millis };
             let there = match DB::claim(transaction, &row).await {
-                Ok(Answer { is_done: true, .. }) => return Ok(ClaimState::Free),
-                Ok(Answer { there: Some(there), .. }) => there,
+                Ok(StatementOutcome { is_done: true, .. }) => return Ok(ClaimState::Free),
+                Ok(StatementOutcome { there: Some(there), .. }) => there,
                 // It was committed while this one waited for it: now it is seen.
-                Ok(Answer { there: None, .. }) => continue,
+                Ok(StatementOutcome { there: None, .. }) => continue,
                 Err(error) if has_waited_in_vain(&error) => return Ok(ClaimState::InProgress),
                 Err(error) => return Err(error.into()),
             };
@@ -174,7 +174,7 @@ impl TxClaim {
     ) -> Result<(), ClaimError> {
         let held = self.record.encode();
         let done = DoneRecord { reply: self.rules.kept(reply), deadline: deadline(&self.rules), ..self.record.clone() };
-        let row = Row { name: &self.name, value: &done.encode(), millis: millis(self.rules.retain) };
+        let row = RecordRow { name: &self.name, value: &done.encode(), millis: millis(self.rules.retain) };
         if DB::complete(transaction, &held, &row).await? { Ok(()) } else { Err(ClaimError::NotClaimed) }
     }
 

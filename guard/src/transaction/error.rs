@@ -1,5 +1,5 @@
 use crate::store::StoreError;
-use crate::store::sql::{Failure, SqlError, asks_for_a_repetition, has_failed_already};
+use crate::store::sql::{SqlError, StatementError, asks_for_a_repetition, has_failed_already};
 
 /// Why nothing was claimed in a transaction.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +50,9 @@ impl From<sqlx::Error> for ClaimError {
         if has_failed_already(&error) {
             return Self::FailedAlready;
         }
-        match Failure::from(error) {
-            Failure::Tables(tables) => Self::Tables(tables),
-            Failure::Sql(error) => Self::Database(error),
+        match StatementError::from(error) {
+            StatementError::Tables(tables) => Self::Tables(tables),
+            StatementError::Sql(error) => Self::Database(error),
             other => Self::Database(sqlx::Error::Protocol(other.to_string())),
         }
     }

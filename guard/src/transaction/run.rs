@@ -18,13 +18,12 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::mode::Mode;
-use crate::patterns::PatternError;
 use crate::policy::KeyRules;
 use crate::record::DoneRecord;
 use crate::reply::{NoReply, Reply};
 use crate::run::{RunError, RunOutcome};
 use crate::store::StoreError;
-use crate::store::sql::{Failure, asks_for_a_repetition, wants_a_repetition};
+use crate::store::sql::{StatementError, asks_for_a_repetition, wants_a_repetition};
 
 /// How often a transaction is begun at most that the database wants again.
 const TRIES: u32 = 20;
@@ -46,7 +45,7 @@ enum TryResult<T, E> {
     /// Nothing was committed, and the next try may succeed. This is what to say if there is none.
     Repeat(RunError<E>),
     /// It came to this value under its claim, with a record written at this time, and nobody has heard whether that was committed.
-    Lost(T, Moment, Failure),
+    Lost(T, Moment, StatementError),
 }
 
 /// How a try goes on.
@@ -260,8 +259,8 @@ async fn committed<DB: Dialect, T, E>(
         Ok(Ok(())) if written.is_some() => return TryResult::Ended(Ok(RunOutcome::Executed(value))),
         Ok(Ok(())) => return TryResult::Ended(Ok(RunOutcome::Unprotected(value))),
         Ok(Err(error)) if asks_for_a_repetition(&error) => return ClaimError::from(error).into(),
-        Ok(Err(error)) => Failure::from(error),
-        Err(_) => Failure::TimedOut,
+        Ok(Err(error)) => StatementError::from(error),
+        Err(_) => StatementError::TimedOut,
     };
     match written {
         Some(written) if !failure.is_certain() => TryResult::Lost(value, written, failure),
@@ -284,10 +283,7 @@ fn replayed<T: DeserializeOwned, E>(claimed: &TxClaim, done: DoneRecord) -> Resu
 fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
-        if wants_a_repetition(cause)
-            || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition)
-            || cause.downcast_ref().is_some_and(PatternError::is_temporary)
-        {
+        if wants_a_repetition(cause) || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition) {
             return true;
         }
         next = cause.source();

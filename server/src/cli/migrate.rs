@@ -1,7 +1,7 @@
 //! `onceward migrate`: creates or updates the tables in a database.
 
 use clap::ArgMatches;
-use onceward::store::{Migrated, Sql};
+use onceward::store::{MigrationOutcome, Sql};
 use serde_json::json;
 
 use super::argument::is_set;
@@ -22,9 +22,11 @@ pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Out
     let store = config.store.to_string();
     let migrated = Sql::migrate(url).await.map_err(|error| Failure::problem(format!("{store}: {error}")))?;
     let (text, done) = match migrated {
-        Migrated::Made => (format!("{store}: made the tables of Onceward, whose names begin with onceward_.\n"), true),
-        Migrated::Updated => (format!("{store}: updated the tables, and kept what is in them.\n"), true),
-        Migrated::Current => (format!("{store}: all is there, and nothing was changed.\n"), false),
+        MigrationOutcome::Made => {
+            (format!("{store}: made the tables of Onceward, whose names begin with onceward_.\n"), true)
+        }
+        MigrationOutcome::Updated => (format!("{store}: updated the tables, and kept what is in them.\n"), true),
+        MigrationOutcome::Current => (format!("{store}: all is there, and nothing was changed.\n"), false),
     };
     Ok(Output::fine(text, json!({ "store": store, "made": done })))
 }

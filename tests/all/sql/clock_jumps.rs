@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onceward::store::{Migrated, Sql, SqlError, Store as _};
+use onceward::store::{MigrationOutcome, Sql, SqlError, Store as _};
 use onceward::transaction::{ClaimError, claim_in};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Verdict};
 use onceward_tests::client::send;
@@ -194,9 +194,9 @@ async fn file_of_the_first_version_keeps_its_records_when_it_is_updated() {
     let file = file_of_the_first_version().await;
     let urls = [(); 4].map(|()| file.url());
     let migrated = join_all(urls.iter().map(|url| Sql::migrate(url))).await;
-    assert!(migrated.iter().any(|migrated| matches!(migrated, Ok(Migrated::Updated))), "{migrated:?}");
+    assert!(migrated.iter().any(|migrated| matches!(migrated, Ok(MigrationOutcome::Updated))), "{migrated:?}");
     assert!(migrated.iter().all(Result::is_ok), "{migrated:?}");
-    assert_eq!(Sql::migrate(&file.url()).await.unwrap(), Migrated::Current);
+    assert_eq!(Sql::migrate(&file.url()).await.unwrap(), MigrationOutcome::Current);
     assert!(kept(&file).await);
     // The same by hand.
     let file = file_of_the_first_version().await;

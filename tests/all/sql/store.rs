@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::api::Code;
 use onceward::store::laws::Laws;
-use onceward::store::{Compared, Migrated, Sql, Store as _, StoreError};
+use onceward::store::{Compared, MigrationOutcome, Sql, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Token, Verdict};
 use onceward_tests::database::Either;
 use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_secs(1);
 async fn postgres() -> (PostgresServer, String) {
     let server = PostgresServer::start();
     let url = server.url();
-    assert_eq!(Sql::migrate(&url).await.unwrap(), Migrated::Made);
+    assert_eq!(Sql::migrate(&url).await.unwrap(), MigrationOutcome::Made);
     (server, url)
 }
 
@@ -32,7 +32,7 @@ async fn postgres() -> (PostgresServer, String) {
 async fn sqlite() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("store.db").display());
-    assert_eq!(Sql::migrate(&url).await.unwrap(), Migrated::Made);
+    assert_eq!(Sql::migrate(&url).await.unwrap(), MigrationOutcome::Made);
     (folder, url)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::store::{Memory, Migrated, Sql, SqlError};
+use onceward::store::{Memory, MigrationOutcome, Sql, SqlError};
 use onceward::transaction::{ClaimError, TxVerdict, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
 use onceward_tests::client::Answer;
@@ -148,7 +148,7 @@ async fn a_migration_can_be_run_again_and_by_several_at_once() {
         for migrated in futures_util::future::join_all(migrating).await {
             migrated.unwrap();
         }
-        assert_eq!(Sql::migrate(&database.url()).await.unwrap(), Migrated::Current);
+        assert_eq!(Sql::migrate(&database.url()).await.unwrap(), MigrationOutcome::Current);
         // And by hand.
         database.execute(Sql::migration(&database.url()).unwrap()).await;
         assert_eq!(database.number("SELECT count(*) FROM onceward_schema").await, 1);

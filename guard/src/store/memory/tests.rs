@@ -63,7 +63,7 @@ fn assert_counted(store: &Memory) {
                 responses += record.weight().response();
             }
         }
-        assert_eq!((store.shares.used(kind), store.shares.responses(kind)), (used, responses), "{kind:?}");
+        assert_eq!((store.quotas.used(kind), store.quotas.responses(kind)), (used, responses), "{kind:?}");
     }
 }
 
@@ -97,11 +97,11 @@ async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
 async fn a_kind_that_is_full_leaves_the_others_their_share() {
     let store = Memory::new().limit(1024 * KIB);
     let taken = [Kind::Token, Kind::Key, Kind::Interval];
-    let mut shares = Vec::new();
+    let mut quotas = Vec::new();
     for kind in taken {
-        shares.push(fill(&store, kind).await);
+        quotas.push(fill(&store, kind).await);
     }
-    assert!(shares[0] > shares[1] && shares[1] > shares[2] && shares[2] > 100, "{shares:?}");
+    assert!(quotas[0] > quotas[1] && quotas[1] > quotas[2] && quotas[2] > 100, "{quotas:?}");
     assert!(store.insert(&Ticket::of_secret(), b"secret", MINUTE).await.is_ok());
 }
 
@@ -144,7 +144,7 @@ async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
     for number in 0..200 {
         run(&store, number, 10 * KIB).await;
         assert_eq!(stored(&store, number).await, Ok(10 * KIB), "{number}: the newest is there");
-        assert!(store.shares.used(Kind::Key) <= store.shares.share(Kind::Key));
+        assert!(store.quotas.used(Kind::Key) <= store.quotas.quota(Kind::Key));
     }
     let mut kept = Vec::new();
     for number in 0..200 {
@@ -156,7 +156,7 @@ async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
     assert!((20..=38).contains(&kept.len()), "384 KiB keep {} of 10 KiB", kept.len());
     let dropped = 200 - kept.len();
     assert!(kept.into_iter().eq(dropped..200), "the oldest gave way first");
-    assert_eq!(store.shares.dropped(Kind::Key), dropped as u64);
+    assert_eq!(store.quotas.dropped(Kind::Key), dropped as u64);
     assert_counted(&store);
 }
 
@@ -186,7 +186,7 @@ async fn new_claims_take_the_room_of_all_responses() {
         taken += 1;
     }
     assert_eq!(before + taken, 1024 * KIB / 8 * 3 / LEAST, "nothing but records is left");
-    assert_eq!(store.shares.responses(Kind::Key), 0);
+    assert_eq!(store.quotas.responses(Kind::Key), 0);
     assert_counted(&store);
 }
 
@@ -204,13 +204,13 @@ async fn duplicates_in_a_full_store_drop_no_response() {
     for number in 0..100 {
         run(&store, number, 20 * KIB).await;
     }
-    let (responses, large) = (store.shares.responses(Kind::Key), done(20 * KIB));
+    let (responses, large) = (store.quotas.responses(Kind::Key), done(20 * KIB));
     for number in 0..100 {
         let ticket = numbered(Kind::Key, number);
         assert!(store.insert(&ticket, b"claim", MINUTE).await.unwrap().is_some());
         assert!(matches!(store.swap(&ticket, b"claim", &large, MINUTE).await.unwrap(), Compared::Found(_)));
     }
-    assert_eq!(store.shares.responses(Kind::Key), responses);
+    assert_eq!(store.quotas.responses(Kind::Key), responses);
 }
 
 #[tokio::test]
@@ -251,9 +251,9 @@ async fn account_agrees_with_what_is_there_after_every_verb_at_once() {
     for worker in workers.collect::<Vec<_>>() {
         worker.await.unwrap();
     }
-    assert!(store.shares.dropped(Kind::Key) > 0, "it was full");
+    assert!(store.quotas.dropped(Kind::Key) > 0, "it was full");
     assert_counted(&store);
-    assert!(store.shares.used(Kind::Key) <= store.shares.share(Kind::Key));
+    assert!(store.quotas.used(Kind::Key) <= store.quotas.quota(Kind::Key));
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn what_is_over_is_swept_away_in_passing() {
         clock.advance(Duration::from_millis(1));
     }
     assert!(store.len() < 4_000, "{} records are held, a thousand live", store.len());
-    assert_eq!(store.shares.used(Kind::Token), store.len() * LEAST);
+    assert_eq!(store.quotas.used(Kind::Token), store.len() * LEAST);
     assert_counted(&store);
 }
 

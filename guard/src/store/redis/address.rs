@@ -10,7 +10,7 @@ const SENTINEL: u16 = 26379;
 
 /// Where a Redis is.
 #[derive(Debug)]
-pub(super) enum Address {
+pub(super) enum RedisAddress {
     /// One server.
     One(Box<ConnectionInfo>),
     /// The master of this name, which these know, and how to connect to it.
@@ -26,29 +26,29 @@ pub struct BadAddress(pub(super) String);
 
 /// Reads an address: of one server as a URL, `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`, or a list `h1:p1;h2:p2` of
 /// a cluster's nodes.
-pub(super) fn parse(text: &str) -> Result<Address, BadAddress> {
+pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
         if text.contains(';') {
             let nodes = hosts(text, ';', None)?;
-            return Ok(Address::Cluster(nodes.into_iter().map(|(host, port)| plain(host, port)).collect()));
+            return Ok(RedisAddress::Cluster(nodes.into_iter().map(|(host, port)| plain(host, port)).collect()));
         }
         return Err(bad("it has neither `://` nor several `host:port` with `;` between them"));
     };
     match scheme {
         "redis" | "rediss" | "unix" | "redis+unix" | "valkey" | "valkeys" => {
-            text.into_connection_info().map(|info| Address::One(Box::new(info))).map_err(bad)
+            text.into_connection_info().map(|info| RedisAddress::One(Box::new(info))).map_err(bad)
         }
         "redis+cluster" | "rediss+cluster" => {
-            let Parts { credentials, hosts: list, path } = parts(rest)?;
+            let AddressParts { credentials, hosts: list, path } = parts(rest)?;
             if !path.is_empty() {
                 return Err(bad(format!("a cluster has no database, and here is `/{path}`")));
             }
             let node = |(host, port)| secured(scheme, host, port).set_redis_settings(credentials.clone());
-            Ok(Address::Cluster(hosts(list, ',', Some(REDIS))?.into_iter().map(node).collect()))
+            Ok(RedisAddress::Cluster(hosts(list, ',', Some(REDIS))?.into_iter().map(node).collect()))
         }
         "redis+sentinel" | "rediss+sentinel" => {
-            let Parts { credentials, hosts: list, path } = parts(rest)?;
+            let AddressParts { credentials, hosts: list, path } = parts(rest)?;
             let (name, database) = path.split_once('/').unwrap_or((path, "0"));
             if name.is_empty() {
                 return Err(bad("the name of the master is missing, as in redis+sentinel://host/name"));
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Address, BadAddress> {
             let node = secured(scheme, String::new(), 0).set_redis_settings(credentials.set_db(database));
             let sentinels = hosts(list, ',', Some(SENTINEL))?;
             let sentinels = sentinels.into_iter().map(|(host, port)| secured(scheme, host, port)).collect();
-            Ok(Address::Sentinel { sentinels, name: decoded(name)?, node: Box::new(node) })
+            Ok(RedisAddress::Sentinel { sentinels, name: decoded(name)?, node: Box::new(node) })
         }
         _ => Err(bad(
             "what stands before `://` is none of redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and \
@@ -72,14 +72,14 @@ fn bad(reason: impl ToString) -> BadAddress {
 }
 
 /// What stands behind the scheme.
-struct Parts<'a> {
+struct AddressParts<'a> {
     credentials: RedisConnectionInfo,
     hosts: &'a str,
     path: &'a str,
 }
 
 /// No error of this quotes what may be a piece of a password.
-fn parts(rest: &str) -> Result<Parts<'_>, BadAddress> {
+fn parts(rest: &str) -> Result<AddressParts<'_>, BadAddress> {
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('@') {
         return Err(bad("a `/` in a user name or a password is written as %2F"));
@@ -98,7 +98,7 @@ fn parts(rest: &str) -> Result<Parts<'_>, BadAddress> {
             settings = settings.set_password(decoded(password)?);
         }
     }
-    Ok(Parts { credentials: settings, hosts, path: path.trim_end_matches('/') })
+    Ok(AddressParts { credentials: settings, hosts, path: path.trim_end_matches('/') })
 }
 
 fn decoded(text: &str) -> Result<String, BadAddress> {
@@ -206,9 +206,9 @@ mod tests {
         };
         let all = |nodes: &[ConnectionInfo]| nodes.iter().map(place).collect::<Vec<_>>().join(" ");
         parse(text).map_err(|BadAddress(why)| why).map(|address| match address {
-            Address::One(info) => format!("one {}", place(&info)),
-            Address::Cluster(nodes) => format!("cluster {}", all(&nodes)),
-            Address::Sentinel { sentinels, name, node } => {
+            RedisAddress::One(info) => format!("one {}", place(&info)),
+            RedisAddress::Cluster(nodes) => format!("cluster {}", all(&nodes)),
+            RedisAddress::Sentinel { sentinels, name, node } => {
                 format!("sentinel {} {name} {}", all(&sentinels), place(&node))
             }
         })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::deadline::Deadline;
-use super::link::Failure;
+use super::error::TransportError;
 use crate::clock::Clock;
 use crate::store::Admission;
 
@@ -26,7 +26,7 @@ const ANSWERS: u32 = 3;
 
 /// What is known of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     /// Nothing has timed out.
     Closed,
     /// Something has: from then on everything is counted.
@@ -35,7 +35,7 @@ enum State {
     Open { probe_at: u64, answers: u32 },
 }
 
-impl State {
+impl BreakerState {
     /// A command was answered in time. Most of the time nothing has timed out, and nothing is counted.
     fn answered(self, now: u64) -> Self {
         match self {
@@ -83,7 +83,7 @@ impl State {
 /// The breaker before one server.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
     /// Whether it is not closed, so that a server without timeouts costs no lock.
     is_busy: AtomicBool,
     is_open: AtomicBool,
@@ -96,7 +96,7 @@ impl Breaker {
     /// Closed, before this server.
     pub(super) fn new(server: impl Into<String>) -> Self {
         Self {
-            state: Mutex::new(State::Closed),
+            state: Mutex::new(BreakerState::Closed),
             is_busy: AtomicBool::new(false),
             is_open: AtomicBool::new(false),
             clock: Clock::system(),
@@ -123,36 +123,36 @@ impl Breaker {
     /// A command was answered in time.
     pub(super) fn answered(&self) {
         if self.is_busy.load(Ordering::Relaxed) {
-            self.change(State::answered);
+            self.change(BreakerState::answered);
         }
     }
 
     /// A command was not.
     pub(super) fn timed_out(&self) {
-        self.change(State::timed_out);
+        self.change(BreakerState::timed_out);
     }
 
     /// Counts how a command ends. That one which was sent too late is not answered in time says nothing.
     pub(super) async fn note<T>(
         &self,
         deadline: Deadline,
-        answer: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        answer: impl Future<Output = Result<T, TransportError>>,
+    ) -> Result<T, TransportError> {
         let sent = Instant::now();
         let answer = answer.await;
         match &answer {
-            Err(Failure::TimedOut) if !deadline.was_hurried(sent) => self.timed_out(),
-            Err(failure) if !failure.is_answer() => {}
+            Err(TransportError::TimedOut) if !deadline.was_hurried(sent) => self.timed_out(),
+            Err(error) if !error.is_answer() => {}
             _ => self.answered(),
         }
         answer
     }
 
-    fn change(&self, change: impl FnOnce(State, u64) -> State) {
+    fn change(&self, change: impl FnOnce(BreakerState, u64) -> BreakerState) {
         let mut state = self.state();
         let before = *state;
         *state = change(before, self.clock.steady());
-        self.is_busy.store(*state != State::Closed, Ordering::Relaxed);
+        self.is_busy.store(*state != BreakerState::Closed, Ordering::Relaxed);
         self.is_open.store(state.is_open(), Ordering::Relaxed);
         match (before.is_open(), state.is_open()) {
             (false, true) => {
@@ -168,7 +168,7 @@ impl Breaker {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,16 +178,16 @@ mod tests {
     use super::*;
 
     /// Commands in turn, one each millisecond from this time on: `x` times out, `.` is answered.
-    fn after(state: State, from: u64, commands: &str) -> State {
+    fn after(state: BreakerState, from: u64, commands: &str) -> BreakerState {
         let each = |(state, now), command| match command {
-            'x' => (State::timed_out(state, now), now + 1),
-            _ => (State::answered(state, now), now + 1),
+            'x' => (BreakerState::timed_out(state, now), now + 1),
+            _ => (BreakerState::answered(state, now), now + 1),
         };
         commands.chars().fold((state, from), each).0
     }
 
-    fn open() -> State {
-        let state = after(after(State::Closed, 0, "x"), COUNTED, &"x".repeat(TIMEOUTS as usize));
+    fn open() -> BreakerState {
+        let state = after(after(BreakerState::Closed, 0, "x"), COUNTED, &"x".repeat(TIMEOUTS as usize));
         assert!(state.is_open());
         state
     }
@@ -195,15 +195,15 @@ mod tests {
     #[test]
     fn one_slow_command_or_a_few_do_not_open_it() {
         for few in ["x", "xxxx", "x.x", "...x"] {
-            assert!(!after(after(State::Closed, 0, few), COUNTED, "").is_open(), "{few}");
+            assert!(!after(after(BreakerState::Closed, 0, few), COUNTED, "").is_open(), "{few}");
         }
         let few = "x".repeat(TIMEOUTS as usize - 1);
-        assert!(!after(State::Closed, 0, &few).is_open());
+        assert!(!after(BreakerState::Closed, 0, &few).is_open());
     }
 
     #[test]
     fn a_server_that_was_held_up_for_a_moment_and_then_answers_everything_stays_open_for_work() {
-        let burst = after(State::Closed, 0, &"x".repeat(50));
+        let burst = after(BreakerState::Closed, 0, &"x".repeat(50));
         assert!(!burst.is_open(), "they have not been counted for long enough");
         let answered = after(burst, 50, &".".repeat(100));
         assert!(!after(answered, COUNTED, "x").is_open(), "most were answered");
@@ -211,20 +211,20 @@ mod tests {
 
     #[test]
     fn it_opens_when_most_commands_time_out_and_not_when_most_are_answered() {
-        let some = after(State::Closed, 0, &"x..".repeat(200));
+        let some = after(BreakerState::Closed, 0, &"x..".repeat(200));
         assert!(!some.is_open());
-        let most = after(State::Closed, 0, &"xx.".repeat(200));
+        let most = after(BreakerState::Closed, 0, &"xx.".repeat(200));
         assert!(most.is_open());
     }
 
     #[test]
     fn timeouts_that_are_long_apart_are_not_added_up() {
-        let mut state = State::Closed;
+        let mut state = BreakerState::Closed;
         for at in 0..20 {
             state = after(state, at * FORGOTTEN, "x");
             assert!(!state.is_open());
         }
-        assert_eq!(after(state, 20 * FORGOTTEN, "."), State::Closed);
+        assert_eq!(after(state, 20 * FORGOTTEN, "."), BreakerState::Closed);
     }
 
     #[test]
@@ -235,8 +235,8 @@ mod tests {
             assert_eq!(state.admit(now, 250).1, Admission::Reject, "{now}");
         }
         assert_eq!(state.admit(1_250, 250).1, Admission::Probe, "the first has timed out");
-        assert_eq!(State::Closed.admit(1_000, 250).1, Admission::Accept);
-        assert_eq!(after(State::Closed, 1_000, "x").admit(1_001, 250).1, Admission::Accept);
+        assert_eq!(BreakerState::Closed.admit(1_000, 250).1, Admission::Accept);
+        assert_eq!(after(BreakerState::Closed, 1_000, "x").admit(1_001, 250).1, Admission::Accept);
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
             assert_eq!(admission, Admission::Probe);
             state = after(next, 1_000 + at, ".");
         }
-        assert_eq!(state, State::Closed);
+        assert_eq!(state, BreakerState::Closed);
         assert!(after(open(), 1_000, "..x..x..").is_open(), "some are answered, and most are not");
     }
 
@@ -259,7 +259,7 @@ mod tests {
         breaker.answered();
         assert_eq!((breaker.is_open(), breaker.admit(timeout)), (false, Admission::Accept));
         breaker.timed_out();
-        *breaker.state() = State::Open { probe_at: 0, answers: 0 };
+        *breaker.state() = BreakerState::Open { probe_at: 0, answers: 0 };
         breaker.timed_out();
         assert_eq!((breaker.admit(timeout), breaker.admit(timeout)), (Admission::Probe, Admission::Reject));
         (0..ANSWERS).for_each(|_| breaker.answered());

@@ -15,13 +15,14 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout_at};
 
 use super::address::at;
+use super::connection::{Endpoint, ManagedConnection, client, reconnecting};
 use super::deadline::Deadline;
-use super::life::Life;
-use super::link::{Failure, Key, Link, Question, Said, in_time, read};
-use super::own::{Own, Source, client, reconnecting};
-use super::redirect::{Next, Node, REDIRECTS, SETTLE, asking, key_of, next_step};
+use super::error::{ConnectionFailure, TransportError};
+use super::redirect::{NodeAddress, REDIRECTS, RetryDecision, SETTLE, asking, key_of, retry_decision};
+use super::replication_id::ReplicationId;
 use super::slot::{SLOTS, slot_of};
 use super::topology::{ask_seeds, ranges, slots};
+use super::transport::{KeyName, Request, Response, Transport, in_time, read};
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
@@ -34,29 +35,29 @@ const NOBODY: u16 = u16::MAX;
 
 /// A connection to each master of a cluster.
 pub(super) struct Cluster {
-    inner: Arc<Inner>,
-    map: watch::Receiver<Arc<Map>>,
+    state: Arc<ClusterState>,
+    map: watch::Receiver<Arc<SlotMap>>,
     _wanted: watch::Sender<()>,
 }
 
-struct Inner {
+struct ClusterState {
     seeds: Vec<ConnectionInfo>,
-    nodes: Mutex<HashMap<Node, Arc<Own>>>,
+    nodes: Mutex<HashMap<NodeAddress, Arc<ManagedConnection>>>,
     /// Somebody was sent elsewhere, or nowhere.
     doubted: Notify,
     /// Why nobody could say who has which slots when that was last asked.
-    unknown: Mutex<Option<Arc<str>>>,
+    unknown: Mutex<Option<ConnectionFailure>>,
 }
 
-/// Who has which slots.
-struct Map {
-    masters: Vec<(Node, Arc<Own>)>,
+/// Which master has which slots.
+struct SlotMap {
+    masters: Vec<(NodeAddress, Arc<ManagedConnection>)>,
     /// Which of them has each slot.
     owners: Vec<u16>,
 }
 
-impl Map {
-    fn owner(&self, slot: usize) -> Option<&(Node, Arc<Own>)> {
+impl SlotMap {
+    fn owner(&self, slot: usize) -> Option<&(NodeAddress, Arc<ManagedConnection>)> {
         self.owners.get(slot).and_then(|owner| self.masters.get(usize::from(*owner)))
     }
 }
@@ -66,34 +67,46 @@ impl Cluster {
     pub(super) fn open(seeds: Vec<ConnectionInfo>) -> RedisResult<Self> {
         // What is wrong with an address is said at once.
         seeds.iter().try_for_each(|seed| client(seed.clone()).map(drop))?;
-        let inner =
-            Arc::new(Inner { seeds, nodes: Mutex::default(), doubted: Notify::new(), unknown: Mutex::default() });
-        let nothing = Map { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
+        let state = Arc::new(ClusterState {
+            seeds,
+            nodes: Mutex::default(),
+            doubted: Notify::new(),
+            unknown: Mutex::default(),
+        });
+        let nothing = SlotMap { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
         let (publish, map) = watch::channel(Arc::new(nothing));
         let wanted = watch::Sender::new(());
-        runtime::spawn(keep_looking(Arc::clone(&inner), publish, wanted.subscribe()));
-        Ok(Self { inner, map, _wanted: wanted })
+        runtime::spawn(keep_looking(Arc::clone(&state), publish, wanted.subscribe()));
+        Ok(Self { state, map, _wanted: wanted })
     }
 
     /// Who has this slot, once it is reached: nobody waits for a node that has been replaced.
-    async fn owner(&self, slot: usize, deadline: Deadline) -> Result<(Node, Arc<Own>), Failure> {
-        let (node, own) = self.named(slot, deadline).await?;
-        if own.is_up() {
-            return Ok((node, own));
+    async fn owner(
+        &self,
+        slot: usize,
+        deadline: Deadline,
+    ) -> Result<(NodeAddress, Arc<ManagedConnection>), TransportError> {
+        let (node, connection) = self.known_or_awaited(slot, deadline).await?;
+        if connection.is_up() {
+            return Ok((node, connection));
         }
         tokio::select! {
-            reached = own.reached(deadline) => reached?,
+            reached = connection.reached(deadline) => reached?,
             Some(other) = self.other_owner(slot, &node, deadline) => return Ok(other),
         }
-        Ok((node, own))
+        Ok((node, connection))
     }
 
     /// Who has this slot, when somebody has it.
-    async fn named(&self, slot: usize, deadline: Deadline) -> Result<(Node, Arc<Own>), Failure> {
+    async fn known_or_awaited(
+        &self,
+        slot: usize,
+        deadline: Deadline,
+    ) -> Result<(NodeAddress, Arc<ManagedConnection>), TransportError> {
         if let Some(owner) = self.map.borrow().owner(slot) {
             return Ok(owner.clone());
         }
-        self.inner.doubted.notify_one();
+        self.state.doubted.notify_one();
         let mut map = self.map.clone();
         let found = timeout_at(deadline.at, map.wait_for(|map| map.owner(slot).is_some())).await;
         match found {
@@ -101,35 +114,42 @@ impl Cluster {
             _ => None,
         }
         .ok_or_else(|| {
-            let reason = match self.inner.unknown().as_deref() {
-                Some(reason) => format!("no node of the cluster says who has which slots: {reason}"),
-                None => format!("no node of the cluster has slot {slot}"),
-            };
-            Failure::NoConnection(reason.into())
+            TransportError::NoConnection(match self.state.unknown() {
+                Some(failure) => {
+                    let reason = format!("no node of the cluster says who has which slots: {failure}");
+                    ConnectionFailure::from(reason).caused_by(&TransportError::NoConnection(failure))
+                }
+                None => format!("no node of the cluster has slot {slot}").into(),
+            })
         })
     }
 
     /// Whoever has it, once that is somebody else.
-    async fn other_owner(&self, slot: usize, than: &Node, deadline: Deadline) -> Option<(Node, Arc<Own>)> {
-        self.inner.doubted.notify_one();
+    async fn other_owner(
+        &self,
+        slot: usize,
+        than: &NodeAddress,
+        deadline: Deadline,
+    ) -> Option<(NodeAddress, Arc<ManagedConnection>)> {
+        self.state.doubted.notify_one();
         let mut map = self.map.clone();
-        let is_other = |map: &Arc<Map>| map.owner(slot).is_some_and(|(node, _)| node != than);
+        let is_other = |map: &Arc<SlotMap>| map.owner(slot).is_some_and(|(node, _)| node != than);
         timeout_at(deadline.at, map.wait_for(is_other)).await.ok()?.ok()?.owner(slot).cloned()
     }
 
-    fn known_owner(&self, key: &Key<'_>) -> Option<Arc<Own>> {
+    fn known_owner(&self, key: &KeyName<'_>) -> Option<Arc<ManagedConnection>> {
         let slot = slot_of(key.0().as_bytes());
-        self.map.borrow().owner(slot).map(|(_, own)| Arc::clone(own))
+        self.map.borrow().owner(slot).map(|(_, connection)| Arc::clone(connection))
     }
 }
 
 #[async_trait]
-impl Link for Cluster {
-    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
-        let slot = slot_of(&key_of(&question));
-        let (mut node, mut own) = self.owner(slot, deadline).await?;
+impl Transport for Cluster {
+    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
+        let slot = slot_of(&key_of(&request));
+        let (mut node, mut connection) = self.owner(slot, deadline).await?;
         let mut is_asking = false;
-        let mut failure = Failure::TimedOut;
+        let mut error = TransportError::TimedOut;
         for hop in 0..REDIRECTS {
             // It was not done, which is certain: sent now, nobody could tell.
             if hop > 0 && deadline.is_over() {
@@ -139,76 +159,80 @@ impl Link for Cluster {
             if hop > 2 && deadline.leaves(SETTLE) {
                 sleep(SETTLE).await;
             }
-            failure = match send_to(&own, &question, is_asking, deadline).await {
-                Ok(said) => return Ok(said),
-                Err(failure) => failure,
+            error = match send_to(&connection, &request, is_asking, deadline).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
             };
             is_asking = false;
-            self.inner.doubts(&failure);
-            match next_step(&failure, &node) {
-                Next::GoTo(other, asking) => {
-                    own = self.inner.node(&other)?;
+            self.state.doubts(&error);
+            match retry_decision(&error, &node) {
+                RetryDecision::GoTo(other, asking) => {
+                    connection = self.state.node(&other)?;
                     (node, is_asking) = (other, asking);
                 }
-                Next::Wait if deadline.leaves(SETTLE) => {
+                RetryDecision::Wait if deadline.leaves(SETTLE) => {
                     sleep(SETTLE).await;
-                    (node, own) = self.owner(slot, deadline).await?;
+                    (node, connection) = self.owner(slot, deadline).await?;
                 }
-                Next::AskWho => match self.other_owner(slot, &node, deadline).await {
-                    Some(other) => (node, own) = other,
+                RetryDecision::AskWho => match self.other_owner(slot, &node, deadline).await {
+                    Some(other) => (node, connection) = other,
                     None => break,
                 },
-                Next::Wait | Next::GiveUp => break,
+                RetryDecision::Wait | RetryDecision::GiveUp => break,
             }
         }
-        Err(failure)
+        Err(error)
     }
 
-    fn known(&self, key: &Key<'_>) -> Option<(Life, Epoch)> {
+    fn known(&self, key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
         self.known_owner(key)?.known()
     }
 
-    async fn learn(&self, key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
+    async fn learn(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
         let slot = slot_of(key.0().as_bytes());
-        let (node, own) = self.owner(slot, deadline).await?;
-        match own.learn(deadline).await {
+        let (node, connection) = self.owner(slot, deadline).await?;
+        match connection.learn(deadline).await {
             // It is not the one to ask any more.
-            Err(Failure::NoConnection(_) | Failure::Replica) => match self.other_owner(slot, &node, deadline).await {
-                Some((_, other)) => other.learn(deadline).await,
-                None => Err(Failure::NoConnection(format!("the node that has slot {slot} is out of reach").into())),
-            },
+            Err(TransportError::NoConnection(_) | TransportError::Replica) => {
+                match self.other_owner(slot, &node, deadline).await {
+                    Some((_, other)) => other.learn(deadline).await,
+                    None => Err(TransportError::NoConnection(
+                        format!("the node that has slot {slot} is out of reach").into(),
+                    )),
+                }
+            }
             other => other,
         }
     }
 
-    fn forget(&self, key: &Key<'_>) {
-        if let Some(own) = self.known_owner(key) {
-            own.forget();
+    fn forget(&self, key: &KeyName<'_>) {
+        if let Some(connection) = self.known_owner(key) {
+            connection.forget();
         }
     }
 
     fn refuses_scripts(&self) -> Option<bool> {
         let map = self.map.borrow();
-        let known = map.masters.iter().filter_map(|(_, own)| own.refuses_scripts());
+        let known = map.masters.iter().filter_map(|(_, connection)| connection.refuses_scripts());
         // One that is away does not keep the others from working.
         known.reduce(|one, other| one || other)
     }
 
-    async fn learn_scripts(&self, key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
-        let (_, own) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
-        own.learn_scripts(key, deadline).await
+    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+        let (_, connection) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
+        connection.learn_scripts(key, deadline).await
     }
 
-    fn admit(&self, key: &Key<'_>, timeout: Duration) -> Admission {
+    fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission {
         // As a rule none of them is slow, and whose key it is need not be found out.
         if self.slow() == 0 {
             return Admission::Accept;
         }
-        self.known_owner(key).map_or(Admission::Accept, |own| own.admit(key, timeout))
+        self.known_owner(key).map_or(Admission::Accept, |connection| connection.admit(key, timeout))
     }
 
     fn slow(&self) -> usize {
-        self.map.borrow().masters.iter().map(|(_, own)| own.slow()).sum()
+        self.map.borrow().masters.iter().map(|(_, connection)| connection.slow()).sum()
     }
 
     /// Comes back when any of them has been reached anew, or there are others.
@@ -216,7 +240,7 @@ impl Link for Cluster {
         let mut map = self.map.clone();
         let masters = map.borrow_and_update().masters.clone();
         let mut anew: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
-            masters.iter().map(|(_, own)| own.reconnected()).collect();
+            masters.iter().map(|(_, connection)| connection.reconnected()).collect();
         let any = std::future::poll_fn(|context| {
             let is_any = anew.iter_mut().any(|anew| anew.as_mut().poll(context).is_ready());
             if is_any { Poll::Ready(()) } else { Poll::Pending }
@@ -229,39 +253,47 @@ impl Link for Cluster {
 }
 
 /// Asks one node, over the asking thread's own connection if there is one.
-async fn send_to(own: &Own, question: &Question, is_asking: bool, deadline: Deadline) -> Result<Said, Failure> {
+async fn send_to(
+    connection: &ManagedConnection,
+    request: &Request,
+    is_asking: bool,
+    deadline: Deadline,
+) -> Result<Response, TransportError> {
     if is_asking {
         // Not counted by the breaker: its key is on its way between two nodes, either of which may be slow.
-        return own.over(deadline, async |connection| send_asking(connection, question, deadline).await).await;
+        return connection.over(deadline, async |connection| send_asking(connection, request, deadline).await).await;
     }
-    match own.ask(question.clone(), deadline) {
+    match connection.ask(request.clone(), deadline) {
         Ok(answer) => answer.await,
-        Err(question) => own.send(question, deadline).await,
+        Err(request) => connection.send(request, deadline).await,
     }
 }
 
 /// Asks a node for a key that is on its way to it.
 async fn send_asking(
     connection: &mut MultiplexedConnection,
-    question: &Question,
+    request: &Request,
     deadline: Deadline,
-) -> Result<Said, Failure> {
+) -> Result<Response, TransportError> {
     let mut commands = Pipeline::with_capacity(3);
-    commands.add_command(asking()).add_command(question.command.clone()).add_command(Life::command());
+    commands.add_command(asking()).add_command(request.command.clone()).add_command(ReplicationId::command());
     let answers = in_time(deadline, connection.send_packed_commands(&commands, 1, 2)).await?;
     read(answers)
 }
 
-impl Inner {
-    /// Whether a failure may mean that others have the slots by now.
-    fn doubts(&self, failure: &Failure) {
-        let is_doubtful = match failure {
-            Failure::TooMany => false,
-            Failure::NoConnection(_) | Failure::Replica | Failure::TimedOut => true,
-            Failure::Redis(error) => {
-                let is_moved = error.redirect_node().is_some() && !failure.is(ServerErrorKind::Ask);
-                let is_in_motion = !matches!(next_step(failure, &Node::default()), Next::GiveUp | Next::GoTo(..));
-                is_moved || is_in_motion || error.is_unrecoverable_error()
+impl ClusterState {
+    /// Looks the slots up again if an error may mean that other nodes have them by now.
+    fn doubts(&self, error: &TransportError) {
+        let is_doubtful = match error {
+            TransportError::TooMany => false,
+            TransportError::NoConnection(_) | TransportError::Replica | TransportError::TimedOut => true,
+            TransportError::Redis(redis_error) => {
+                let is_moved = redis_error.redirect_node().is_some() && !error.is(ServerErrorKind::Ask);
+                let is_in_motion = !matches!(
+                    retry_decision(error, &NodeAddress::default()),
+                    RetryDecision::GiveUp | RetryDecision::GoTo(..)
+                );
+                is_moved || is_in_motion || redis_error.is_unrecoverable_error()
             }
         };
         if is_doubtful {
@@ -270,68 +302,68 @@ impl Inner {
     }
 
     /// The connection to a node, which is begun if there is none.
-    fn node(&self, node: &Node) -> Result<Arc<Own>, Failure> {
+    fn node(&self, node: &NodeAddress) -> Result<Arc<ManagedConnection>, TransportError> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = nodes.get(node) {
-            return Ok(Arc::clone(own));
+        if let Some(connection) = nodes.get(node) {
+            return Ok(Arc::clone(connection));
         }
-        let own = Arc::new(Own::open(Source::At(self.client(node)?)));
-        nodes.insert(node.clone(), Arc::clone(&own));
-        Ok(own)
+        let connection = Arc::new(ManagedConnection::open(Endpoint::Fixed(self.client(node)?)));
+        nodes.insert(node.clone(), Arc::clone(&connection));
+        Ok(connection)
     }
 
-    fn client(&self, node: &Node) -> RedisResult<Client> {
+    fn client(&self, node: &NodeAddress) -> RedisResult<Client> {
         let like = &self.seeds[0];
         client(like.clone().set_addr(at(like.addr(), node.0.clone(), node.1)))
     }
 
     /// Asks one after the other who has which slots: those whom we have reached, in any order, then those we were told of.
-    async fn look_up(&self) -> Result<Map, Failure> {
+    async fn look_up(&self) -> Result<SlotMap, TransportError> {
         let mut known: Vec<_> = self
             .nodes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
-            .filter(|(_, own)| own.is_up())
-            .map(|(node, own)| (node.clone(), Arc::clone(own)))
+            .filter(|(_, connection)| connection.is_up())
+            .map(|(node, connection)| (node.clone(), Arc::clone(connection)))
             .collect();
         fastrand::shuffle(&mut known);
-        for (node, own) in known {
+        for (node, connection) in known {
             let deadline = Deadline::after(ANSWER);
             let answer =
-                own.over(deadline, async |connection| in_time(deadline, slots().query_async(connection)).await);
+                connection.over(deadline, async |connection| in_time(deadline, slots().query_async(connection)).await);
             if let Ok(Some(map)) = answer.await.map(|answer| self.read(&answer, &node.0)) {
                 return Ok(map);
             }
         }
         let (answer, host) = ask_seeds(&self.seeds).await?;
-        self.read(&answer, &host).ok_or(Failure::NoConnection("what it says cannot be read".into()))
+        self.read(&answer, &host).ok_or(TransportError::NoConnection("what it says cannot be read".into()))
     }
 
-    fn unknown(&self) -> Option<Arc<str>> {
+    fn unknown(&self) -> Option<ConnectionFailure> {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes why nobody could say who has which slots, if so, and tells of it if that is something new.
-    fn note(&self, reason: Option<String>) {
+    fn note(&self, failure: Option<ConnectionFailure>) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = &reason
-            && unknown.as_deref() != Some(reason)
+        if let Some(reason) = failure.as_ref().map(ConnectionFailure::reason)
+            && unknown.as_ref().map(ConnectionFailure::reason) != Some(reason)
         {
-            tracing::warn!(%reason, "no node of the cluster says who has which slots");
+            tracing::warn!(reason, "no node of the cluster says who has which slots");
         }
-        *unknown = reason.map(Arc::from);
+        *unknown = failure;
     }
 
     /// Reads the answer of a node, which leaves its own host out.
-    fn read(&self, answer: &Value, asked: &str) -> Option<Map> {
-        let mut map = Map { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
+    fn read(&self, answer: &Value, asked: &str) -> Option<SlotMap> {
+        let mut map = SlotMap { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
         for (first, last, node) in ranges(answer, asked)? {
             let place = match map.masters.iter().position(|(known, _)| *known == node) {
                 Some(place) => place,
                 None => {
-                    let own = self.node(&node).ok()?;
-                    map.masters.push((node, own));
+                    let connection = self.node(&node).ok()?;
+                    map.masters.push((node, connection));
                     map.masters.len() - 1
                 }
             };
@@ -341,7 +373,7 @@ impl Inner {
     }
 
     /// Drops the connections to those who have nothing any more.
-    fn keep_only(&self, map: &Map) {
+    fn keep_only(&self, map: &SlotMap) {
         let wanted: HashSet<_> = map.masters.iter().map(|(node, _)| node).collect();
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).retain(|node, _| wanted.contains(node));
     }
@@ -349,19 +381,20 @@ impl Inner {
 
 /// Looks up who has which slots whenever that is doubted and every so often, until nobody wants to know. The more often that brings
 /// nothing new, the longer are the pauses.
-async fn keep_looking(inner: Arc<Inner>, publish: watch::Sender<Arc<Map>>, mut wanted: watch::Receiver<()>) {
+async fn keep_looking(state: Arc<ClusterState>, publish: watch::Sender<Arc<SlotMap>>, mut wanted: watch::Receiver<()>) {
     let mut pause = reconnecting();
     loop {
         let found = tokio::select! {
-            found = inner.look_up() => found,
+            found = state.look_up() => found,
             _ = wanted.changed() => return,
         };
         let is_found = found.is_ok();
-        inner.note(found.as_ref().err().map(Failure::to_string));
+        let failure = |error: &TransportError| ConnectionFailure::from(error.to_string()).caused_by(error);
+        state.note(found.as_ref().err().map(failure));
         if let Ok(map) = found {
-            inner.keep_only(&map);
+            state.keep_only(&map);
             let is_new = publish.send_if_modified(|before| {
-                let names = |map: &Map| map.masters.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>();
+                let names = |map: &SlotMap| map.masters.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>();
                 let is_new = before.owners != map.owners || names(before) != names(&map);
                 *before = Arc::new(map);
                 is_new
@@ -374,7 +407,7 @@ async fn keep_looking(inner: Arc<Inner>, publish: watch::Sender<Arc<Map>>, mut w
             if is_found {
                 tokio::select! {
                     () = sleep(LOOKED_UP) => return pause.reset(),
-                    () = inner.doubted.notified() => {}
+                    () = state.doubted.notified() => {}
                 }
             }
             sleep(pause.next()).await;

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, ServerErrorKind};
 
-use super::link::{Failure, Question};
+use super::error::TransportError;
+use super::transport::Request;
 
-/// How often a question is sent on at most.
+/// How often a request is sent on at most.
 pub(super) const REDIRECTS: usize = 8;
-/// How long to wait before a question is asked again that a cluster in motion could not take.
+/// How long to wait before a request is asked again that a cluster in motion could not take.
 pub(super) const SETTLE: Duration = Duration::from_millis(20);
 /// A node by its host and port.
-pub(super) type Node = (String, u16);
+pub(super) type NodeAddress = (String, u16);
 
-/// The key of a question.
-pub(super) fn key_of(question: &Question) -> Vec<u8> {
-    match question.command.args_iter().nth(question.key_at) {
+/// The key of a request.
+pub(super) fn key_of(request: &Request) -> Vec<u8> {
+    match request.command.args_iter().nth(request.key_at) {
         Some(redis::Arg::Simple(key)) => key.to_vec(),
         _ => Vec::new(),
     }
@@ -28,10 +29,10 @@ pub(super) fn asking() -> Cmd {
     asking
 }
 
-/// What to do about a failure.
-pub(super) enum Next {
+/// What to do about a error.
+pub(super) enum RetryDecision {
     /// Another node has it; the key is on its way there, if that is true.
-    GoTo(Node, bool),
+    GoTo(NodeAddress, bool),
     /// It was not done, and can be in a moment.
     Wait,
     /// It was not done. Somebody else may have it by now.
@@ -41,27 +42,26 @@ pub(super) enum Next {
 }
 
 /// Nothing is asked again unless it is certain that it was not done.
-pub(super) fn next_step(failure: &Failure, asked: &Node) -> Next {
-    let Failure::Redis(error) = failure else {
-        return match failure {
-            Failure::NoConnection(_) | Failure::Replica => Next::AskWho,
-            _ => Next::GiveUp,
+pub(super) fn retry_decision(error: &TransportError, asked: &NodeAddress) -> RetryDecision {
+    let TransportError::Redis(redis_error) = error else {
+        return match error {
+            TransportError::NoConnection(_) | TransportError::Replica => RetryDecision::AskWho,
+            _ => RetryDecision::GiveUp,
         };
     };
-    if let Some((place, _)) = error.redirect_node() {
+    if let Some((place, _)) = redis_error.redirect_node() {
         return redirected(place, asked)
-            .map_or(Next::GiveUp, |node| Next::GoTo(node, failure.is(ServerErrorKind::Ask)));
+            .map_or(RetryDecision::GiveUp, |node| RetryDecision::GoTo(node, error.is(ServerErrorKind::Ask)));
     }
-    match error.kind() {
-        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Next::AskWho,
-        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown)
-        | ErrorKind::ClusterConnectionNotFound => Next::Wait,
-        _ => Next::GiveUp,
+    match redis_error.kind() {
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => RetryDecision::AskWho,
+        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown) => RetryDecision::Wait,
+        _ => RetryDecision::GiveUp,
     }
 }
 
 /// Where a node sends us; without a host, it is its own.
-fn redirected(place: &str, asked: &Node) -> Option<Node> {
+fn redirected(place: &str, asked: &NodeAddress) -> Option<NodeAddress> {
     let (host, port) = place.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let host = if host.is_empty() { &asked.0 } else { host };

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::address::at;
-use super::link::Failure;
-use super::own::client;
+use super::connection::client;
+use super::error::{ConnectionFailure, TransportError};
 
 /// How long a sentinel may take.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -28,13 +28,13 @@ pub(super) struct Sentinels {
     pub(super) name: String,
     /// How to connect to it, wherever it is.
     pub(super) node: ConnectionInfo,
-    /// Whom they have named last, and how new that was.
-    last: Mutex<Option<Named>>,
+    /// The master that they named last.
+    last: Mutex<Option<MasterReport>>,
 }
 
-/// What a sentinel says.
+/// The master that a sentinel names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+struct MasterReport {
     /// Grows with each failover.
     epoch: u64,
     host: String,
@@ -47,19 +47,19 @@ impl Sentinels {
     }
 
     /// How to connect to the master.
-    pub(super) async fn master(&self) -> Result<Client, Failure> {
-        let named = self.newest().await?;
-        let address = at(self.node.addr(), named.host.clone(), named.port);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(named);
+    pub(super) async fn master(&self) -> Result<Client, TransportError> {
+        let reported = self.newest().await?;
+        let address = at(self.node.addr(), reported.host.clone(), reported.port);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reported);
         Ok(client(self.node.clone().set_addr(address))?)
     }
 
     /// Whether they name another one by now. If nobody answers, nothing is known against it.
     pub(super) async fn have_moved(&self) -> bool {
         match self.newest().await {
-            Ok(named) => {
+            Ok(reported) => {
                 let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                last.as_ref().is_some_and(|last| (&last.host, last.port) != (&named.host, named.port))
+                last.as_ref().is_some_and(|last| (&last.host, last.port) != (&reported.host, reported.port))
             }
             Err(_) => false,
         }
@@ -76,10 +76,11 @@ impl Sentinels {
     }
 
     /// Whether whoever is at the other end is a master, by its own word.
-    pub(super) async fn verify(connection: &mut MultiplexedConnection) -> Result<(), Failure> {
-        let role = timeout(ANSWER, redis::cmd("ROLE").query_async(connection)).await.map_err(|_| Failure::TimedOut)?;
+    pub(super) async fn verify(connection: &mut MultiplexedConnection) -> Result<(), TransportError> {
+        let role =
+            timeout(ANSWER, redis::cmd("ROLE").query_async(connection)).await.map_err(|_| TransportError::TimedOut)?;
         let role: Value = match role {
-            // Whoever may not ask that is told the same with its life.
+            // A user without the right to ROLE learns the same from the replication id.
             Err(error) if error.code() == Some("NOPERM") => return Ok(()),
             role => role?,
         };
@@ -87,63 +88,66 @@ impl Sentinels {
             Value::Array(parts) => parts.first().is_some_and(|role| text(role).is_some_and(|role| role == "master")),
             _ => false,
         };
-        if is_master { Ok(()) } else { Err(Failure::Replica) }
+        if is_master { Ok(()) } else { Err(TransportError::Replica) }
     }
 
     /// Asks all of them, and gives what the one with the newest knowledge says. Those who are slow are not waited for once most
     /// have answered, since a sentinel is often lost together with the master that it watched.
-    async fn newest(&self) -> Result<Named, Failure> {
+    async fn newest(&self) -> Result<MasterReport, TransportError> {
         let mut asked = JoinSet::new();
         for sentinel in &self.sentinels {
             asked.spawn(ask(sentinel.clone(), self.node.clone(), self.name.clone()));
         }
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let most = self.sentinels.len() / 2 + 1;
-        let (mut named, mut failed) = (Vec::new(), None);
+        let (mut reported, mut failed) = (Vec::new(), None);
         loop {
-            let answer = match named.len() < most {
+            let answer = match reported.len() < most {
                 true => asked.join_next().await,
                 false => timeout(SLOW, asked.join_next()).await.unwrap_or_default(),
             };
             match answer {
-                Some(Ok(Ok(one))) => named.push(one),
+                Some(Ok(Ok(one))) => reported.push(one),
                 Some(Ok(Err(error))) => failed = Some(error),
-                Some(Err(error)) => failed = Some(error.to_string()),
+                Some(Err(error)) => failed = Some(error.to_string().into()),
                 None => break,
             }
         }
-        believed(named, last.as_ref(), most).ok_or_else(|| {
-            let reason = failed.unwrap_or_else(|| "they know less than was known before".to_owned());
-            Failure::NoConnection(format!("no sentinel names the master `{}`: {reason}", self.name).into())
+        believed(reported, last.as_ref(), most).ok_or_else(|| {
+            let failure = failed.unwrap_or_else(|| "they know less than was known before".into());
+            let reason = format!("no sentinel names the master `{}`: {failure}", self.name);
+            let failure = ConnectionFailure::from(reason).caused_by(&TransportError::NoConnection(failure));
+            TransportError::NoConnection(failure)
         })
     }
 }
 
 /// Whom to believe: the newest of them; of several that are as new, the one that was believed before, or whom most name. What is
 /// older than what was known before is believed only if most say so: then they were made anew.
-fn believed(named: Vec<Named>, last: Option<&Named>, most: usize) -> Option<Named> {
-    let newest = named.iter().map(|one| one.epoch).max()?;
-    if named.len() < most && last.is_some_and(|last| last.epoch > newest) {
+fn believed(reported: Vec<MasterReport>, last: Option<&MasterReport>, most: usize) -> Option<MasterReport> {
+    let newest = reported.iter().map(|one| one.epoch).max()?;
+    if reported.len() < most && last.is_some_and(|last| last.epoch > newest) {
         return None;
     }
-    let candidates: Vec<_> = named.into_iter().filter(|one| one.epoch == newest).collect();
+    let candidates: Vec<_> = reported.into_iter().filter(|one| one.epoch == newest).collect();
     if let Some(last) = last.filter(|last| candidates.contains(last)) {
         return Some(last.clone());
     }
-    let votes = |one: &Named| candidates.iter().filter(|other| *other == one).count();
+    let votes = |one: &MasterReport| candidates.iter().filter(|other| *other == one).count();
     candidates.iter().max_by_key(|one| votes(one)).cloned()
 }
 
 /// Asks one, with the master's credentials if it wants any.
-async fn ask(sentinel: ConnectionInfo, node: ConnectionInfo, name: String) -> Result<Named, String> {
+async fn ask(sentinel: ConnectionInfo, node: ConnectionInfo, name: String) -> Result<MasterReport, ConnectionFailure> {
     let at = sentinel.addr().to_string();
     let mut answer = asked(sentinel.clone(), &name).await;
     if answer.as_ref().is_err_and(|error| error.code() == Some("NOAUTH")) {
         let settings = node.redis_settings().clone().set_db(0);
         answer = asked(sentinel.set_redis_settings(settings), &name).await;
     }
-    let answer = answer.map_err(|error| format!("{at} says: {error}"))?;
-    read(answer).ok_or_else(|| format!("{at} gave an answer that cannot be read"))
+    let answer =
+        answer.map_err(|error| ConnectionFailure::from(format!("{at} says: {error}")).caused_by(&error.into()))?;
+    read(answer).ok_or_else(|| format!("{at} gave an answer that cannot be read").into())
 }
 
 async fn asked(sentinel: ConnectionInfo, name: &str) -> Result<Value, RedisError> {
@@ -153,7 +157,7 @@ async fn asked(sentinel: ConnectionInfo, name: &str) -> Result<Value, RedisError
 }
 
 /// Reads what a sentinel says of a master: names and values in turn, or a map.
-fn read(answer: Value) -> Option<Named> {
+fn read(answer: Value) -> Option<MasterReport> {
     let fields: Vec<(String, String)> = match answer {
         Value::Map(pairs) => pairs.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect(),
         Value::Array(parts) => {
@@ -162,7 +166,7 @@ fn read(answer: Value) -> Option<Named> {
         _ => return None,
     };
     let field = |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    Some(Named {
+    Some(MasterReport {
         epoch: field("config-epoch")?.parse().ok()?,
         host: field("ip")?.to_owned(),
         port: field("port")?.parse().ok()?,
@@ -177,19 +181,20 @@ fn text(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn named(epoch: u64, host: &str) -> Named {
-        Named { epoch, host: host.to_owned(), port: 6379 }
+    fn reported(epoch: u64, host: &str) -> MasterReport {
+        MasterReport { epoch, host: host.to_owned(), port: 6379 }
     }
 
     #[test]
     fn the_newest_is_believed_and_nobody_who_only_knows_something_else() {
-        let host = |all: &[Named], last: Option<&Named>| believed(all.to_vec(), last, 2).map(|one| one.host);
-        let (old, new) = (named(3, "old"), named(4, "new"));
+        let host =
+            |all: &[MasterReport], last: Option<&MasterReport>| believed(all.to_vec(), last, 2).map(|one| one.host);
+        let (old, new) = (reported(3, "old"), reported(4, "new"));
         assert_eq!(host(&[old.clone(), new.clone(), old.clone()], None).as_deref(), Some("new"));
         assert_eq!(host(&[old.clone(), old.clone()], Some(&new)).as_deref(), Some("old"), "most were made anew");
         assert_eq!(host(std::slice::from_ref(&old), Some(&new)), None, "one that was cut off");
         assert_eq!(host(std::slice::from_ref(&old), Some(&old)).as_deref(), Some("old"));
-        let (one, other) = (named(0, "one"), named(0, "other"));
+        let (one, other) = (reported(0, "one"), reported(0, "other"));
         for last in [&one, &other] {
             let all = [one.clone(), other.clone(), other.clone()];
             assert_eq!(host(&all, Some(last)).as_ref(), Some(&last.host), "nobody moves because somebody is as new");

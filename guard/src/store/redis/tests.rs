@@ -1,58 +1,54 @@
-//! A store on a link that answers late, or never.
+//! A store on a transport that answers late, or never.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::deadline::Deadline;
-use super::life::Life;
-use super::link::{Key, Question, Said};
+use super::replication_id::ReplicationId;
 use super::*;
-use crate::store::{Admission, Epoch, Store as _, StoreError, async_trait};
-use crate::ticket::{Kind, Ticket};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tells what it is asked about itself after a while, and answers no command.
-struct Slow {
+struct SlowTransport {
     tells_after: Duration,
 }
 
-impl Slow {
-    async fn tell<T>(&self, what: T, deadline: Deadline) -> Result<T, Failure> {
+impl SlowTransport {
+    async fn tell<T>(&self, what: T, deadline: Deadline) -> Result<T, TransportError> {
         let told = tokio::time::timeout_at(deadline.at, tokio::time::sleep(self.tells_after)).await;
-        told.map(|()| what).map_err(|_| Failure::TimedOut)
+        told.map(|()| what).map_err(|_| TransportError::TimedOut)
     }
 }
 
 #[async_trait]
-impl Link for Slow {
-    async fn send(&self, _question: Question, deadline: Deadline) -> Result<Said, Failure> {
+impl Transport for SlowTransport {
+    async fn send(&self, _question: Request, deadline: Deadline) -> Result<Response, TransportError> {
         tokio::time::sleep_until(deadline.at).await;
-        Err(Failure::TimedOut)
+        Err(TransportError::TimedOut)
     }
 
-    fn known(&self, _key: &Key<'_>) -> Option<(Life, Epoch)> {
+    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
         None
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
-        self.tell((Life::Hidden, Epoch::default()), deadline).await
+    async fn learn(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
+        self.tell((ReplicationId::Hidden, Epoch::default()), deadline).await
     }
 
-    fn forget(&self, _key: &Key<'_>) {}
+    fn forget(&self, _key: &KeyName<'_>) {}
 
     fn refuses_scripts(&self) -> Option<bool> {
         None
     }
 
-    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
         self.tell(false, deadline).await
     }
 
-    fn admit(&self, _: &Key<'_>, _: Duration) -> Admission {
+    fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
         Admission::Accept
     }
 
@@ -64,7 +60,7 @@ impl Link for Slow {
 }
 
 fn store(tells_after: Duration) -> Redis {
-    Redis { most_asked: 4, ..Redis::on(Slow { tells_after }).timeout(TIMEOUT) }
+    Redis { max_in_flight: 4, ..Redis::on(SlowTransport { tells_after }).timeout(TIMEOUT) }
 }
 
 /// Everything that may ask for something first.
@@ -89,7 +85,7 @@ async fn ask_ten(what: usize) {
         asked.join_all().await.into_iter().partition(|(_, took)| *took >= TIMEOUT);
     assert_eq!((refused.len(), waited.len()), (6, 4), "{what}");
     assert!(refused.iter().all(|(error, _)| matches!(error, StoreError::NotExecuted(_))), "{refused:?}");
-    assert_eq!(store.asked.load(Ordering::Relaxed), 0, "nobody is counted who does not wait");
+    assert_eq!(store.in_flight.load(Ordering::Relaxed), 0, "nobody is counted who does not wait");
 }
 
 #[tokio::test]

@@ -5,17 +5,17 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::address::at;
-use super::link::Failure;
-use super::own::{CONNECT, client, connect};
-use super::redirect::Node;
+use super::connection::{CONNECT, client, connect};
+use super::error::TransportError;
+use super::redirect::NodeAddress;
 
 /// Asks the nodes that we were told of, one after the other, until one says who has which slots; and at which host it is.
-pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String), Failure> {
-    let mut failure = Failure::TimedOut;
+pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String), TransportError> {
+    let mut error = TransportError::TimedOut;
     // What a server has said explains more than that another is out of reach.
-    let mut keep = |other: Failure| {
-        if other.is_said() || !failure.is_said() {
-            failure = other;
+    let mut keep = |other: TransportError| {
+        if other.is_conclusive() || !error.is_conclusive() {
+            error = other;
         }
     };
     for seed in seeds {
@@ -28,12 +28,12 @@ pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String
             Ok(Ok(answer)) if ranges(&answer, "").is_some_and(|ranges| !ranges.is_empty()) => {
                 return Ok((answer, host_of(seed)));
             }
-            Ok(Ok(_)) => keep(Failure::NoConnection(format!("{} knows of no slots", seed.addr()).into())),
+            Ok(Ok(_)) => keep(TransportError::NoConnection(format!("{} knows of no slots", seed.addr()).into())),
             Ok(Err(error)) => keep(error.into()),
-            Err(_) => keep(Failure::TimedOut),
+            Err(_) => keep(TransportError::TimedOut),
         }
     }
-    Err(failure)
+    Err(error)
 }
 
 fn host_of(node: &ConnectionInfo) -> String {
@@ -44,7 +44,7 @@ fn host_of(node: &ConnectionInfo) -> String {
 }
 
 /// How to connect to each master of the cluster that these are nodes of.
-pub(super) async fn masters(seeds: Vec<ConnectionInfo>) -> Result<Vec<Client>, Failure> {
+pub(super) async fn masters(seeds: Vec<ConnectionInfo>) -> Result<Vec<Client>, TransportError> {
     let (answer, host) = ask_seeds(&seeds).await?;
     let ranges = ranges(&answer, &host).unwrap_or_default();
     let mut nodes: Vec<_> = ranges.into_iter().map(|(_, _, node)| node).collect();
@@ -62,7 +62,7 @@ pub(super) fn slots() -> Cmd {
 }
 
 /// First and last slot, and who has them, as a node tells it.
-pub(super) fn ranges(answer: &Value, asked: &str) -> Option<Vec<(usize, usize, Node)>> {
+pub(super) fn ranges(answer: &Value, asked: &str) -> Option<Vec<(usize, usize, NodeAddress)>> {
     let Value::Array(ranges) = answer else { return None };
     let mut read = Vec::with_capacity(ranges.len());
     for range in ranges {

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::SqlError;
 
-/// What an address of PostgreSQL may say behind its question mark, and `options[name]`.
+/// What an address of PostgreSQL may say behind its operation mark, and `options[name]`.
 const OF_POSTGRES: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -32,12 +32,12 @@ const OF_POSTGRES: [&str; 18] = [
 const OF_SQLITE: [&str; 4] = ["mode", "cache", "immutable", "vfs"];
 
 /// Where a database is, and which one it is.
-pub(super) enum Address {
+pub(super) enum SqlAddress {
     Postgres(PgConnectOptions),
     Sqlite(SqliteConnectOptions),
 }
 
-impl Address {
+impl SqlAddress {
     /// What it says may hold a password, so no error quotes it. A parameter that the driver does not know is refused here, because
     /// the driver would write it to the log with its value.
     pub(super) fn parse(text: &str) -> Result<Self, SqlError> {
@@ -66,7 +66,7 @@ impl Address {
     }
 }
 
-/// The names and values behind the question mark, as they are written.
+/// The names and values behind the operation mark, as they are written.
 fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let query = text.split_once('?').map_or("", |(_, query)| query);
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());

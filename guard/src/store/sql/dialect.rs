@@ -1,4 +1,4 @@
-//! What is asked of a database, and what each kind of database understands.
+//! The operations of the store, and their statements in each SQL dialect.
 
 use std::future::Future;
 
@@ -17,8 +17,8 @@ pub(crate) trait Statements: Database {
     /// A verb of the store.
     fn ask(
         connection: &mut Self::Connection,
-        question: &Question,
-    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send;
+        operation: &Operation,
+    ) -> impl Future<Output = Result<StatementOutcome, sqlx::Error>> + Send;
 
     /// Which version the tables are of, and the epoch of the store.
     fn version(connection: &mut Self::Connection) -> impl Future<Output = Result<(i32, Vec<u8>), sqlx::Error>> + Send;
@@ -26,11 +26,11 @@ pub(crate) trait Statements: Database {
     /// What shows that the table of records is not ours, if there is one.
     fn oddity(connection: &mut Self::Connection) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send;
 
-    /// Removes some rows that have expired, and says how many. Rows that somebody works with are left for later.
-    fn clean(
+    /// Deletes some expired rows, and returns how many. Locked rows are left for later.
+    fn sweep(
         connection: &mut Self::Connection,
-        batch: &Batch,
-    ) -> impl Future<Output = Result<Removed, sqlx::Error>> + Send;
+        range: &SweepRange,
+    ) -> impl Future<Output = Result<SweepOutcome, sqlx::Error>> + Send;
 
     /// Begins a transaction that may write.
     fn begin(pool: &Pool<Self>) -> impl Future<Output = Result<Transaction<'static, Self>, sqlx::Error>> + Send;
@@ -39,24 +39,24 @@ pub(crate) trait Statements: Database {
     /// Neither done nor there: it came meanwhile, and is seen when asked once more.
     fn claim(
         connection: &mut Self::Connection,
-        row: &Row<'_>,
-    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send;
+        row: &RecordRow<'_>,
+    ) -> impl Future<Output = Result<StatementOutcome, sqlx::Error>> + Send;
 
     /// Writes another value into a row that this transaction has inserted with what is held, valid from now on; says whether it is there.
     fn complete(
         connection: &mut Self::Connection,
         held: &[u8],
-        row: &Row<'_>,
+        row: &RecordRow<'_>,
     ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
     /// Asks for nothing: a transaction that has failed before says so.
     fn goes_on(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
-/// What the store is asked.
+/// One operation of the store.
 #[derive(Clone)]
-pub(crate) struct Question {
-    pub(super) verb: Verb,
+pub(crate) struct Operation {
+    pub(super) verb: SqlVerb,
     pub(super) name: String,
     pub(super) held: Vec<u8>,
     pub(super) value: Vec<u8>,
@@ -65,7 +65,7 @@ pub(crate) struct Question {
 
 /// The five verbs.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Verb {
+pub(super) enum SqlVerb {
     Insert,
     Take,
     Swap,
@@ -73,16 +73,16 @@ pub(super) enum Verb {
     Look,
 }
 
-/// What a statement has come to.
-pub(crate) struct Answer {
+/// The outcome of a statement.
+pub(crate) struct StatementOutcome {
     /// The change was made.
     pub(crate) is_done: bool,
     /// What was there, if it was not; of a take, what was taken.
     pub(crate) there: Option<Vec<u8>>,
 }
 
-/// Which rows are removed.
-pub(crate) struct Batch {
+/// Which expired rows are deleted.
+pub(crate) struct SweepRange {
     /// Those that expired at this time or later, in milliseconds since 1970: what lies before has just been removed, and a database that
     /// has not forgotten it yet would step over all of it again.
     pub(super) from: i64,
@@ -90,20 +90,20 @@ pub(crate) struct Batch {
     pub(super) most: i64,
 }
 
-impl Batch {
+impl SweepRange {
     /// What has been over for the longest time, a few rows of it.
     pub(super) const FIRST: Self = Self { from: 0, most: 500 };
 }
 
-/// What was removed.
-pub(crate) struct Removed {
+/// What a sweep has deleted.
+pub(crate) struct SweepOutcome {
     pub(super) count: i64,
     /// When the last of them had expired.
     pub(super) until: i64,
 }
 
 /// A row in a transaction.
-pub(crate) struct Row<'a> {
+pub(crate) struct RecordRow<'a> {
     pub(crate) name: &'a str,
     pub(crate) value: &'a [u8],
     pub(crate) millis: i64,

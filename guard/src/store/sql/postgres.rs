@@ -9,9 +9,9 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Pool, Postgres, Transaction};
 
-use super::base::CONNECT;
-use super::cleaner::STATEMENT;
-use super::dialect::{Answer, Batch, Dialect, Question, Removed, Row, Statements, Verb};
+use super::dialect::{Dialect, Operation, RecordRow, SqlVerb, StatementOutcome, Statements, SweepOutcome, SweepRange};
+use super::pool::CONNECT;
+use super::sweep::STATEMENT;
 
 /// How many connections a store has at most.
 const CONNECTIONS: u32 = 10;
@@ -62,7 +62,7 @@ const ODDITY: &str = "SELECT CASE
 
 /// The time is asked for once: as a subquery it bounds what is read of the index, and in its own place every row that is still
 /// valid would be read and left.
-const CLEAN: &str = "WITH removed AS (DELETE FROM onceward_records WHERE ctid = ANY (ARRAY (
+const SWEEP: &str = "WITH removed AS (DELETE FROM onceward_records WHERE ctid = ANY (ARRAY (
     SELECT ctid FROM onceward_records
     WHERE expires_at <= (SELECT clock_timestamp()) AND expires_at >= to_timestamp($1 / 1000.0)
     ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING expires_at)
@@ -76,14 +76,14 @@ impl Dialect for Postgres {}
 impl Statements for Postgres {
     const VERSION: i32 = 1;
 
-    async fn ask(connection: &mut PgConnection, question: &Question) -> Result<Answer, sqlx::Error> {
-        let Question { verb, name, held, value, millis } = question;
+    async fn ask(connection: &mut PgConnection, operation: &Operation) -> Result<StatementOutcome, sqlx::Error> {
+        let Operation { verb, name, held, value, millis } = operation;
         let query = match verb {
-            Verb::Insert => sqlx::query_as(INSERT).bind(name).bind(value).bind(*millis as f64),
-            Verb::Take => sqlx::query_as(TAKE).bind(name),
-            Verb::Swap => sqlx::query_as(SWAP).bind(name).bind(held).bind(value).bind(*millis as f64),
-            Verb::Remove => sqlx::query_as(REMOVE).bind(name).bind(held),
-            Verb::Look => sqlx::query_as(LOOK).bind(name),
+            SqlVerb::Insert => sqlx::query_as(INSERT).bind(name).bind(value).bind(*millis as f64),
+            SqlVerb::Take => sqlx::query_as(TAKE).bind(name),
+            SqlVerb::Swap => sqlx::query_as(SWAP).bind(name).bind(held).bind(value).bind(*millis as f64),
+            SqlVerb::Remove => sqlx::query_as(REMOVE).bind(name).bind(held),
+            SqlVerb::Look => sqlx::query_as(LOOK).bind(name),
         };
         Ok(answer(query.fetch_optional(connection).await?))
     }
@@ -96,27 +96,27 @@ impl Statements for Postgres {
         sqlx::query_scalar(ODDITY).fetch_one(connection).await
     }
 
-    async fn clean(connection: &mut PgConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {
+    async fn sweep(connection: &mut PgConnection, range: &SweepRange) -> Result<SweepOutcome, sqlx::Error> {
         // In the time of its own: the connection's is that of a verb.
         let begin =
             format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {}", STATEMENT.as_millis());
         let mut transaction = connection.begin_with(AssertSqlSafe(begin)).await?;
-        let query = sqlx::query_as(CLEAN).bind(batch.from).bind(batch.most);
+        let query = sqlx::query_as(SWEEP).bind(range.from).bind(range.most);
         let (count, until) = query.fetch_one(&mut *transaction).await?;
         transaction.commit().await?;
-        Ok(Removed { count, until })
+        Ok(SweepOutcome { count, until })
     }
 
     async fn begin(pool: &Pool<Self>) -> Result<Transaction<'static, Self>, sqlx::Error> {
         pool.begin().await
     }
 
-    async fn claim(connection: &mut PgConnection, row: &Row<'_>) -> Result<Answer, sqlx::Error> {
+    async fn claim(connection: &mut PgConnection, row: &RecordRow<'_>) -> Result<StatementOutcome, sqlx::Error> {
         let query = sqlx::query_as(INSERT).bind(row.name).bind(row.value).bind(row.millis as f64);
         Ok(answer(query.fetch_optional(connection).await?))
     }
 
-    async fn complete(connection: &mut PgConnection, held: &[u8], row: &Row<'_>) -> Result<bool, sqlx::Error> {
+    async fn complete(connection: &mut PgConnection, held: &[u8], row: &RecordRow<'_>) -> Result<bool, sqlx::Error> {
         let query = sqlx::query(COMPLETE).bind(row.name).bind(held).bind(row.value).bind(row.millis as f64);
         let done = query.execute(connection).await?;
         Ok(done.rows_affected() == 1)
@@ -127,9 +127,9 @@ impl Statements for Postgres {
     }
 }
 
-fn answer(row: Option<(bool, Option<Vec<u8>>)>) -> Answer {
+fn answer(row: Option<(bool, Option<Vec<u8>>)>) -> StatementOutcome {
     let (is_done, there) = row.unwrap_or((false, None));
-    Answer { is_done, there }
+    StatementOutcome { is_done, there }
 }
 
 /// How connections are kept: not asked before each use whether they are there, which would be a second way to the server and back.

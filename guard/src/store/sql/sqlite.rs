@@ -1,7 +1,7 @@
 //! The statements of SQLite.
 //!
 //! One writer at a time, so that no statement ever waits in its middle. A change is a transaction that has the write lock before it asks for
-//! the time, which is that of the [file](FileClock) and not what SQLite calls `now`. A verb that has changed nothing looks what is
+//! the time, which is that of the [file](SqliteClock) and not what SQLite calls `now`. A verb that has changed nothing looks what is
 //! there.
 
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Pool, Sqlite, Transaction};
 
-use super::dialect::{Answer, Batch, Dialect, Question, Removed, Row, Statements, Verb};
-use super::file_clock::{FileClock, Reading};
+use super::dialect::{Dialect, Operation, RecordRow, SqlVerb, StatementOutcome, Statements, SweepOutcome, SweepRange};
+use super::sqlite_clock::{ClockReading, SqliteClock};
 
 /// A transaction that begins by reading could not go on to write once another process has written.
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -58,7 +58,7 @@ const ODDITY: &str = "SELECT CASE
         THEN 'nothing makes the name unique'
     END";
 
-const CLEAN: &str = "DELETE FROM onceward_records WHERE rowid IN (
+const SWEEP: &str = "DELETE FROM onceward_records WHERE rowid IN (
     SELECT rowid FROM onceward_records WHERE expires_at <= ?1 AND expires_at >= ?2
     ORDER BY expires_at LIMIT ?3) RETURNING expires_at";
 
@@ -69,12 +69,12 @@ impl Dialect for Sqlite {}
 impl Statements for Sqlite {
     const VERSION: i32 = 2;
 
-    async fn ask(connection: &mut SqliteConnection, question: &Question) -> Result<Answer, sqlx::Error> {
-        if matches!(question.verb, Verb::Look) {
-            return look(connection, &question.name).await;
+    async fn ask(connection: &mut SqliteConnection, operation: &Operation) -> Result<StatementOutcome, sqlx::Error> {
+        if matches!(operation.verb, SqlVerb::Look) {
+            return look(connection, &operation.name).await;
         }
         let mut transaction = connection.begin_with(BEGIN).await?;
-        let answer = change(&mut transaction, question).await?;
+        let answer = change(&mut transaction, operation).await?;
         transaction.commit().await?;
         Ok(answer)
     }
@@ -87,28 +87,32 @@ impl Statements for Sqlite {
         sqlx::query_scalar(ODDITY).fetch_one(connection).await
     }
 
-    async fn clean(connection: &mut SqliteConnection, batch: &Batch) -> Result<Removed, sqlx::Error> {
+    async fn sweep(connection: &mut SqliteConnection, range: &SweepRange) -> Result<SweepOutcome, sqlx::Error> {
         let mut transaction = connection.begin_with(BEGIN).await?;
         let now = now(&mut transaction).await?;
-        let query = sqlx::query_scalar(CLEAN).bind(now).bind(batch.from).bind(batch.most);
+        let query = sqlx::query_scalar(SWEEP).bind(now).bind(range.from).bind(range.most);
         let expired: Vec<i64> = query.fetch_all(&mut *transaction).await?;
         transaction.commit().await?;
-        Ok(Removed { count: expired.len() as i64, until: expired.into_iter().max().unwrap_or_default() })
+        Ok(SweepOutcome { count: expired.len() as i64, until: expired.into_iter().max().unwrap_or_default() })
     }
 
     async fn begin(pool: &Pool<Self>) -> Result<Transaction<'static, Self>, sqlx::Error> {
         pool.begin_with(BEGIN).await
     }
 
-    async fn claim(connection: &mut SqliteConnection, row: &Row<'_>) -> Result<Answer, sqlx::Error> {
+    async fn claim(connection: &mut SqliteConnection, row: &RecordRow<'_>) -> Result<StatementOutcome, sqlx::Error> {
         let now = now(connection).await?;
         let query = sqlx::query_scalar(INSERT).bind(now).bind(row.name).bind(row.value).bind(row.millis);
         let written: Vec<Vec<u8>> = query.fetch_all(&mut *connection).await?;
         let is_done = !written.is_empty();
-        Ok(Answer { is_done, there: if is_done { None } else { there(connection, now, row.name).await? } })
+        Ok(StatementOutcome { is_done, there: if is_done { None } else { there(connection, now, row.name).await? } })
     }
 
-    async fn complete(connection: &mut SqliteConnection, held: &[u8], row: &Row<'_>) -> Result<bool, sqlx::Error> {
+    async fn complete(
+        connection: &mut SqliteConnection,
+        held: &[u8],
+        row: &RecordRow<'_>,
+    ) -> Result<bool, sqlx::Error> {
         let now = now(connection).await?;
         let query = sqlx::query(COMPLETE).bind(now).bind(row.name).bind(held).bind(row.value).bind(row.millis);
         let done = query.execute(connection).await?;
@@ -121,22 +125,22 @@ impl Statements for Sqlite {
 }
 
 /// A verb that changes something, in a transaction of its own.
-async fn change(connection: &mut SqliteConnection, question: &Question) -> Result<Answer, sqlx::Error> {
-    let Question { verb, name, held, value, millis } = question;
+async fn change(connection: &mut SqliteConnection, operation: &Operation) -> Result<StatementOutcome, sqlx::Error> {
+    let Operation { verb, name, held, value, millis } = operation;
     let now = now(connection).await?;
     let query = match verb {
-        Verb::Insert => sqlx::query_scalar(INSERT).bind(now).bind(name).bind(value).bind(millis),
-        Verb::Take => sqlx::query_scalar(TAKE).bind(now).bind(name),
-        Verb::Swap => sqlx::query_scalar(SWAP).bind(now).bind(name).bind(held).bind(value).bind(millis),
-        Verb::Remove => sqlx::query_scalar(REMOVE).bind(now).bind(name).bind(held),
-        Verb::Look => sqlx::query_scalar(THERE).bind(now).bind(name),
+        SqlVerb::Insert => sqlx::query_scalar(INSERT).bind(now).bind(name).bind(value).bind(millis),
+        SqlVerb::Take => sqlx::query_scalar(TAKE).bind(now).bind(name),
+        SqlVerb::Swap => sqlx::query_scalar(SWAP).bind(now).bind(name).bind(held).bind(value).bind(millis),
+        SqlVerb::Remove => sqlx::query_scalar(REMOVE).bind(now).bind(name).bind(held),
+        SqlVerb::Look => sqlx::query_scalar(THERE).bind(now).bind(name),
     };
     let found: Option<Vec<u8>> = query.fetch_all(&mut *connection).await?.pop();
     match (verb, found) {
-        (Verb::Look, there) => Ok(Answer { is_done: false, there }),
-        (Verb::Take, there) => Ok(Answer { is_done: there.is_some(), there }),
-        (_, Some(_)) => Ok(Answer { is_done: true, there: None }),
-        (_, None) => Ok(Answer { is_done: false, there: there(connection, now, name).await? }),
+        (SqlVerb::Look, there) => Ok(StatementOutcome { is_done: false, there }),
+        (SqlVerb::Take, there) => Ok(StatementOutcome { is_done: there.is_some(), there }),
+        (_, Some(_)) => Ok(StatementOutcome { is_done: true, there: None }),
+        (_, None) => Ok(StatementOutcome { is_done: false, there: there(connection, now, name).await? }),
     }
 }
 
@@ -146,10 +150,10 @@ async fn now(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     // To its end, as every statement here: only then it is out of the way of the commit.
     let row: Option<(i64, String, i64, i64)> = sqlx::query_as(TIME).fetch_all(&mut *connection).await?.pop();
     let (time_ms, boot, boot_ms, wall_ms) = row.ok_or(sqlx::Error::RowNotFound)?;
-    let row = FileClock { time_ms, boot, boot_ms, wall_ms };
-    let clock = row.at(Reading::now());
+    let row = SqliteClock { time_ms, boot, boot_ms, wall_ms };
+    let clock = row.at(ClockReading::now());
     if clock.is_due_after(&row) {
-        let FileClock { time_ms, boot, boot_ms, wall_ms } = &clock;
+        let SqliteClock { time_ms, boot, boot_ms, wall_ms } = &clock;
         sqlx::query(TICK).bind(time_ms).bind(boot).bind(boot_ms).bind(wall_ms).execute(connection).await?;
     }
     Ok(clock.time_ms)
@@ -160,13 +164,13 @@ async fn there(connection: &mut SqliteConnection, now: i64, name: &str) -> Resul
 }
 
 /// The columns of the clock, and of a record beside it.
-type RecordState = (i64, String, i64, i64, Option<Vec<u8>>, Option<i64>);
+type LookRow = (i64, String, i64, i64, Option<Vec<u8>>, Option<i64>);
 
-async fn look(connection: &mut SqliteConnection, name: &str) -> Result<Answer, sqlx::Error> {
-    let seen: Option<RecordState> = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await?.pop();
+async fn look(connection: &mut SqliteConnection, name: &str) -> Result<StatementOutcome, sqlx::Error> {
+    let seen: Option<LookRow> = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await?.pop();
     let (time_ms, boot, boot_ms, wall_ms, value, expires_at) = seen.ok_or(sqlx::Error::RowNotFound)?;
-    let now = FileClock { time_ms, boot, boot_ms, wall_ms }.at(Reading::now()).time_ms;
-    Ok(Answer { is_done: false, there: value.filter(|_| expires_at.is_some_and(|at| at > now)) })
+    let now = SqliteClock { time_ms, boot, boot_ms, wall_ms }.at(ClockReading::now()).time_ms;
+    Ok(StatementOutcome { is_done: false, there: value.filter(|_| expires_at.is_some_and(|at| at > now)) })
 }
 
 /// One connection: there is one writer anyhow, and those who wait for a connection are served in their order, which those who wait for

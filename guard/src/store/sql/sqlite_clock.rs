@@ -17,7 +17,7 @@ const LATE: i64 = 60_000;
 
 /// The row: how far the time has come, and what the clocks read then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FileClock {
+pub(super) struct SqliteClock {
     /// In milliseconds. It was the wall clock's time when the file was made.
     pub(super) time_ms: i64,
     /// Which boot clock was read.
@@ -29,13 +29,13 @@ pub(super) struct FileClock {
 }
 
 /// What the clocks of this machine read.
-pub(super) struct Reading {
+pub(super) struct ClockReading {
     boot: String,
     boot_ms: i64,
     wall_ms: i64,
 }
 
-impl Reading {
+impl ClockReading {
     /// What they read now.
     pub(super) fn now() -> Self {
         let Uptime { boot, millis } = Uptime::now();
@@ -43,10 +43,10 @@ impl Reading {
     }
 }
 
-impl FileClock {
+impl SqliteClock {
     /// The row as it is at this reading. The time never goes back.
-    pub(super) fn at(&self, reading: Reading) -> Self {
-        let Reading { boot, boot_ms, wall_ms } = reading;
+    pub(super) fn at(&self, reading: ClockReading) -> Self {
+        let ClockReading { boot, boot_ms, wall_ms } = reading;
         let is_same_clock = self.boot == boot && boot_ms >= self.boot_ms.saturating_sub(LATE);
         let passed = match is_same_clock {
             true => boot_ms.saturating_sub(self.boot_ms),
@@ -75,16 +75,16 @@ mod tests {
 
     const HOUR: i64 = 60 * 60 * 1000;
 
-    fn row() -> FileClock {
-        FileClock { time_ms: 1_000_000, boot: "this boot".to_owned(), boot_ms: 50 * HOUR, wall_ms: 900 * HOUR }
+    fn row() -> SqliteClock {
+        SqliteClock { time_ms: 1_000_000, boot: "this boot".to_owned(), boot_ms: 50 * HOUR, wall_ms: 900 * HOUR }
     }
 
-    fn read(boot: &str, boot_ms: i64, wall_ms: i64) -> Reading {
-        Reading { boot: boot.to_owned(), boot_ms, wall_ms }
+    fn read(boot: &str, boot_ms: i64, wall_ms: i64) -> ClockReading {
+        ClockReading { boot: boot.to_owned(), boot_ms, wall_ms }
     }
 
     /// How far the time has come after this row, in milliseconds.
-    fn passed(row: &FileClock, reading: Reading) -> i64 {
+    fn passed(row: &SqliteClock, reading: ClockReading) -> i64 {
         row.at(reading).time_ms - row.time_ms
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let extremes = [i64::MIN, -1, 0, 1, i64::MAX];
         for time_ms in extremes {
             for (boot_ms, wall_ms) in extremes.into_iter().zip(extremes) {
-                let row = FileClock { time_ms, boot: "this boot".to_owned(), boot_ms, wall_ms };
+                let row = SqliteClock { time_ms, boot: "this boot".to_owned(), boot_ms, wall_ms };
                 for boot in ["this boot", "another boot"] {
                     for (now_boot, now_wall) in extremes.into_iter().zip(extremes.into_iter().rev()) {
                         assert!(row.at(read(boot, now_boot, now_wall)).time_ms >= time_ms);

@@ -1,10 +1,10 @@
-//! The file of an SQLite database, looked at before it is opened: SQLite itself says no more than that it cannot open it.
+//! Checks the path of an SQLite database before it is opened: SQLite itself reports no more than that it cannot open it.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, absolute};
 
-use super::failure::SqlError;
+use super::error::SqlError;
 
 /// What every SQLite database begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

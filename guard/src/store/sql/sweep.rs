@@ -1,15 +1,15 @@
-//! Removes what has expired, a few rows at a time, so that nobody waits for it.
+//! Deletes expired rows, a few at a time, so that no statement waits for it.
 
 use std::time::Duration;
 
 use sqlx::Pool;
 use tokio::time::{Instant, timeout};
 
-use super::dialect::{Batch, Dialect};
+use super::dialect::{Dialect, SweepRange};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long one batch may take, and how long a connection is waited for: a database that does not answer is asked again later.
+/// Timeout of one batch, and of waiting for a connection: a database that does not answer is tried again later.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a database works at one batch, whatever the connection grants the statements of others: it gives up a moment before we do.
 pub(super) const STATEMENT: Duration = Duration::from_secs(8);
@@ -18,23 +18,23 @@ const PAUSE: u32 = 4;
 /// And at least this long.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// How far the removing has come.
-pub(super) struct Cleaner {
-    batch: Batch,
+/// Deletes expired rows batch by batch.
+pub(super) struct Sweeper {
+    range: SweepRange,
 }
 
-impl Cleaner {
+impl Sweeper {
     pub(super) fn new() -> Self {
-        Self { batch: Batch::FIRST }
+        Self { range: SweepRange::FIRST }
     }
 
-    /// Removes one batch, and says how long to pause before the next one. One that failed is tried again from where it was.
-    pub(super) async fn clean<DB: Dialect>(&mut self, pool: &Pool<DB>) -> Duration {
+    /// Deletes one batch, and returns how long to pause before the next one. A batch that failed is retried from where it was.
+    pub(super) async fn sweep<DB: Dialect>(&mut self, pool: &Pool<DB>) -> Duration {
         let begun = Instant::now();
         match self.remove(pool).await {
             Ok(true) => (begun.elapsed() * PAUSE).max(SHORTEST),
             Ok(false) => {
-                self.batch = Batch::FIRST;
+                self.range = SweepRange::FIRST;
                 EVERY
             }
             Err(error) => {
@@ -44,25 +44,25 @@ impl Cleaner {
         }
     }
 
-    /// Removes one batch, and says whether there may be another one.
+    /// Deletes one batch, and returns whether there may be another one.
     async fn remove<DB: Dialect>(&mut self, pool: &Pool<DB>) -> Result<bool, sqlx::Error> {
         let acquired = timeout(PATIENCE, pool.acquire()).await;
         let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-        let Ok(removed) = timeout(PATIENCE, DB::clean(&mut connection, &self.batch)).await else {
+        let Ok(removed) = timeout(PATIENCE, DB::sweep(&mut connection, &self.range)).await else {
             connection.close_on_drop();
             return Err(sqlx::Error::Protocol("the database did not answer in time".to_owned()));
         };
         let removed = removed?;
-        self.batch.from = removed.until;
-        Ok(removed.count >= self.batch.most)
+        self.range.from = removed.until;
+        Ok(removed.count >= self.range.most)
     }
 }
 
-/// Removes what has expired for as long as it is polled.
+/// Deletes expired rows for as long as it is polled.
 pub(crate) async fn keep_clean<DB: Dialect>(pool: &Pool<DB>) {
-    let mut cleaner = Cleaner::new();
+    let mut sweeper = Sweeper::new();
     loop {
-        let pause = cleaner.clean(pool).await;
+        let pause = sweeper.sweep(pool).await;
         tokio::time::sleep(pause).await;
     }
 }
@@ -71,8 +71,8 @@ pub(crate) async fn keep_clean<DB: Dialect>(pool: &Pool<DB>) {
 mod tests {
     use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 
-    use super::super::address::Address;
-    use super::super::migration::script;
+    use super::super::address::SqlAddress;
+    use super::super::migrate::script;
     use super::*;
 
     /// To begin anew would be to step over all that was removed, which takes the longest where there is the most to remove.
@@ -80,19 +80,19 @@ mod tests {
     async fn a_batch_that_failed_is_tried_again_from_where_it_was() {
         let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
         let run = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.unwrap();
-        run(script(&Address::Sqlite(SqliteConnectOptions::new()))).await;
+        run(script(&SqlAddress::Sqlite(SqliteConnectOptions::new()))).await;
         run("WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 700)
             INSERT INTO onceward_records SELECT 'over-' || n, x'', n FROM n")
         .await;
-        let mut cleaner = Cleaner::new();
-        assert!(cleaner.clean(&pool).await < EVERY, "there is more");
-        assert_eq!(cleaner.batch.from, 500);
+        let mut sweeper = Sweeper::new();
+        assert!(sweeper.sweep(&pool).await < EVERY, "there is more");
+        assert_eq!(sweeper.range.from, 500);
 
         run("ALTER TABLE onceward_records RENAME TO elsewhere").await;
-        assert_eq!((cleaner.clean(&pool).await, cleaner.batch.from), (EVERY, 500));
+        assert_eq!((sweeper.sweep(&pool).await, sweeper.range.from), (EVERY, 500));
 
         run("ALTER TABLE elsewhere RENAME TO onceward_records").await;
-        assert_eq!((cleaner.clean(&pool).await, cleaner.batch.from), (EVERY, 0), "that was all");
+        assert_eq!((sweeper.sweep(&pool).await, sweeper.range.from), (EVERY, 0), "that was all");
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM onceward_records").fetch_one(&pool).await.unwrap();
         assert_eq!(left, 0);
     }

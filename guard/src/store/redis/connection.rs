@@ -1,4 +1,4 @@
-//! A connection of our own to one server, which is made anew when it breaks.
+//! A connection to one server that reconnects when it breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,21 +11,22 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, Push
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+use super::batch::PendingResponse;
 use super::breaker::Breaker;
 use super::deadline::Deadline;
-use super::life::{FRESH, Known, Life};
-use super::link::{Failure, Key, Link, Question, Said, ask_life, carry, refuses_scripts};
-use super::near::Way;
+use super::error::{ConnectionFailure, TransportError};
+use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use super::sentinel::Sentinels;
-use super::turn::Answer;
+use super::thread_local::ThreadLocalConnector;
+use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, refuses_scripts, send_over};
 use crate::backoff::Backoff;
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// How long nothing is said before the other end is asked whether it is still there. A connection that only one worker has may be
-/// unused for hours, and whatever is in between forgets it sooner.
+/// Idle time before a TCP keepalive probe. The connection of one worker may be idle for hours, and a firewall in between drops it
+/// sooner.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// A connection that broke sooner than this is made anew only after a pause: a server that takes connections and refuses
@@ -37,46 +38,46 @@ pub(super) fn reconnecting() -> Backoff {
     Backoff::between(Duration::from_millis(10), Duration::from_millis(500))
 }
 
-/// Where the server is.
-pub(super) enum Source {
-    /// Always here.
-    At(Client),
-    /// Where these say that it is at the moment.
-    Named(Sentinels),
+/// How to find the server.
+pub(super) enum Endpoint {
+    /// At a fixed address.
+    Fixed(Client),
+    /// At the address that these sentinels name.
+    Sentinels(Sentinels),
 }
 
-impl Source {
+impl Endpoint {
     /// For the log.
     fn name(&self) -> String {
         match self {
-            Self::At(client) => client.get_connection_info().addr().to_string(),
-            Self::Named(sentinels) => sentinels.name.clone(),
+            Self::Fixed(client) => client.get_connection_info().addr().to_string(),
+            Self::Sentinels(sentinels) => sentinels.name.clone(),
         }
     }
 }
 
-/// A connection of our own.
-pub(super) struct Own {
-    state: watch::Receiver<State>,
-    known: Arc<Known>,
+/// A connection to one server that a background task keeps open.
+pub(super) struct ManagedConnection {
+    state: watch::Receiver<ConnectionState>,
+    known: Arc<ReplicationIdCache>,
     refuses_scripts: Arc<AtomicBool>,
-    way: Way,
+    thread_local: ThreadLocalConnector,
     breaker: Arc<Breaker>,
 }
 
 #[derive(Clone)]
-enum State {
-    Up(Arc<Up>),
-    Down(Arc<str>),
+enum ConnectionState {
+    Up(Arc<LiveConnection>),
+    Down(ConnectionFailure),
 }
 
-/// A connection that works.
-struct Up {
+/// An open connection.
+struct LiveConnection {
     connection: MultiplexedConnection,
     client: Client,
-    /// No other connection of this process has it.
+    /// Unique in this process.
     number: u64,
-    /// It was a replica from the beginning.
+    /// The server was a replica when the connection was opened.
     is_replica: bool,
 }
 
@@ -91,15 +92,15 @@ pub(super) fn client(info: ConnectionInfo) -> RedisResult<Client> {
     Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp))
 }
 
-impl Own {
+impl ManagedConnection {
     /// Begins to connect.
-    pub(super) fn open(source: Source) -> Self {
+    pub(super) fn open(source: Endpoint) -> Self {
         let breaker = Arc::new(Breaker::new(source.name()));
-        let (publish, state) = watch::channel(State::Down("not connected yet".into()));
+        let (publish, state) = watch::channel(ConnectionState::Down("not connected yet".into()));
         let (broken, _) = watch::channel(0);
-        let known = Arc::new(Known::default());
+        let known = Arc::new(ReplicationIdCache::default());
         let refuses_scripts = Arc::new(AtomicBool::new(false));
-        let keeper = Keeper {
+        let keeper = ConnectionTask {
             source,
             publish,
             broken: broken.clone(),
@@ -107,30 +108,31 @@ impl Own {
             refuses_scripts: Arc::clone(&refuses_scripts),
         };
         runtime::spawn(keeper.keep_connected());
-        let way = Way { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
-        Self { state, known, refuses_scripts, way, breaker }
+        let thread_local =
+            ThreadLocalConnector { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
+        Self { state, known, refuses_scripts, thread_local, breaker }
     }
 
     /// Whether there is a connection.
     pub(super) fn is_up(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Up(_))
+        matches!(&*self.state.borrow(), ConnectionState::Up(_))
     }
 
     /// Waits until there is one.
-    pub(super) async fn reached(&self, deadline: Deadline) -> Result<(), Failure> {
+    pub(super) async fn reached(&self, deadline: Deadline) -> Result<(), TransportError> {
         self.up(deadline).await.map(drop)
     }
 
     /// Waits for a connection.
-    async fn up(&self, deadline: Deadline) -> Result<Arc<Up>, Failure> {
-        if let State::Up(up) = &*self.state.borrow() {
+    async fn up(&self, deadline: Deadline) -> Result<Arc<LiveConnection>, TransportError> {
+        if let ConnectionState::Up(up) = &*self.state.borrow() {
             return Ok(Arc::clone(up));
         }
         let mut state = self.state.clone();
-        let _ = timeout_at(deadline.at, state.wait_for(|state| matches!(state, State::Up(..)))).await;
+        let _ = timeout_at(deadline.at, state.wait_for(|state| matches!(state, ConnectionState::Up(..)))).await;
         match state.borrow().clone() {
-            State::Up(up) => Ok(up),
-            State::Down(reason) => Err(Failure::NoConnection(reason)),
+            ConnectionState::Up(up) => Ok(up),
+            ConnectionState::Down(failure) => Err(TransportError::NoConnection(failure)),
         }
     }
 
@@ -138,27 +140,27 @@ impl Own {
     pub(super) async fn over<T>(
         &self,
         deadline: Deadline,
-        ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, TransportError>,
+    ) -> Result<T, TransportError> {
         let up = self.up(deadline).await?;
         let sent = Instant::now();
         let answer = ask(&mut up.connection.clone()).await;
-        if answer.as_ref().is_err_and(|failure| failure.is_suspect(deadline.was_hurried(sent))) {
-            report(&self.way.broken, up.number);
+        if answer.as_ref().is_err_and(|error| error.is_suspect(deadline.was_hurried(sent))) {
+            report(&self.thread_local.broken, up.number);
         }
         answer
     }
 
-    /// The life of the server, as far as is known.
-    pub(super) fn known(&self) -> Option<(Life, Epoch)> {
+    /// The replication id of the server, as far as is known.
+    pub(super) fn known(&self) -> Option<(ReplicationId, Epoch)> {
         self.known.fresh(Duration::MAX)
     }
 
     /// Asks for it. A connection that has ended on a replica is reported: the address may lead to a master by now.
-    pub(super) async fn learn(&self, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
+    pub(super) async fn learn(&self, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
         let learn = async |connection: &mut MultiplexedConnection| {
-            let life = ask_life(connection, deadline).await?;
-            self.known.note(life).map(|epoch| (life, epoch)).ok_or(Failure::Replica)
+            let replication_id = fetch_replication_id(connection, deadline).await?;
+            self.known.note(replication_id).map(|epoch| (replication_id, epoch)).ok_or(TransportError::Replica)
         };
         self.over(deadline, learn).await
     }
@@ -169,29 +171,29 @@ impl Own {
 }
 
 #[async_trait]
-impl Link for Own {
-    fn ask(&self, question: Question, deadline: Deadline) -> Result<Answer, Question> {
+impl Transport for ManagedConnection {
+    fn ask(&self, request: Request, deadline: Deadline) -> Result<PendingResponse, Request> {
         match &*self.state.borrow() {
-            State::Up(up) => self.way.ask(up.number, &up.client, question, deadline),
-            State::Down(_) => Err(question),
+            ConnectionState::Up(up) => self.thread_local.ask(up.number, &up.client, request, deadline),
+            ConnectionState::Down(_) => Err(request),
         }
     }
 
-    async fn send(&self, question: Question, deadline: Deadline) -> Result<Said, Failure> {
+    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
         let counted =
-            async |connection: &mut _| self.breaker.note(deadline, carry(connection, &question, deadline)).await;
+            async |connection: &mut _| self.breaker.note(deadline, send_over(connection, &request, deadline)).await;
         self.over(deadline, counted).await
     }
 
-    fn known(&self, _key: &Key<'_>) -> Option<(Life, Epoch)> {
+    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
         self.known()
     }
 
-    async fn learn(&self, _key: &Key<'_>, deadline: Deadline) -> Result<(Life, Epoch), Failure> {
+    async fn learn(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
         self.learn(deadline).await
     }
 
-    fn forget(&self, _key: &Key<'_>) {
+    fn forget(&self, _key: &KeyName<'_>) {
         self.forget();
     }
 
@@ -199,12 +201,12 @@ impl Link for Own {
         self.is_up().then(|| self.refuses_scripts.load(Ordering::Relaxed))
     }
 
-    async fn learn_scripts(&self, _key: &Key<'_>, deadline: Deadline) -> Result<bool, Failure> {
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
         self.up(deadline).await?;
         Ok(self.refuses_scripts.load(Ordering::Relaxed))
     }
 
-    fn admit(&self, _key: &Key<'_>, timeout: Duration) -> Admission {
+    fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
         self.breaker.admit(timeout)
     }
 
@@ -214,27 +216,27 @@ impl Link for Own {
 
     async fn reconnected(&self) {
         let now = match &*self.state.borrow() {
-            State::Up(up) => up.number,
-            State::Down(_) => 0,
+            ConnectionState::Up(up) => up.number,
+            ConnectionState::Down(_) => 0,
         };
-        let anew = |state: &State| matches!(state, State::Up(up) if up.number != now);
+        let anew = |state: &ConnectionState| matches!(state, ConnectionState::Up(up) if up.number != now);
         if self.state.clone().wait_for(anew).await.is_err() {
             std::future::pending().await
         }
     }
 }
 
-/// Keeps it connected.
-struct Keeper {
-    source: Source,
-    publish: watch::Sender<State>,
+/// The background task that keeps it open.
+struct ConnectionTask {
+    source: Endpoint,
+    publish: watch::Sender<ConnectionState>,
     broken: watch::Sender<u64>,
-    known: Arc<Known>,
+    known: Arc<ReplicationIdCache>,
     refuses_scripts: Arc<AtomicBool>,
 }
 
-impl Keeper {
-    /// Connects, waits until the connection breaks, and connects again, until the last link is dropped.
+impl ConnectionTask {
+    /// Connects, waits until the connection breaks, and connects again, until the last transport is dropped.
     async fn keep_connected(self) {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
         let mut pause = reconnecting();
@@ -244,7 +246,7 @@ impl Keeper {
             match self.connect(number).await {
                 Ok(up) => {
                     let (connection, was_replica) = (up.connection.clone(), up.is_replica);
-                    self.publish.send_replace(State::Up(up));
+                    self.publish.send_replace(ConnectionState::Up(up));
                     tokio::select! {
                         () = self.is_broken(number) => {}
                         () = self.watch(connection) => {}
@@ -256,19 +258,19 @@ impl Keeper {
                         tracing::warn!("the connection to Redis is broken; connecting again");
                     }
                     self.known.forget();
-                    self.publish.send_replace(State::Down("the connection broke".into()));
+                    self.publish.send_replace(ConnectionState::Down("the connection broke".into()));
                     report(&self.broken, number);
                     if begun.elapsed() > SHORT_LIVED && !was_replica {
                         pause.reset();
                     }
                 }
-                Err(failure) => {
-                    tracing::debug!(%failure, "Redis is out of reach");
-                    let reason = match failure {
-                        Failure::NoConnection(reason) => reason,
-                        other => other.to_string().into(),
+                Err(error) => {
+                    tracing::debug!(%error, "Redis is out of reach");
+                    let failure = match error {
+                        TransportError::NoConnection(failure) => failure,
+                        other => ConnectionFailure::from(other.to_string()).caused_by(&other),
                     };
-                    self.publish.send_replace(State::Down(reason));
+                    self.publish.send_replace(ConnectionState::Down(failure));
                 }
             }
             tokio::select! {
@@ -278,32 +280,37 @@ impl Keeper {
         }
     }
 
-    /// A connection to the server, whose life is known from then on.
-    async fn connect(&self, number: u64) -> Result<Arc<Up>, Failure> {
+    /// Opens a connection, and notes the server's replication id.
+    async fn connect(&self, number: u64) -> Result<Arc<LiveConnection>, TransportError> {
         let client = match &self.source {
-            Source::At(client) => client.clone(),
-            Source::Named(sentinels) => sentinels.master().await?,
+            Endpoint::Fixed(client) => client.clone(),
+            Endpoint::Sentinels(sentinels) => sentinels.master().await?,
         };
-        let Source::Named(sentinels) = &self.source else { return self.reach(client, number).await };
+        let Endpoint::Sentinels(sentinels) = &self.source else { return self.reach(client, number).await };
         // A master that hangs takes connections and says nothing: nobody waits for it once there is another.
         tokio::select! {
             reached = self.reach(client, number) => reached,
-            () = sentinels.moved() => Err(Failure::NoConnection("the sentinels name another master by now".into())),
+            () = sentinels.moved() => Err(TransportError::NoConnection("the sentinels name another master by now".into())),
         }
     }
 
-    async fn reach(&self, client: Client, number: u64) -> Result<Arc<Up>, Failure> {
+    async fn reach(&self, client: Client, number: u64) -> Result<Arc<LiveConnection>, TransportError> {
         let mut connection = connect(&client, number, &self.broken).await?;
-        if let Source::Named(_) = self.source {
+        if let Endpoint::Sentinels(_) = self.source {
             Sentinels::verify(&mut connection).await?;
         }
         let deadline = Deadline::after(CONNECT);
         let mut other = connection.clone();
-        let (life, refuses) =
-            tokio::try_join!(ask_life(&mut connection, deadline), refuses_scripts(&mut other, deadline))?;
-        self.known.note(life);
+        let (replication_id, refuses) =
+            tokio::try_join!(fetch_replication_id(&mut connection, deadline), refuses_scripts(&mut other, deadline))?;
+        self.known.note(replication_id);
         self.refuses_scripts.store(refuses, Ordering::Relaxed);
-        Ok(Arc::new(Up { connection, client, number, is_replica: life == Life::Replica }))
+        Ok(Arc::new(LiveConnection {
+            connection,
+            client,
+            number,
+            is_replica: replication_id == ReplicationId::Replica,
+        }))
     }
 
     async fn is_broken(&self, number: u64) {
@@ -311,27 +318,27 @@ impl Keeper {
         let _ = reports.wait_for(|broken| *broken >= number).await;
     }
 
-    /// Looks every second whether the server still lives the same life, and comes back when it does not answer that, is a replica, or
-    /// is not the one to ask any more.
+    /// Reads the replication id every second. Returns when the server does not answer, is a replica, or is no longer the master that
+    /// the sentinels name.
     async fn watch(&self, mut connection: MultiplexedConnection) {
         let mut seconds = interval(FRESH);
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         seconds.tick().await;
         loop {
             seconds.tick().await;
-            match ask_life(&mut connection, Deadline::after(CONNECT)).await {
-                Ok(life) => {
-                    self.known.note(life);
-                    if life == Life::Replica {
+            match fetch_replication_id(&mut connection, Deadline::after(CONNECT)).await {
+                Ok(replication_id) => {
+                    self.known.note(replication_id);
+                    if replication_id == ReplicationId::Replica {
                         return;
                     }
                 }
-                Err(failure) => {
-                    tracing::debug!(%failure, "Redis does not say who it is");
+                Err(error) => {
+                    tracing::debug!(%error, "Redis does not say who it is");
                     return;
                 }
             }
-            if let Source::Named(sentinels) = &self.source
+            if let Endpoint::Sentinels(sentinels) = &self.source
                 && sentinels.have_moved().await
             {
                 tracing::warn!("the sentinels name another master");

@@ -1,8 +1,8 @@
-//! Which uninterrupted life of a server this is.
+//! A server's replication id, from which the epoch of its data is derived.
 //!
-//! A master has a `master_replid` that is made anew whenever it may have forgotten something: when it starts, and when it
-//! becomes one. No master ever has one again that was another's, or its own before. So whoever looks at it after a command,
-//! over the same connection, knows in which life of the server that was done.
+//! A master generates a new `master_replid` whenever it may have lost data: when it starts, and when it is promoted. No
+//! master ever reuses one. So a `master_replid` that is read after a command, over the same connection, names the epoch in
+//! which the command was executed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -15,32 +15,32 @@ use tokio::time::Instant;
 
 use crate::epoch::Epoch;
 
-/// How long what is known is believed without being looked at again.
+/// How long a cached replication id is used without reading it again.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
 
 /// How long a `master_replid` is.
 const LENGTH: usize = 40;
 
-/// One life of a server.
+/// The replication id of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    /// It is a master, and this is its `master_replid`.
-    Of([u8; LENGTH]),
-    /// It does not tell.
+pub(super) enum ReplicationId {
+    /// The `master_replid` of a master.
+    Master([u8; LENGTH]),
+    /// The server does not disclose it.
     Hidden,
-    /// It is a replica, and has no life of its own.
+    /// The server is a replica, and has no epoch of its own.
     Replica,
 }
 
-impl Life {
-    /// What asks for it.
+impl ReplicationId {
+    /// The command that reads it.
     pub(super) fn command() -> Cmd {
         let mut command = Cmd::with_capacity(2, 15);
         command.arg("INFO").arg("replication");
         command
     }
 
-    /// Reads the answer to that. A server that refuses it hides it.
+    /// Reads the response to [`command`](Self::command). An error counts as hidden.
     pub(super) fn read(answer: &Value) -> Self {
         let text = match answer {
             Value::BulkString(bytes) => bytes.as_slice(),
@@ -53,7 +53,7 @@ impl Life {
         }
         let id = after("master_replid:").and_then(|rest| rest.first_chunk());
         match id {
-            Some(id) if id.iter().all(u8::is_ascii_hexdigit) => Self::Of(*id),
+            Some(id) if id.iter().all(u8::is_ascii_hexdigit) => Self::Master(*id),
             _ => Self::Hidden,
         }
     }
@@ -62,7 +62,7 @@ impl Life {
     /// random and cannot be guessed, and nobody can change it in a token that is signed.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         match self {
-            Self::Of(id) => {
+            Self::Master(id) => {
                 let digest: [u8; 32] = Sha256::new().chain_update(b"onceward epoch").chain_update(id).finalize().into();
                 digest.first_chunk().copied()
             }
@@ -72,44 +72,44 @@ impl Life {
     }
 }
 
-/// What is known of a server's life.
+/// The replication id that was last read from a server.
 #[derive(Default)]
-pub(super) struct Known(RwLock<Option<RecordState>>);
+pub(super) struct ReplicationIdCache(RwLock<Option<Observation>>);
 
 #[derive(Clone, Copy)]
-struct RecordState {
-    life: Life,
+struct Observation {
+    id: ReplicationId,
     epoch: Option<Epoch>,
     at: Instant,
 }
 
-impl Known {
-    /// The life that was last seen, if that is not too long ago.
-    pub(super) fn fresh(&self, within: Duration) -> Option<(Life, Epoch)> {
+impl ReplicationIdCache {
+    /// The cached replication id and its epoch, if they are recent enough.
+    pub(super) fn fresh(&self, within: Duration) -> Option<(ReplicationId, Epoch)> {
         let seen = (*self.0.read().unwrap_or_else(PoisonError::into_inner))?;
-        (seen.at.elapsed() <= within).then_some(seen).and_then(|seen| Some((seen.life, seen.epoch?)))
+        (seen.at.elapsed() <= within).then_some(seen).and_then(|seen| Some((seen.id, seen.epoch?)))
     }
 
-    /// Notes what was just seen, and gives the epoch that it stands for.
-    pub(super) fn note(&self, life: Life) -> Option<Epoch> {
+    /// Caches a replication id that was just read, and returns its epoch.
+    pub(super) fn note(&self, id: ReplicationId) -> Option<Epoch> {
         let before = *self.0.read().unwrap_or_else(PoisonError::into_inner);
         let epoch = match before {
-            Some(seen) if seen.life == life && seen.at.elapsed() < FRESH / 2 => return seen.epoch,
-            Some(seen) if seen.life == life => seen.epoch,
-            _ => life.epoch(),
+            Some(seen) if seen.id == id && seen.at.elapsed() < FRESH / 2 => return seen.epoch,
+            Some(seen) if seen.id == id => seen.epoch,
+            _ => id.epoch(),
         };
         static IS_SAID: AtomicBool = AtomicBool::new(false);
-        if life == Life::Hidden && !IS_SAID.swap(true, Ordering::Relaxed) {
+        if id == ReplicationId::Hidden && !IS_SAID.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "this Redis does not tell its `master_replid` (INFO replication): a token that was used may be good \
                  again after it has lost its memory in a restart or a failover"
             );
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(RecordState { life, epoch, at: Instant::now() });
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Observation { id, epoch, at: Instant::now() });
         epoch
     }
 
-    /// Nothing is known any more.
+    /// Clears the cache.
     pub(super) fn forget(&self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn a_master_s_life_is_its_id_and_a_replica_has_none() {
-        let id = format!("master_replid:{ID}\r\n");
-        let life = Life::read(&info("master", &id));
-        assert_eq!(life, Life::Of(ID.as_bytes().try_into().unwrap()));
-        assert!(life.epoch().is_some_and(|epoch| epoch != Epoch::default()));
-        assert_eq!(Life::read(&info("slave", &id)), Life::Replica);
-        assert_eq!(Life::Replica.epoch(), None);
+        let line = format!("master_replid:{ID}\r\n");
+        let id = ReplicationId::read(&info("master", &line));
+        assert_eq!(id, ReplicationId::Master(ID.as_bytes().try_into().unwrap()));
+        assert!(id.epoch().is_some_and(|epoch| epoch != Epoch::default()));
+        assert_eq!(ReplicationId::read(&info("slave", &line)), ReplicationId::Replica);
+        assert_eq!(ReplicationId::Replica.epoch(), None);
     }
 
     #[test]
@@ -141,26 +141,29 @@ mod tests {
         for hidden in
             [info("master", ""), info("master", "master_replid:?\r\n"), info("master", "master_replid:12"), Value::Nil]
         {
-            assert_eq!(Life::read(&hidden), Life::Hidden, "{hidden:?}");
+            assert_eq!(ReplicationId::read(&hidden), ReplicationId::Hidden, "{hidden:?}");
         }
-        assert_eq!(Life::Hidden.epoch(), Some(Epoch::default()));
+        assert_eq!(ReplicationId::Hidden.epoch(), Some(Epoch::default()));
     }
 
     #[test]
     fn what_is_known_gets_old_and_a_replica_is_known_to_have_no_epoch() {
-        let known = Known::default();
+        let known = ReplicationIdCache::default();
         assert!(known.fresh(Duration::MAX).is_none());
-        let life = Life::Of([b'a'; LENGTH]);
-        let epoch = known.note(life).unwrap();
-        assert_eq!(known.fresh(Duration::MAX), Some((life, epoch)));
+        let id = ReplicationId::Master([b'a'; LENGTH]);
+        let epoch = known.note(id).unwrap();
+        assert_eq!(known.fresh(Duration::MAX), Some((id, epoch)));
         let since = Instant::now();
         while since.elapsed().is_zero() {}
         assert!(known.fresh(Duration::ZERO).is_none(), "that was longer ago");
-        assert_eq!(known.note(Life::Of([b'b'; LENGTH])), known.fresh(Duration::MAX).map(|(_, epoch)| epoch));
-        assert_ne!(known.fresh(Duration::MAX), Some((life, epoch)));
-        known.note(Life::Replica);
+        assert_eq!(
+            known.note(ReplicationId::Master([b'b'; LENGTH])),
+            known.fresh(Duration::MAX).map(|(_, epoch)| epoch)
+        );
+        assert_ne!(known.fresh(Duration::MAX), Some((id, epoch)));
+        known.note(ReplicationId::Replica);
         assert!(known.fresh(Duration::MAX).is_none());
-        known.note(life);
+        known.note(id);
         known.forget();
         assert!(known.fresh(Duration::MAX).is_none());
     }

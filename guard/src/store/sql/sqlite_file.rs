@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::base::Asked;
-use super::dialect::{Answer, Question};
-use super::failure::Failure;
+use super::dialect::{Operation, StatementOutcome};
+use super::error::StatementError;
+use super::pool::SqlBackend;
 use crate::store::async_trait;
 
-/// A file, as its path led to it when it was opened.
-pub(super) struct OpenedFile {
+/// A SQLite file, with its identity when it was opened.
+pub(super) struct SqliteFile {
     path: PathBuf,
-    identity: Option<Identity>,
+    identity: Option<FileIdentity>,
 }
 
 /// What tells a file from another one of the same path: its device and its number there.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
-impl OpenedFile {
+impl SqliteFile {
     /// The file at this path, which is about to be opened.
     pub(super) fn at(path: &Path) -> Self {
         let path = absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -33,42 +33,42 @@ impl OpenedFile {
 }
 
 #[cfg(unix)]
-fn identity(path: &Path) -> Option<Identity> {
+fn identity(path: &Path) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// An open file cannot be deleted or replaced there.
 #[cfg(not(unix))]
-fn identity(_: &Path) -> Option<Identity> {
+fn identity(_: &Path) -> Option<FileIdentity> {
     None
 }
 
 /// A database in a file that has to stay where it is.
-pub(super) struct InFile {
-    base: Arc<dyn Asked>,
-    file: OpenedFile,
+pub(super) struct SqliteFileBackend {
+    backend: Arc<dyn SqlBackend>,
+    file: SqliteFile,
 }
 
-impl InFile {
-    pub(super) fn new(base: Arc<dyn Asked>, file: OpenedFile) -> Arc<Self> {
-        Arc::new(Self { base, file })
+impl SqliteFileBackend {
+    pub(super) fn new(backend: Arc<dyn SqlBackend>, file: SqliteFile) -> Arc<Self> {
+        Arc::new(Self { backend, file })
     }
 }
 
 #[async_trait]
-impl Asked for InFile {
-    /// Asked before, nothing is changed in a file that nobody else finds. Asked again afterwards, nothing is believed that was changed in it.
-    async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure> {
+impl SqlBackend for SqliteFileBackend {
+    /// SqlBackend before, nothing is changed in a file that nobody else finds. SqlBackend again afterwards, nothing is believed that was changed in it.
+    async fn ask(self: Arc<Self>, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
         if !self.file.is_there() {
-            return Err(Failure::OtherFile { is_certain: true });
+            return Err(StatementError::OtherFile { is_certain: true });
         }
-        let answer = Arc::clone(&self.base).ask(question, deadline).await?;
-        if self.file.is_there() { Ok(answer) } else { Err(Failure::OtherFile { is_certain: false }) }
+        let answer = Arc::clone(&self.backend).ask(operation, deadline).await?;
+        if self.file.is_there() { Ok(answer) } else { Err(StatementError::OtherFile { is_certain: false }) }
     }
 
     fn epoch(&self) -> [u8; 8] {
-        self.base.epoch()
+        self.backend.epoch()
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
         fs::write(&path, "a").unwrap();
         fs::write(&other, "a").unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        let (opened, linked) = (OpenedFile::at(&path), OpenedFile::at(&link));
+        let (opened, linked) = (SqliteFile::at(&path), SqliteFile::at(&link));
         fs::write(&path, "changed").unwrap();
         assert!(opened.is_there() && linked.is_there());
         fs::rename(&path, folder.join("away.db")).unwrap();

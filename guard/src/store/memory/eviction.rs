@@ -1,10 +1,10 @@
-//! How a memory store that is full makes room.
+//! How a full memory store evicts responses.
 
 use std::collections::hash_map::Entry;
 
 use super::Memory;
-use super::shares::Missing;
-use crate::store::{Full, StoreError};
+use super::quota::Shortage;
+use crate::store::{StoreError, StoreFull};
 use crate::ticket::{Kind, Ticket};
 
 impl Memory {
@@ -13,21 +13,21 @@ impl Memory {
         &self,
         kind: Kind,
         value: &[u8],
-        write: &dyn Fn(&[u8]) -> Result<T, Missing>,
+        write: &dyn Fn(&[u8]) -> Result<T, Shortage>,
     ) -> Result<T, StoreError> {
         loop {
             match write(value) {
                 Ok(done) => return Ok(done),
-                Err(missing) if self.make_room(kind, missing) => {}
+                Err(shortage) if self.make_room(kind, shortage) => {}
                 Err(_) => break,
             }
         }
         match (self.stub)(value) {
             Some(stub) => {
-                self.shares.count_dropped(kind);
+                self.quotas.count_dropped(kind);
                 self.fit(kind, &stub, write)
             }
-            None => Err(StoreError::not_executed(Full(format!(
+            None => Err(StoreError::not_executed(StoreFull::new(format!(
                 "the memory store has no room for another {}: raise its limit or shorten their life",
                 kind.as_str()
             )))),
@@ -35,33 +35,35 @@ impl Memory {
     }
 
     /// Drops the oldest responses if they give enough; otherwise clears away what is over. Says whether that has made any room.
-    fn make_room(&self, kind: Kind, Missing(missing): Missing) -> bool {
-        if missing > self.shares.responses(kind) {
+    fn make_room(&self, kind: Kind, Shortage(shortage): Shortage) -> bool {
+        if shortage > self.quotas.responses(kind) {
             return self.sweep_all();
         }
         let (mut freed, mut is_any) = (0, false);
-        while freed < missing
-            && let Some((turn, ticket)) = self.shares.oldest(kind)
+        while freed < shortage
+            && let Some((eviction_seq, ticket)) = self.quotas.oldest(kind)
         {
-            freed += self.drop_response(turn, &ticket);
+            freed += self.drop_response(eviction_seq, &ticket);
             is_any = true;
         }
         is_any
     }
 
     /// Drops the response of a record, if that is still there, and says how many bytes that has given.
-    fn drop_response(&self, turn: u64, ticket: &Ticket) -> usize {
+    fn drop_response(&self, eviction_seq: u64, ticket: &Ticket) -> usize {
         let mut shard = self.shard(ticket);
         let Entry::Occupied(mut place) = shard.records.entry(*ticket) else { return 0 };
         if !place.get().is_live(self.clock.steady()) {
             return self.evacuate(place).weight().cost();
         }
         let there = place.get_mut();
-        let Some(stub) = (self.stub)(&there.value).filter(|_| there.turn == Some(turn)) else { return 0 };
+        let Some(stub) = (self.stub)(&there.value).filter(|_| there.eviction_seq == Some(eviction_seq)) else {
+            return 0;
+        };
         let weight = there.weight();
-        self.shares.release_response(ticket.kind(), weight);
-        (there.value, there.turn) = (stub.into(), None);
-        self.shares.count_dropped(ticket.kind());
+        self.quotas.release_response(ticket.kind(), weight);
+        (there.value, there.eviction_seq) = (stub.into(), None);
+        self.quotas.count_dropped(ticket.kind());
         weight.response()
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that has made a memory store.
+//! The thread that created a memory store.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::thread::{self, Thread, ThreadId};
 
 use super::Memory;
 
-/// The thread that has made a memory store. Each store has one of its own.
+/// The thread that created a memory store. No two stores share a value.
 #[derive(Debug)]
-pub(crate) struct Home(ThreadId);
+pub(crate) struct OriginThread(ThreadId);
 
-impl Home {
-    /// Of a store that is made now.
+impl OriginThread {
+    /// The current thread, for a store that is created now.
     pub(super) fn here() -> Arc<Self> {
         Arc::new(Self(thread::current().id()))
     }
 
-    /// The home of a store, if that is in memory.
+    /// The origin of a store, if that is a memory store.
     pub(crate) fn of(store: &dyn Any) -> Option<Arc<Self>> {
         let shared = || store.downcast_ref::<Arc<Memory>>().map(Arc::as_ref);
-        store.downcast_ref::<Memory>().or_else(shared).map(|memory| Arc::clone(&memory.home))
+        store.downcast_ref::<Memory>().or_else(shared).map(|memory| Arc::clone(&memory.origin))
     }
 
-    /// Whether this thread has made the store.
+    /// Whether this thread created the store.
     #[allow(dead_code, reason = "asked by adapters that start workers, each of which is a feature")]
     pub(crate) fn is_on(&self, thread: &Thread) -> bool {
         self.0 == thread.id()

@@ -1,4 +1,4 @@
-//! The way to a database: connections that are made and driven on the background thread.
+//! The connection pool, driven on the background thread.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicU64};
@@ -10,45 +10,45 @@ use sqlx::{ConnectOptions, Connection, Pool};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::cleaner::Cleaner;
-use super::dialect::{Answer, Dialect, Question, Statements};
-use super::failure::{Failure, SqlError, leaves_the_connection};
+use super::dialect::{Dialect, Operation, StatementOutcome, Statements};
+use super::error::{SqlError, StatementError, leaves_the_connection};
+use super::sweep::Sweeper;
 use crate::runtime;
 use crate::store::async_trait;
 
 /// How long a new connection may take until it can be used.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// How often the epoch is looked at, and how long that may take.
+/// How often the epoch is read, and how long that may take.
 const LOOK: Duration = Duration::from_secs(10);
-/// What an answer gets beyond its time, since the database gives up a statement by itself a moment before.
+/// How much longer than its deadline a response is waited for: the database itself aborts a statement a moment before.
 const BEYOND: Duration = Duration::from_millis(10);
 
-/// A database of either kind.
+/// A database of either dialect.
 #[async_trait]
-pub(super) trait Asked: Send + Sync + 'static {
-    async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure>;
+pub(super) trait SqlBackend: Send + Sync + 'static {
+    async fn ask(self: Arc<Self>, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StatementError>;
 
     fn epoch(&self) -> [u8; 8];
 }
 
-/// A database.
-pub(super) struct Base<DB: Dialect> {
+/// The connection pool of one database.
+pub(super) struct SqlPool<DB: Dialect> {
     pool: Pool<DB>,
     epoch: AtomicU64,
 }
 
-impl<DB: Dialect> Base<DB> {
-    /// Goes there, and looks whether its tables are as they should be.
+impl<DB: Dialect> SqlPool<DB> {
+    /// Connects, and checks the tables.
     pub(super) async fn open(
         pool: PoolOptions<DB>,
         options: <DB::Connection as Connection>::Options,
     ) -> Result<Arc<Self>, SqlError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         runtime::spawn(async move {
-            // Whoever asked may have gone.
-            let _ = tell.send(Self::opened(pool, options).await);
+            // The caller may have gone.
+            let _ = sender.send(Self::opened(pool, options).await);
         });
-        told.await.unwrap_or_else(|_| Err(SqlError::Unreachable("the background thread has ended".to_owned())))
+        receiver.await.unwrap_or_else(|_| Err(SqlError::Unreachable("the background thread has ended".to_owned())))
     }
 
     async fn opened(
@@ -67,10 +67,10 @@ impl<DB: Dialect> Base<DB> {
         });
         let epoch = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
         let _ = connection.close().await;
-        let base = Arc::new(Self { pool: pool.connect_lazy_with(options), epoch: AtomicU64::new(epoch) });
-        runtime::spawn(keep_clean(Arc::downgrade(&base)));
-        runtime::spawn(watch_epoch(Arc::downgrade(&base)));
-        Ok(base)
+        let database = Arc::new(Self { pool: pool.connect_lazy_with(options), epoch: AtomicU64::new(epoch) });
+        runtime::spawn(keep_sweeping(Arc::downgrade(&database)));
+        runtime::spawn(watch_epoch(Arc::downgrade(&database)));
+        Ok(database)
     }
 
     /// Notes the epoch that is stored now, if that is told in time.
@@ -83,16 +83,18 @@ impl<DB: Dialect> Base<DB> {
         }
     }
 
-    async fn answer(&self, question: &Question, deadline: Instant) -> Result<Answer, Failure> {
+    async fn answer(&self, operation: &Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
         // In a task of its own, so that a connection that takes its time is there for the next one.
         let acquired = timeout_at(deadline, tokio::spawn(self.pool.acquire())).await;
         let mut connection = match acquired {
             Ok(Ok(Ok(connection))) => connection,
-            Ok(Ok(Err(error))) => return Err(Failure::NoConnection(error.to_string())),
-            Ok(Err(ended)) => return Err(Failure::NoConnection(ended.to_string())),
-            Err(_) => return Err(Failure::NoConnection("none was free or could be made in time".to_owned())),
+            Ok(Ok(Err(error))) => {
+                return Err(StatementError::NoConnection { reason: error.to_string(), cause: Some(error) });
+            }
+            Ok(Err(ended)) => return Err(StatementError::no_connection(ended)),
+            Err(_) => return Err(StatementError::no_connection("none was free or could be made in time")),
         };
-        match timeout_at(deadline + BEYOND, <DB as Statements>::ask(&mut connection, question)).await {
+        match timeout_at(deadline + BEYOND, <DB as Statements>::ask(&mut connection, operation)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
                 if !leaves_the_connection(&error) {
@@ -102,21 +104,21 @@ impl<DB: Dialect> Base<DB> {
             }
             Err(_) => {
                 connection.close_on_drop();
-                Err(Failure::TimedOut)
+                Err(StatementError::TimedOut)
             }
         }
     }
 }
 
 #[async_trait]
-impl<DB: Dialect> Asked for Base<DB> {
-    async fn ask(self: Arc<Self>, question: Question, deadline: Instant) -> Result<Answer, Failure> {
-        let (tell, told) = oneshot::channel();
+impl<DB: Dialect> SqlBackend for SqlPool<DB> {
+    async fn ask(self: Arc<Self>, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
+        let (sender, receiver) = oneshot::channel();
         runtime::spawn(async move {
-            // Whoever asked may have gone.
-            let _ = tell.send(self.answer(&question, deadline).await);
+            // The caller may have gone.
+            let _ = sender.send(self.answer(&operation, deadline).await);
         });
-        told.await.unwrap_or(Err(Failure::TimedOut))
+        receiver.await.unwrap_or(Err(StatementError::TimedOut))
     }
 
     fn epoch(&self) -> [u8; 8] {
@@ -151,22 +153,22 @@ pub(super) async fn check_shape<DB: Dialect>(connection: &mut DB::Connection) ->
     }
 }
 
-/// Removes what has expired until the store is dropped, which ends it between any two batches.
-async fn keep_clean<DB: Dialect>(base: Weak<Base<DB>>) {
-    let mut cleaner = Cleaner::new();
+/// Sweeps expired rows until the store is dropped, which ends it between any two batches.
+async fn keep_sweeping<DB: Dialect>(database: Weak<SqlPool<DB>>) {
+    let mut sweeper = Sweeper::new();
     loop {
-        let Some(base) = base.upgrade() else { return };
-        let pause = cleaner.clean(&base.pool).await;
-        drop(base);
+        let Some(database) = database.upgrade() else { return };
+        let pause = sweeper.sweep(&database.pool).await;
+        drop(database);
         sleep(pause).await;
     }
 }
 
 /// Looks whether the epoch is another one, whatever else there is to do, until the store is dropped.
-async fn watch_epoch<DB: Dialect>(base: Weak<Base<DB>>) {
+async fn watch_epoch<DB: Dialect>(database: Weak<SqlPool<DB>>) {
     loop {
         sleep(LOOK).await;
-        let Some(base) = base.upgrade() else { return };
-        base.look_at_epoch().await;
+        let Some(database) = database.upgrade() else { return };
+        database.look_at_epoch().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Why a statement has no answer, and whether it is certain that it changed nothing.
+//! Why a statement has no response, and whether it certainly changed nothing.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -86,10 +86,15 @@ impl SqlError {
 
 /// Why a statement has no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum StatementError {
     /// There was no connection to send it over.
-    #[error("no connection to the database: {0}")]
-    NoConnection(String),
+    #[error("no connection to the database: {reason}")]
+    NoConnection {
+        /// Why not.
+        reason: String,
+        #[source]
+        cause: Option<sqlx::Error>,
+    },
     /// Others were quicker every time.
     #[error("others changed the same row all the time")]
     Contended,
@@ -106,11 +111,11 @@ pub(crate) enum Failure {
     #[error("the database did not answer in time")]
     TimedOut,
     /// The database said no, or the connection broke.
-    #[error(transparent)]
-    Sql(sqlx::Error),
+    #[error("{0}")]
+    Sql(#[source] sqlx::Error),
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for StatementError {
     fn from(error: sqlx::Error) -> Self {
         match shape(&error) {
             Some(found) => Self::Tables(found),
@@ -119,11 +124,16 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-impl Failure {
+impl StatementError {
+    /// There was no connection, for this reason.
+    pub(super) fn no_connection(reason: impl ToString) -> Self {
+        Self::NoConnection { reason: reason.to_string(), cause: None }
+    }
+
     /// A database that says no has done nothing. One that says that it ends may have done it before.
     pub(crate) fn is_certain(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::Contended | Self::Tables(_) => true,
+            Self::NoConnection { .. } | Self::Contended | Self::Tables(_) => true,
             Self::OtherFile { is_certain } => *is_certain,
             Self::TimedOut => false,
             Self::Sql(sqlx::Error::Database(error)) => is_a_plain_no(&**error),
@@ -135,9 +145,9 @@ impl Failure {
     }
 }
 
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
-        if failure.is_certain() { Self::not_executed(failure) } else { Self::unknown(failure) }
+impl From<StatementError> for StoreError {
+    fn from(error: StatementError) -> Self {
+        if error.is_certain() { Self::not_executed(error) } else { Self::unknown(error) }
     }
 }
 
@@ -170,9 +180,10 @@ pub(crate) fn wants_a_repetition(error: &(dyn Error + 'static)) -> bool {
 }
 
 fn is_out_of_order(error: &dyn DatabaseError) -> bool {
-    match error.try_downcast_ref::<PgDatabaseError>() {
-        Some(error) => matches!(error.code(), "40001" | "40P01"),
-        None => matches!(primary(error), Some(5 | 6)),
+    match error.try_downcast_ref::<SqliteError>() {
+        Some(_) => matches!(primary(error), Some(5 | 6)),
+        // By SQLSTATE, so that a library between the driver and us can ask for it too.
+        None => matches!(error.code().as_deref(), Some("40001" | "40P01")),
     }
 }
 
@@ -186,15 +197,6 @@ pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
 pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
-}
-
-/// Whether a statement was prepared when its table had other columns.
-pub(crate) fn is_prepared_for_another_shape(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else { return false };
-    let is_outdated = |error: &PgDatabaseError| {
-        error.code() == "0A000" && error.routine().is_some_and(|routine| routine == "RevalidateCachedQuery")
-    };
-    error.try_downcast_ref::<PgDatabaseError>().is_some_and(is_outdated)
 }
 
 /// What to do where a database does not let us in, or do what has to be done. To wait would not help.

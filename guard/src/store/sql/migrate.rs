@@ -7,10 +7,10 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions as _, Connection, Postgres, Sqlite};
 use tokio::time::timeout;
 
-use super::address::Address;
-use super::base::{CONNECT, check_shape, check_version};
+use super::address::SqlAddress;
 use super::dialect::{Dialect, Statements};
-use super::failure::SqlError;
+use super::error::SqlError;
+use super::pool::{CONNECT, check_shape, check_version};
 
 const POSTGRES: &str = r#"BEGIN;
 SELECT pg_advisory_xact_lock(8027137150431421036);
@@ -59,9 +59,9 @@ INSERT INTO onceward_schema (only_row, version, epoch) VALUES (1, 2, randomblob(
 COMMIT;
 ";
 
-/// What a migration has done.
+/// What a migration did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Migrated {
+pub enum MigrationOutcome {
     /// The tables were missing, and were made.
     Made,
     /// They were of an earlier version, and were updated; what is in them was kept.
@@ -70,31 +70,31 @@ pub enum Migrated {
     Current,
 }
 
-pub(super) fn script(address: &Address) -> &'static str {
+pub(super) fn script(address: &SqlAddress) -> &'static str {
     match address {
-        Address::Postgres(_) => POSTGRES,
-        Address::Sqlite(_) => SQLITE,
+        SqlAddress::Postgres(_) => POSTGRES,
+        SqlAddress::Sqlite(_) => SQLITE,
     }
 }
 
 /// How long a migration may take, waiting for another one included.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) async fn migrate(address: Address) -> Result<Migrated, SqlError> {
+pub(super) async fn migrate(address: SqlAddress) -> Result<MigrationOutcome, SqlError> {
     let migrated = timeout(PATIENCE, migrated(address)).await;
     migrated.unwrap_or_else(|_| Err(SqlError::Unreachable(format!("the migration had no answer within {PATIENCE:?}"))))
 }
 
-async fn migrated(address: Address) -> Result<Migrated, SqlError> {
+async fn migrated(address: SqlAddress) -> Result<MigrationOutcome, SqlError> {
     match address {
-        Address::Postgres(options) => {
+        SqlAddress::Postgres(options) => {
             let connect = timeout(CONNECT, options.disable_statement_logging().connect()).await;
             let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
             let connection: PgConnection = connect.map_err(SqlError::from)?;
             run::<Postgres>(connection, POSTGRES).await
         }
-        Address::Sqlite(options) => {
-            super::file::examine(options.get_filename())?;
+        SqlAddress::Sqlite(options) => {
+            super::sqlite_path::examine(options.get_filename())?;
             let options = super::sqlite::options(options, Duration::from_secs(5)).create_if_missing(true);
             let connect = options.disable_statement_logging().connect().await;
             // Here this is no missing table, but a folder that may not be written.
@@ -104,17 +104,17 @@ async fn migrated(address: Address) -> Result<Migrated, SqlError> {
     }
 }
 
-async fn run<DB: Dialect>(mut connection: DB::Connection, script: &'static str) -> Result<Migrated, SqlError>
+async fn run<DB: Dialect>(mut connection: DB::Connection, script: &'static str) -> Result<MigrationOutcome, SqlError>
 where
     for<'c> &'c mut DB::Connection: sqlx::Executor<'c, Database = DB>,
 {
     let migrated = match DB::version(&mut connection).await.map_err(SqlError::from) {
-        Ok((found, _)) if found >= DB::VERSION => Migrated::Current,
+        Ok((found, _)) if found >= DB::VERSION => MigrationOutcome::Current,
         found @ (Ok(_) | Err(SqlError::NotMigrated)) => {
             // Before anything is made: what is taken over here is removed when its time is over.
             check_shape::<DB>(&mut connection).await?;
             sqlx::raw_sql(script).execute(&mut connection).await.map_err(SqlError::from)?;
-            if found.is_ok() { Migrated::Updated } else { Migrated::Made }
+            if found.is_ok() { MigrationOutcome::Updated } else { MigrationOutcome::Made }
         }
         Err(error) => return Err(error),
     };

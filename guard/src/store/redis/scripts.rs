@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use redis::Script;
 
 /// Writes or renews if what is there is what is held. Done is 1; otherwise what is there, or nil.
-pub(super) static SWAP: Step = Step::new(
+pub(super) static SWAP: LuaScript = LuaScript::new(
     "local there = redis.call('GET', KEYS[1])
     if there ~= ARGV[1] then return there end
     if ARGV[1] == ARGV[2] then redis.call('PEXPIRE', KEYS[1], ARGV[3])
@@ -14,20 +14,20 @@ pub(super) static SWAP: Step = Step::new(
 );
 
 /// Deletes if what is there is what is held. Done is 1; otherwise what is there, or nil.
-pub(super) static REMOVE: Step = Step::new(
+pub(super) static REMOVE: LuaScript = LuaScript::new(
     "local there = redis.call('GET', KEYS[1])
     if there ~= ARGV[1] then return there end
     redis.call('DEL', KEYS[1])
     return 1",
 );
 
-/// A script on one key, known to the server by its digest once it has been run.
-pub(super) struct Step {
+/// A script on one key. The server knows it by its digest once it has run.
+pub(super) struct LuaScript {
     pub(super) text: &'static str,
     digest: OnceLock<String>,
 }
 
-impl Step {
+impl LuaScript {
     const fn new(text: &'static str) -> Self {
         Self { text, digest: OnceLock::new() }
     }

@@ -1,0 +1,137 @@
+//! The limit in bytes: the quota of each kind of record, and which stored responses are dropped first.
+//!
+//! A record that says that something has run is never dropped: that would run it again. A response may be, since its duplicate
+//! still learns that it was carried out. So new records make the oldest responses give way. There is no quota for each subject:
+//! anonymous requests all have the same one, and a retry comes soon, so the oldest response is the one least likely to be asked for.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::entry::EntryWeight;
+use crate::ticket::{Kind, Ticket};
+
+/// The limit, and what is counted against it.
+pub(super) struct Quotas {
+    pub(super) limit: usize,
+    kinds: [KindUsage; Kind::ALL.len()],
+    last_eviction_seq: AtomicU64,
+}
+
+/// The bytes that the records of one kind take.
+#[derive(Default)]
+struct KindUsage {
+    used: AtomicUsize,
+    /// How much of that is responses.
+    responses: AtomicUsize,
+    /// How many responses were not stored, or dropped.
+    dropped: AtomicU64,
+    /// The records that have a response which can be dropped, the oldest first.
+    eviction_queue: Mutex<BTreeMap<u64, Ticket>>,
+}
+
+/// The bytes that are missing.
+#[derive(Clone, Copy)]
+pub(super) struct Shortage(pub(super) usize);
+
+impl Quotas {
+    pub(super) fn of(limit: usize) -> Self {
+        Self { limit, kinds: Default::default(), last_eviction_seq: AtomicU64::new(0) }
+    }
+
+    /// The most bytes that a kind may take.
+    pub(super) fn quota(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Token => self.limit / 2,
+            Kind::Key => self.limit / 8 * 3,
+            Kind::Interval => self.limit / 8,
+            Kind::Secret => usize::MAX,
+        }
+    }
+
+    /// How much it may take where what was there a moment ago is put back, whose room another may have taken meanwhile.
+    pub(super) fn quota_to_put_back(&self, kind: Kind) -> usize {
+        let quota = self.quota(kind);
+        quota.saturating_add(quota / 4)
+    }
+
+    pub(super) fn used(&self, kind: Kind) -> usize {
+        self.usage(kind).used.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn responses(&self, kind: Kind) -> usize {
+        self.usage(kind).responses.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn dropped(&self, kind: Kind) -> u64 {
+        self.usage(kind).dropped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_dropped(&self, kind: Kind) {
+        self.usage(kind).dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The position of a new response in the eviction queue: the last.
+    pub(super) fn next_eviction_seq(&self) -> u64 {
+        self.last_eviction_seq.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts a record in the place of another, unless the kind grows by that beyond `most`.
+    pub(super) fn exchange(
+        &self,
+        ticket: &Ticket,
+        out: Option<EntryWeight>,
+        new: EntryWeight,
+        most: usize,
+    ) -> Result<(), Shortage> {
+        let usage = self.usage(ticket.kind());
+        let (more, less) = (new.cost(), out.map_or(0, EntryWeight::cost));
+        let counted = usage.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            let after = used + more - less;
+            (more <= less || after <= most).then_some(after)
+        });
+        counted.map_err(|used| Shortage((used + more - less).saturating_sub(most)))?;
+        out.into_iter().for_each(|out| usage.forget_response(out));
+        if let Some(eviction_seq) = new.eviction_seq {
+            usage.responses.fetch_add(new.response(), Ordering::Relaxed);
+            usage.eviction_queue().insert(eviction_seq, *ticket);
+        }
+        Ok(())
+    }
+
+    /// Counts a record no longer.
+    pub(super) fn release(&self, kind: Kind, record: EntryWeight) {
+        let usage = self.usage(kind);
+        usage.used.fetch_sub(record.cost(), Ordering::Relaxed);
+        usage.forget_response(record);
+    }
+
+    /// Counts a record without its response.
+    pub(super) fn release_response(&self, kind: Kind, record: EntryWeight) {
+        let usage = self.usage(kind);
+        usage.used.fetch_sub(record.response(), Ordering::Relaxed);
+        usage.forget_response(record);
+    }
+
+    /// Removes the oldest response from the eviction queue.
+    pub(super) fn oldest(&self, kind: Kind) -> Option<(u64, Ticket)> {
+        self.usage(kind).eviction_queue().pop_first()
+    }
+
+    fn usage(&self, kind: Kind) -> &KindUsage {
+        &self.kinds[kind as usize]
+    }
+}
+
+impl KindUsage {
+    fn forget_response(&self, record: EntryWeight) {
+        if let Some(eviction_seq) = record.eviction_seq {
+            self.responses.fetch_sub(record.response(), Ordering::Relaxed);
+            self.eviction_queue().remove(&eviction_seq);
+        }
+    }
+
+    fn eviction_queue(&self) -> MutexGuard<'_, BTreeMap<u64, Ticket>> {
+        self.eviction_queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,142 @@
+//! One connection per worker thread, on threads that drive a single-threaded runtime.
+//!
+//! A command over the shared connection is sent by the background thread: two wake-ups per command, which cost more than
+//! the command. So each worker opens a connection that it drives itself. The background thread has one too, so that a lease
+//! renewal does not queue behind ten thousand other commands. The shared connection still decides whether the server is
+//! reachable, and carries every command while a thread has no connection of its own.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Client;
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
+use tokio::sync::watch;
+
+use super::batch::{CommandBatch, PendingResponse};
+use super::breaker::Breaker;
+use super::connection::{connect, report};
+use super::deadline::Deadline;
+use super::transport::Request;
+
+/// Pause after a failed connection attempt: the server may have reached its connection limit.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long the shared connection has to last before a thread opens a second one, so that a server that drops every
+/// connection is not flooded with attempts.
+const PROVEN: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static HERE: RefCell<Vec<ThreadConnection>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A connection that only this thread uses.
+struct ThreadConnection {
+    id: ConnectionId,
+    /// `None` while it is being opened.
+    connection: Option<MultiplexedConnection>,
+    /// The batch that the next command joins.
+    batch: Arc<CommandBatch>,
+}
+
+/// The shared connection that it stands in for, and the runtime that drives it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ConnectionId {
+    /// The number of the shared connection, unique in this process.
+    number: u64,
+    runtime: Id,
+}
+
+/// Opens connections for threads, and sends commands over them.
+pub(super) struct ThreadLocalConnector {
+    /// The number of the newest connection that was found broken.
+    pub(super) broken: watch::Sender<u64>,
+    /// Dropped with the shared connection.
+    pub(super) wanted: watch::Sender<()>,
+    /// Counts responses and timeouts.
+    pub(super) breaker: Arc<Breaker>,
+}
+
+impl ThreadLocalConnector {
+    /// Sends a request over the connection of this thread, if it has one. Otherwise gives the request back, and starts to open a
+    /// connection where this thread may have one.
+    pub(super) fn ask(
+        &self,
+        number: u64,
+        client: &Client,
+        request: Request,
+        deadline: Deadline,
+    ) -> Result<PendingResponse, Request> {
+        let Ok(runtime) = Handle::try_current() else { return Err(request) };
+        // On a multi-threaded runtime a connection per thread saves no wake-up.
+        if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return Err(request);
+        }
+        let id = ConnectionId { number, runtime: runtime.id() };
+        HERE.with_borrow_mut(|here| match here.iter_mut().find(|own| own.id == id) {
+            Some(own) => match &own.connection {
+                Some(connection) => own.batch.ask(request, deadline).or_else(|request| {
+                    own.batch = CommandBatch::new();
+                    let answer = own.batch.ask(request, deadline)?;
+                    let broken = self.broken.clone();
+                    let task = own.batch.task(Arc::clone(&self.breaker));
+                    runtime.spawn(task.run(connection.clone(), move || report(&broken, number)));
+                    Ok(answer)
+                }),
+                None => Err(request),
+            },
+            None => {
+                here.push(ThreadConnection { id, connection: None, batch: CommandBatch::closed() });
+                runtime.spawn(keep(id, client.clone(), self.broken.clone(), self.wanted.subscribe()));
+                Err(request)
+            }
+        })
+    }
+}
+
+/// Opens a connection, and drops it when the shared one breaks or is dropped.
+async fn keep(id: ConnectionId, client: Client, broken: watch::Sender<u64>, mut wanted: watch::Receiver<()>) {
+    let registration = Registration(id);
+    let mut reports = broken.subscribe();
+    let is_over = async {
+        tokio::select! {
+            _ = reports.wait_for(|broken| *broken >= id.number) => {}
+            _ = wanted.changed() => {}
+        }
+    };
+    let kept = async {
+        tokio::time::sleep(PROVEN).await;
+        match connect(&client, id.number, &broken).await {
+            Ok(connection) => {
+                registration.fill(connection);
+                std::future::pending().await
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a worker has no connection of its own");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = is_over => {}
+        () = kept => {}
+    }
+}
+
+/// An entry in the connections of this thread, removed on drop, also when the runtime ends.
+struct Registration(ConnectionId);
+
+impl Registration {
+    fn fill(&self, connection: MultiplexedConnection) {
+        HERE.with_borrow_mut(|here| {
+            here.iter_mut().filter(|own| own.id == self.0).for_each(|own| own.connection = Some(connection.clone()));
+        });
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // A thread that is ending has dropped them all already.
+        let _ = HERE.try_with(|here| here.try_borrow_mut().map(|mut here| here.retain(|own| own.id != self.0)));
+    }
+}

@@ -1,0 +1,218 @@
+//! How a command reaches Redis: a request is sent at most once, and has one response.
+
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use tokio::time::{timeout, timeout_at};
+
+use super::batch::PendingResponse;
+use super::breaker::Breaker;
+use super::deadline::Deadline;
+use super::error::TransportError;
+use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
+use crate::store::{Admission, Epoch, async_trait};
+
+/// A command on one key.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub(super) command: Cmd,
+    /// The index of the key among its arguments.
+    pub(super) key_at: usize,
+    /// Whether the response carries the server's replication id.
+    pub(super) wants_replication_id: bool,
+}
+
+/// The server's response to a request.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) value: Value,
+    pub(super) replication_id: Option<ReplicationId>,
+}
+
+/// Sends a request at most once, and returns the server's response.
+#[async_trait]
+pub(super) trait Transport: Send + Sync + 'static {
+    /// Sends over the connection of the calling thread. Gives the request back if the thread has none.
+    fn ask(&self, request: Request, _deadline: Deadline) -> Result<PendingResponse, Request> {
+        Err(request)
+    }
+
+    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError>;
+
+    /// The replication id of the server that has this key, as far as is known without a command.
+    fn known(&self, key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)>;
+
+    /// Reads it from the server.
+    async fn learn(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError>;
+
+    /// Drops the cached replication id.
+    fn forget(&self, key: &KeyName<'_>);
+
+    /// Whether the server's ACL denies scripts, as far as is known without a command.
+    fn refuses_scripts(&self) -> Option<bool>;
+
+    /// Asks the server whether it denies scripts.
+    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError>;
+
+    /// Whether new work may begin on this key, for a caller with this timeout.
+    fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission;
+
+    /// The number of servers whose breaker is open.
+    fn slow(&self) -> usize;
+
+    /// Returns when the server has been reached again.
+    async fn reconnected(&self);
+}
+
+/// The name of a key, formatted on demand.
+pub(super) struct KeyName<'a>(pub(super) &'a (dyn Fn() -> String + Sync));
+
+/// A connection that the application has opened.
+pub(super) struct ApplicationConnection<C> {
+    connection: C,
+    known: ReplicationIdCache,
+    refuses_scripts: OnceLock<bool>,
+    breaker: Breaker,
+}
+
+impl<C> ApplicationConnection<C> {
+    pub(super) fn new(connection: C) -> Self {
+        Self {
+            connection,
+            known: ReplicationIdCache::default(),
+            refuses_scripts: OnceLock::new(),
+            breaker: Breaker::new("the application's connection"),
+        }
+    }
+}
+
+#[async_trait]
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Transport for ApplicationConnection<C> {
+    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
+        self.breaker.note(deadline, send_over(&mut self.connection.clone(), &request, deadline)).await
+    }
+
+    /// Nobody tells us when it is connected anew.
+    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
+        self.known.fresh(FRESH)
+    }
+
+    async fn learn(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
+        let replication_id = fetch_replication_id(&mut self.connection.clone(), deadline).await?;
+        self.known.note(replication_id).map(|epoch| (replication_id, epoch)).ok_or(TransportError::Replica)
+    }
+
+    fn forget(&self, _key: &KeyName<'_>) {
+        self.known.forget();
+    }
+
+    fn refuses_scripts(&self) -> Option<bool> {
+        self.refuses_scripts.get().copied()
+    }
+
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+        let refuses = refuses_scripts(&mut self.connection.clone(), deadline).await?;
+        Ok(*self.refuses_scripts.get_or_init(|| refuses))
+    }
+
+    fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
+        self.breaker.admit(timeout)
+    }
+
+    fn slow(&self) -> usize {
+        usize::from(self.breaker.is_open())
+    }
+
+    async fn reconnected(&self) {
+        std::future::pending().await
+    }
+}
+
+/// Sends a request over this connection in one pipeline, so that command and replication id come from the same server.
+pub(super) async fn send_over(
+    connection: &mut (impl ConnectionLike + Send),
+    request: &Request,
+    deadline: Deadline,
+) -> Result<Response, TransportError> {
+    if !request.wants_replication_id {
+        let value = in_time(deadline, request.command.query_async(connection)).await?;
+        return Ok(Response { value, replication_id: None });
+    }
+    let mut commands = Pipeline::with_capacity(2);
+    commands.add_command(request.command.clone()).add_command(ReplicationId::command());
+    let values = in_time(deadline, connection.req_packed_commands(&commands, 0, 2)).await?;
+    read(values)
+}
+
+/// Reads a command's response, and the replication id behind it.
+pub(super) fn read(values: Vec<Value>) -> Result<Response, TransportError> {
+    let replication_id = values.get(1).map(ReplicationId::read);
+    let value = values.into_iter().next().unwrap_or(Value::Nil).extract_error()?;
+    Ok(Response { value, replication_id })
+}
+
+/// Reads the replication id of the server at the other end.
+pub(super) async fn fetch_replication_id(
+    connection: &mut (impl ConnectionLike + Send),
+    deadline: Deadline,
+) -> Result<ReplicationId, TransportError> {
+    match in_time(deadline, ReplicationId::command().query_async(connection)).await {
+        Ok(answer) => Ok(ReplicationId::read(&answer)),
+        Err(TransportError::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            Ok(ReplicationId::Hidden)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether whatever is at the other end lets us run no scripts.
+pub(super) async fn refuses_scripts(
+    connection: &mut (impl ConnectionLike + Send),
+    deadline: Deadline,
+) -> Result<bool, TransportError> {
+    are_refused(in_time(deadline, nothing().query_async::<Value>(connection)).await)
+}
+
+/// A script that does nothing.
+pub(super) fn nothing() -> Cmd {
+    let mut nothing = Cmd::with_capacity(3, 13);
+    nothing.arg("EVAL").arg("return 1").arg(0);
+    nothing
+}
+
+/// Whether the answer to that means that none may be run.
+pub(super) fn are_refused<T>(answer: Result<T, TransportError>) -> Result<bool, TransportError> {
+    match answer {
+        Ok(_) => Ok(false),
+        Err(error) if error.is(ServerErrorKind::NoPerm) => {
+            tracing::warn!(
+                "this Redis lets its user run no scripts (EVAL, EVALSHA): plain tokens and intervals work; keys, \
+                 remembered tokens and attempts are refused"
+            );
+            Ok(true)
+        }
+        // Whatever else is wrong shows itself where it matters.
+        Err(TransportError::Redis(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What is asked, unless it takes too long.
+pub(super) async fn in_time<T>(
+    deadline: Deadline,
+    answer: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, TransportError> {
+    let mut answer = pin!(answer);
+    match timeout_at(deadline.at, &mut answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => timeout(deadline.beyond(), answer)
+            .await
+            .map_err(|_| TransportError::TimedOut)?
+            .map_err(TransportError::from),
+    }
+}
