@@ -136,7 +136,6 @@ impl<'a> Subject<'a> {
     }
 
     /// The same, without a copy of its name.
-    #[cfg(feature = "actix")]
     pub(crate) fn borrowed(&self) -> Subject<'_> {
         Subject(match &self.0 {
             Who::Anonymous => Who::Anonymous,

@@ -81,6 +81,9 @@ mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+// Without an adapter nothing calls most of it.
+#[cfg_attr(not(feature = "actix"), allow(dead_code))]
+pub mod http;
 mod inspection;
 mod intent;
 mod key;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "actix")]
 use onceward_api::Outcome;
 
 use crate::attempt::Attempt;
@@ -11,9 +10,7 @@ use crate::claim::Claim;
 use crate::guard::{Guard, Released};
 use crate::intent::{Binding, Intent};
 use crate::no_reply::NoReply;
-use crate::policy::Effect;
-#[cfg(feature = "actix")]
-use crate::policy::Policy;
+use crate::policy::{Effect, Policy};
 use crate::record::Record;
 use crate::reply::Reply;
 use crate::run_id::RunId;
@@ -36,7 +33,6 @@ pub enum Settled {
 
 impl Settled {
     /// What the client is told of a run. An effect that is not on record keeps no duplicate from running, and its answer says so.
-    #[cfg(feature = "actix")]
     pub(crate) fn outcome(settled: &Result<Self, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
         let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
         match (effect, settled) {

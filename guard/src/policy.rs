@@ -284,7 +284,6 @@ impl Policy {
 
     /// Whether an error of a type that only an extractor makes proves that the handler was not entered. A handler can construct such
     /// an error, so at most once asks for a better proof. Under a token or in an interval every 4xx counts as not applied anyway.
-    #[cfg(feature = "actix")]
     pub(crate) fn believes_extractors(&self) -> bool {
         matches!(self, Self::Key(rules) if !rules.at_most_once)
     }
@@ -299,7 +298,6 @@ impl Policy {
     }
 
     /// Whether an answer is kept for whoever comes later.
-    #[cfg(feature = "actix")]
     pub(crate) fn keeps_replies(&self) -> bool {
         match self {
             Self::Key(_) => true,

@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, Handler, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use super::passage::GuardedRequest;
+use super::guarded_request::GuardedRequest;
 
 /// Marks a handler, so that the guard knows whether it was entered.
 ///

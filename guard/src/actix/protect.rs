@@ -1,6 +1,6 @@
+mod middleware;
 mod nested;
 mod observe;
-mod run;
 
 use std::fmt;
 use std::future::{Ready, ready};
@@ -10,23 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
+use actix_web::{Error, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use self::run::{broke_off, run};
-use super::answer::Audience;
-use super::key_from::KeyFrom;
-use super::reading::RequestReader;
+use self::middleware::{broke_off, run};
+use super::KeyFrom;
 use super::require_protection::mark_seen;
+use super::response::Audience;
 use super::run_to_completion::{Idle, Panicked, RunToCompletion};
 use super::subject::SubjectFrom;
 use super::worker::assert_shared;
 use crate::fingerprint::Fields;
 use crate::guard::Guard;
+use crate::http::RequestReader;
 use crate::mode::Mode;
 use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules};
 
@@ -70,7 +70,7 @@ struct Rules {
     guard: Guard,
     policy: Policy,
     subject: SubjectFrom,
-    reading: RequestReader,
+    reading: RequestReader<HttpRequest>,
     judge: Option<Judge>,
     /// How much of an answer's body is looked into.
     answer_limit: usize,

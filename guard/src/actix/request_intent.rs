@@ -5,8 +5,8 @@ use std::future::{Ready, ready};
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
 
-use super::asked::action_of;
 use crate::fingerprint::Fingerprint;
+use crate::http::{ParsedRequest, action_of};
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
 use crate::run_id::RunId;
@@ -63,6 +63,10 @@ impl RequestIntent {
         fingerprint: Option<Fingerprint>,
     ) -> Self {
         Self { action: action.to_owned(), subject: subject.clone(), key: key.cloned(), fingerprint, run: None }
+    }
+
+    pub(super) fn of(asked: &ParsedRequest) -> Self {
+        Self::new(asked.action(), asked.subject(), asked.key(), asked.fingerprint())
     }
 
     /// The same, asked within a run.

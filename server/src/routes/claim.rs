@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::{Peer, read_json, read_json_up_to};
+use onceward::actix::Peer;
 use onceward::{Fingerprint, Intent, Key, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, Claimed, Code, CompleteRequest, PassRequest, Problem};
 
 use super::token::{Anywhere, attempt, bad};
 use crate::desk::{Answer, Desk};
+use crate::json_body::{read_json, read_json_up_to};
 use crate::kept::{kept, reply};
 
 /// Where a claim is completed.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::read_json;
 use onceward::{Intent, Key, KeyRules, Policy, Rejection, Seen, TokenRules};
 use onceward_api::{Code, OnRecord, OutcomeRequest, Problem, State};
 
 use super::token::{Anywhere, bad, subject};
 use crate::desk::{Answer, Desk};
+use crate::json_body::read_json;
 use crate::kept::kept;
 
 /// Ask for an outcome

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::{issued, read_json};
+use onceward::http::issued;
 use onceward::{Attempt, Binding, Guard, Intent, Policy, Rejection, Released, RunId, Subject, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, Redeemed, ReleaseRequest, TokenRequest,
@@ -14,6 +14,7 @@ use onceward_api::{
 use utoipa::IntoResponses;
 
 use crate::desk::{Answer, Desk, with_fields};
+use crate::json_body::read_json;
 
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;

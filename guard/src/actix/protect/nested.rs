@@ -2,9 +2,9 @@
 
 use onceward_api::Code;
 
-use super::super::asked::ParsedRequest;
-use super::super::passage::GuardedRequest;
+use super::super::guarded_request::GuardedRequest;
 use super::Rules;
+use crate::http::ParsedRequest;
 use crate::metrics::PolicyLabel;
 use crate::rejection::Rejection;
 use crate::ticket::{Kind, Ticket};

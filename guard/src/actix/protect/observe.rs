@@ -9,10 +9,10 @@ use actix_web::dev::{Payload, Service, ServiceRequest, ServiceResponse};
 use actix_web::{Error, HttpMessage as _};
 use onceward_api::Outcome;
 
-use super::super::arriving::ObservedBody;
-use super::super::passage::GuardedRequest;
+use super::super::guarded_request::GuardedRequest;
+use super::super::observed_body::ObservedBody;
 use super::Rules;
-use super::run::{AdmittedRequest, Decision, decide, read};
+use super::middleware::{AdmittedRequest, Decision, decide, read};
 use crate::rejection::Rejection;
 
 /// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted. A request whose body has not
@@ -27,7 +27,7 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let (action, outer) = (rules.reading.action(&request), GuardedRequest::of(request.request()));
+    let (action, outer) = (rules.reading.action(request.request()), GuardedRequest::of(request.request()));
     let body = ObservedBody::new(request.take_payload(), rules.reading.limit);
     let entered = enter_so_far(rules, &mut request, &body, outer.clone(), idle).await;
     request.set_payload(body.to_its_end());

@@ -7,20 +7,23 @@ use std::sync::atomic::Ordering;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_web::{Error, HttpMessage as _};
+use actix_web::{Error, HttpMessage as _, HttpResponse};
 use onceward_api::path::canonical;
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
-use super::super::answer::{Audience, mark, reject, replay, tell_guards};
-use super::super::answered::CapturedResponse;
-use super::super::asked::{ParsedRequest, drain};
-use super::super::passage::{Entry, GuardedRequest};
+use super::super::captured::CapturedResponse;
+use super::super::guarded_request::GuardedRequest;
 use super::super::peer::Peer;
+use super::super::request::drain;
+#[cfg(feature = "sql")]
+use super::super::request_intent::RequestIntent;
+use super::super::response::{Audience, mark};
 use super::super::run_to_completion::Idle;
 use super::Rules;
 use super::observe::observe;
 use crate::guard::Verdict;
+use crate::http::{self, Entry, GuardResponse, Judgement, ParsedRequest, ResponseFacts};
 use crate::metrics::PolicyLabel;
 use crate::mode::Mode;
 use crate::pass::{Pass, Settled};
@@ -60,18 +63,18 @@ where
             };
             return answer.send(move |headers| mark(headers, outcome), rules.guard.is_draining());
         }
-        Ok(Decision::Replay(reply)) => replay(&reply),
+        Ok(Decision::Replay(reply)) => GuardResponse::replay(&reply),
         Err(rejection) => {
-            let mut answer = reject(request.request(), &rules.guard, &rejection);
-            // An error of the guard's own, before anything ran.
-            if rejection.code() == Code::Internal {
-                tell_guards(&mut answer, Effect::NotApplied, Code::Internal);
+            let answer = Audience::of(request.request()).reject(&rules.guard, &rejection);
+            match rejection.code() {
+                // An error of the guard's own, before anything ran.
+                Code::Internal => answer.with_effect(Effect::NotApplied, Code::Internal),
+                _ => answer,
             }
-            answer
         }
     };
     Box::pin(drain(&mut request)).await;
-    Ok(request.into_response(answer).map_into_right_body())
+    Ok(request.into_response(HttpResponse::from(answer)).map_into_right_body())
 }
 
 /// What is to be done with a request.
@@ -98,7 +101,8 @@ async fn enter(rules: &Rules, request: &mut ServiceRequest, idle: &Cell<bool>) -
 /// What the request asks; `None` if it has no key and need not have one.
 pub(super) async fn read(rules: &Rules, request: &mut ServiceRequest) -> Result<Option<ParsedRequest>, Rejection> {
     let subject = rules.subject.resolve(request.request())?;
-    rules.reading.read(request, &rules.policy, subject).await
+    let (head, body) = request.parts_mut();
+    rules.reading.read(head, body, &rules.policy, subject).await
 }
 
 /// Asks the guard what this request, which other guards further out may have let through, is to be told.
@@ -165,7 +169,7 @@ where
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
     #[cfg(feature = "sql")]
-    request.extensions_mut().insert(passage.asked().for_the_handler().within(run));
+    request.extensions_mut().insert(RequestIntent::of(passage.asked()).within(run));
     let span = tracing::info_span!(target: "onceward", "run", run = %run, action = passage.asked().action());
     Box::pin(service.call(request).instrument(span)).await
 }
@@ -241,33 +245,23 @@ impl Rules {
         }
     }
 
-    /// Decides what the answer says about the effect: the handler's own word, then the route's, then what was made before the handler
-    /// was entered, then the status. A request that no guard let through has no passage.
+    /// Decides what the answer says about the effect. A request that no guard let through has no passage.
     pub(super) fn judge<B: MessageBody + 'static>(
         &self,
         answer: &CapturedResponse<B>,
         passage: Option<&GuardedRequest>,
     ) -> Judgement {
+        let facts = ResponseFacts {
+            status: answer.status().as_u16(),
+            handler: answer.said(),
+            entry: passage.map_or(Entry::Unmarked, GuardedRequest::entry),
+            source: answer.source(),
+            // Where nothing is protected, nothing is freed by being mistaken.
+            had_whole_body: passage.is_none_or(|passage| passage.asked().has_whole_body()),
+        };
         let body = answer.body().map(|body| &body[..]);
-        // Where nothing is protected, nothing is freed by being mistaken.
-        let has_whole_body = passage.is_none_or(|passage| passage.asked().has_whole_body());
-        let believes_extractors = has_whole_body && self.policy.believes_extractors();
-        let entry = passage.map_or(Entry::Unmarked, GuardedRequest::entry);
-        let said = answer.said().or_else(|| self.judge.as_ref()?(answer.head(), body));
-        let effect = said.unwrap_or_else(|| match answer.is_before_the_handler(entry, believes_extractors) {
-            true => Effect::NotApplied,
-            false => self.policy.effect(answer.status().as_u16()),
-        });
-        let is_error = answer.status().is_client_error() || answer.status().is_server_error();
-        Judgement { effect, shows_a_run: said.is_some() || entry == Entry::Entered || !is_error }
+        http::judge(&self.policy, facts, || self.judge.as_ref()?(answer.head(), body))
     }
-}
-
-/// What an answer says.
-pub(super) struct Judgement {
-    pub(super) effect: Effect,
-    /// Whether the handler certainly ran. An error may be the router's or an extractor's, unless a mark or the application says more.
-    shows_a_run: bool,
 }
 
 fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
@@ -283,9 +277,8 @@ pub(super) fn broke_off(rules: &Rules, audience: Audience) -> Error {
     tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
     let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
     error.add_response_mapper(move |_| {
-        let mut answer = audience.reject(&guard, &Rejection::new(Code::Internal));
-        tell_guards(&mut answer, Effect::Unknown, Code::Internal);
-        answer
+        let answer = audience.reject(&guard, &Rejection::new(Code::Internal));
+        answer.with_effect(Effect::Unknown, Code::Internal).into()
     });
     error
 }
