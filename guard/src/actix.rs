@@ -30,9 +30,10 @@ mod entered;
 mod extractor_error;
 mod guarded_request;
 mod hidden_token;
+mod middleware;
 mod observed_body;
 mod peer;
-mod protect;
+pub mod protect;
 mod request;
 #[cfg(feature = "sql")]
 mod request_intent;

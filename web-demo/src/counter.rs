@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use onceward::actix::protect::{IntervalPolicy, KeyPolicy, RememberedPolicy, TokenPolicy};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::{Guard, IntervalRules, KeyRules};
 
@@ -17,22 +18,22 @@ const EVERY: Duration = Duration::from_secs(5);
 pub(crate) const BODY: usize = 4 * 1024;
 
 /// The guard of one counter.
-pub(crate) fn token(guard: &Guard) -> Protect {
+pub(crate) fn token(guard: &Guard) -> Protect<TokenPolicy> {
     Protect::token(guard, visitor()).body_limit(BODY)
 }
 
 /// The same, and a second click gets the first answer.
-pub(crate) fn remembered(guard: &Guard) -> Protect {
+pub(crate) fn remembered(guard: &Guard) -> Protect<RememberedPolicy> {
     Protect::token(guard, visitor()).remember(RETAIN).wait(WAIT).body_limit(BODY)
 }
 
 /// The page makes a key for each order.
-pub(crate) fn key(guard: &Guard) -> Protect {
+pub(crate) fn key(guard: &Guard) -> Protect<KeyPolicy> {
     Protect::key(guard, visitor(), KeyRules::retryable().retain(RETAIN)).wait(WAIT).body_limit(BODY)
 }
 
 /// Nobody makes anything.
-pub(crate) fn interval(guard: &Guard) -> Protect {
+pub(crate) fn interval(guard: &Guard) -> Protect<IntervalPolicy> {
     let rules = IntervalRules::new().every(EVERY).unwrap_or_default();
     Protect::interval(guard, visitor(), rules).body_limit(BODY)
 }
