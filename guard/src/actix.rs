@@ -26,8 +26,7 @@
 //! requests that another site makes in a user's name.
 
 mod captured;
-mod entered;
-mod extractor_error;
+mod extractors;
 mod guarded_request;
 mod hidden_token;
 mod middleware;
@@ -35,12 +34,9 @@ mod observed_body;
 mod peer;
 pub mod protect;
 mod request;
-#[cfg(feature = "sql")]
-mod request_intent;
 mod require_protection;
 mod response;
 mod route_guard;
-mod run_id;
 mod run_to_completion;
 mod serve;
 mod subject;
@@ -49,13 +45,12 @@ mod worker;
 
 use actix_web::HttpRequest;
 
-pub use self::entered::entered;
-pub use self::extractor_error::ExtractorError;
+#[cfg(feature = "sql")]
+pub use self::extractors::RequestIntent;
+pub use self::extractors::{ExtractorError, entered};
 pub use self::hidden_token::HiddenToken;
 pub use self::peer::Peer;
 pub use self::protect::Protect;
-#[cfg(feature = "sql")]
-pub use self::request_intent::RequestIntent;
 pub use self::require_protection::{Exempt, RequireProtection};
 pub use self::response::{MarkEffect, reject};
 pub use self::route_guard::HasToken;

@@ -12,7 +12,7 @@ use actix_web::{Error, HttpResponse};
 use futures_util::stream;
 use onceward_api::Outcome;
 
-use super::extractor_error::ExtractorError;
+use super::extractors::ExtractorError;
 use super::response::InnerOutcome;
 use crate::http::{BodyLength, ErrorSource, capture};
 use crate::no_reply::NoReply;

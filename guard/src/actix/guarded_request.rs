@@ -73,6 +73,12 @@ impl GuardedRequest {
         self.outward().find(|passage| passage.ticket == *ticket)
     }
 
+    /// The passage through this guard, or the next one further out, that has a run; this one if none has.
+    #[cfg(feature = "sql")]
+    pub(super) fn with_run(&self) -> &Self {
+        self.outward().find(|passage| passage.run.is_some()).unwrap_or(self)
+    }
+
     fn outward(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |passage| passage.outer.as_deref())
     }

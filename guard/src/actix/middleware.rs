@@ -21,9 +21,9 @@ use tracing::Instrument as _;
 use self::decide::{AdmittedRequest, Decision, enter};
 use self::observe::observe;
 pub(super) use self::rules::RouteRules;
-use super::request::drain;
 #[cfg(feature = "sql")]
-use super::request_intent::RequestIntent;
+use super::extractors::leave_rules;
+use super::request::drain;
 use super::require_protection::mark_seen;
 use super::response::{Audience, mark};
 use super::run_to_completion::{Idle, Panicked, RunToCompletion};
@@ -67,6 +67,10 @@ where
         let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
         mark_seen(request.request());
         let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        #[cfg(feature = "sql")]
+        if rules.mode() == Mode::Off && !is_untouched {
+            leave_rules(&rules, request.request());
+        }
         if is_untouched || rules.mode() == Mode::Off {
             return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
         }
@@ -97,6 +101,8 @@ where
     B: MessageBody + 'static,
 {
     if rules.mode() == Mode::Observe {
+        #[cfg(feature = "sql")]
+        leave_rules(&rules, request.request());
         return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
     let answer = match enter(&rules, &mut request, &idle).await {
@@ -105,6 +111,8 @@ where
             return settle(&rules, admitted, answer).await;
         }
         Ok(Decision::Unprotected) => {
+            #[cfg(feature = "sql")]
+            leave_rules(&rules, request.request());
             let running = rules.guard.begin();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
@@ -141,8 +149,6 @@ where
     passage.accompany(request.request());
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
-    #[cfg(feature = "sql")]
-    request.extensions_mut().insert(RequestIntent::of(passage.asked()).within(run));
     let span = tracing::info_span!(target: "onceward", "run", run = %run, action = passage.asked().action());
     Box::pin(service.call(request).instrument(span)).await
 }

@@ -32,7 +32,16 @@ type Headers = Vec<(Cow<'static, str>, Bytes)>;
 impl GuardResponse {
     /// A rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header, prefers HTML.
     pub fn rejection(guard: &Guard, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        let problem = rejection.problem().base(guard.problem_base()).instance(path);
+        Self::problem(rejection.problem().base(guard.problem_base()), rejection, path, accept)
+    }
+
+    /// Like [`rejection`](Self::rejection), where no guard is at hand.
+    pub(crate) fn without_guard(rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
+        Self::problem(rejection.problem(), rejection, path, accept)
+    }
+
+    fn problem(problem: Problem, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
+        let problem = problem.instance(path);
         let mut headers: Headers = Vec::with_capacity(6);
         add(&mut headers, "cache-control", "no-store");
         if let Some(wait) = rejection.retry_after() {
