@@ -58,6 +58,7 @@ mod readme;
 mod remembered;
 mod remembered_waiting;
 mod repeated_release;
+mod request_intent;
 mod requirements;
 mod revoked;
 mod rollout;

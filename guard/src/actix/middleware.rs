@@ -76,7 +76,8 @@ where
         }
         let audience = Audience::of(request.request());
         let idle = Idle::default();
-        let run = RunToCompletion::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle);
+        let run =
+            RunToCompletion::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle, rules.guard.clone());
         Box::pin(async move {
             match run.await {
                 Ok(answer) => answer,
