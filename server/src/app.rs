@@ -26,6 +26,7 @@ use crate::clients::Clients;
 use crate::config::{Accepted, Config, ConfigError, StoreAt};
 use crate::connections::{Connections, KEEP_ALIVE};
 use crate::desk::Desk;
+use crate::graceful_shutdown;
 use crate::limits::{self, Limits};
 use crate::listening::{CannotListen, bind};
 use crate::meters::Meters;
@@ -144,9 +145,11 @@ impl Application {
             .client_request_timeout(config.request_timeout)
             .on_connect(move |io, data| welcoming.welcome(io, data));
         let admin = administration.as_ref().map(Administration::address);
+        let door = listener.try_clone()?;
+        let server = server.listen(listener)?.disable_signals().run();
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let serving = async {
-            tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
+            tokio::join!(graceful_shutdown::serve(server, door, &guard), async {
                 banner::announce(address, admin, &config)
             })
         };

@@ -11,6 +11,7 @@ pub mod config;
 mod connections;
 pub mod desk;
 pub mod generated;
+mod graceful_shutdown;
 mod json_body;
 mod kept;
 pub mod limits;

@@ -76,8 +76,8 @@ where
         }
         let audience = Audience::of(request.request());
         let idle = Idle::default();
-        let run =
-            RunToCompletion::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle, rules.guard.clone());
+        let run = run(Rc::clone(&rules), service, request, Rc::clone(&idle));
+        let run = RunToCompletion::new(run, idle, Rc::clone(&rules));
         Box::pin(async move {
             match run.await {
                 Ok(answer) => answer,

@@ -14,7 +14,7 @@ use actix_web::rt;
 use futures_util::future::LocalBoxFuture;
 use tracing::{Instrument as _, Span};
 
-use crate::guard::Guard;
+use super::middleware::RouteRules;
 
 /// A future that is polled in place as long as its client waits for it, since a task for each request costs more than all
 /// the rest of it. Dropped in the middle, the rest of it becomes a task.
@@ -22,7 +22,7 @@ pub(super) struct RunToCompletion<T: 'static> {
     stage: RunStage<T>,
     span: Span,
     idle: Idle,
-    guard: Guard,
+    rules: Rc<RouteRules>,
 }
 
 /// Whether it only waits for another run at the moment, and need not go on.
@@ -39,8 +39,8 @@ enum RunStage<T> {
 pub(super) struct Panicked(pub(super) Box<dyn Any + Send>);
 
 impl<T: 'static> RunToCompletion<T> {
-    pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle, guard: Guard) -> Self {
-        Self { stage: RunStage::Waiting(Box::pin(run)), span: Span::current(), idle, guard }
+    pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle, rules: Rc<RouteRules>) -> Self {
+        Self { stage: RunStage::Waiting(Box::pin(run)), span: Span::current(), idle, rules }
     }
 }
 
@@ -68,7 +68,8 @@ impl<T: 'static> Drop for RunToCompletion<T> {
         if let RunStage::Begun(run) = mem::replace(&mut self.stage, RunStage::Over)
             && !self.idle.get()
         {
-            let unfinished = Unfinished { guard: self.guard.clone(), idle: Rc::clone(&self.idle), has_ended: false };
+            let (rules, idle) = (Rc::clone(&self.rules), Rc::clone(&self.idle));
+            let unfinished = Unfinished { rules, idle, has_ended: false };
             let rest = async move {
                 // Moved in whole, or the task would drop it before the run.
                 let mut unfinished = unfinished;
@@ -82,7 +83,7 @@ impl<T: 'static> Drop for RunToCompletion<T> {
 
 /// A run without a client that has not ended. Only the end of its runtime drops it.
 struct Unfinished {
-    guard: Guard,
+    rules: Rc<RouteRules>,
     idle: Idle,
     has_ended: bool,
 }
@@ -90,7 +91,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // A server that drains has waited as long as it may, and says so itself. A panic has been reported.
-        let is_expected = self.guard.is_draining() || self.idle.get() || std::thread::panicking();
+        let is_expected = self.rules.guard.is_draining() || self.idle.get() || std::thread::panicking();
         if !self.has_ended && !is_expected {
             warn_of_missing_drain();
         }
