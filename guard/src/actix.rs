@@ -25,50 +25,51 @@
 //! Authentication wraps outside of [`Protect`]: a token is no proof of who somebody is, nor protection against
 //! requests that another site makes in a user's name.
 
-mod answer;
-mod answered;
-mod arriving;
-mod asked;
-mod carrier;
-mod entered;
-mod form;
+mod captured;
+mod extractors;
+mod guarded_request;
 mod hidden_token;
-mod json;
-mod key_from;
-mod not_entered;
-mod passage;
+mod middleware;
+mod observed_body;
 mod peer;
-mod protect;
-mod reading;
-#[cfg(feature = "sql")]
-mod request_intent;
+pub mod protect;
+mod request;
 mod require_protection;
+mod response;
 mod route_guard;
-mod run_id;
 mod run_to_completion;
 mod serve;
 mod subject;
 mod token_route;
-mod whole;
 mod worker;
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use self::form::scan_in_pieces;
+use actix_web::HttpRequest;
 
-pub use self::answer::{MarkEffect, reject, reject_at};
-pub use self::asked::action_of;
-pub use self::carrier::token_in;
-pub use self::entered::entered;
+#[cfg(feature = "sql")]
+pub use self::extractors::RequestIntent;
+pub use self::extractors::{ExtractorError, entered};
 pub use self::hidden_token::HiddenToken;
-pub use self::json::{issued, read_json, read_json_up_to};
-pub use self::key_from::KeyFrom;
-pub use self::not_entered::ExtractorError;
 pub use self::peer::Peer;
 pub use self::protect::Protect;
-#[cfg(feature = "sql")]
-pub use self::request_intent::RequestIntent;
 pub use self::require_protection::{Exempt, RequireProtection};
+pub use self::response::{MarkEffect, reject};
 pub use self::route_guard::HasToken;
-pub use self::serve::{serve, serve_on, serve_until};
+pub use self::serve::{serve, serve_until};
 pub use self::subject::SubjectFrom;
 pub use self::token_route::token_route;
+use crate::http::KeySource;
+
+/// Where the key of a submission is read from: a header, or data of the submission itself.
+///
+/// ```
+/// use onceward::actix::KeyFrom;
+///
+/// // The caller's own id for the operation.
+/// let header = KeyFrom::header("Idempotency-Key");
+/// // Two messages with the same source and sequence number are one.
+/// let message = KeyFrom::parts([KeyFrom::body("/source"), KeyFrom::body("/seq")]);
+/// // An order is paid once: `/orders/{order}/pay`.
+/// let order = KeyFrom::path("order");
+/// # let _ = (header, message, order);
+/// ```
+pub type KeyFrom = KeySource<HttpRequest>;

@@ -6,7 +6,7 @@
 
 mod content_digest;
 pub(crate) mod fields;
-mod header_value;
+pub(crate) mod header_value;
 pub(crate) mod json;
 mod multimap;
 mod multipart;
@@ -81,7 +81,6 @@ impl Content<'_> {
     }
 
     /// The same of all but the body, which is not there as a whole.
-    #[cfg(feature = "actix")]
     pub(crate) fn fingerprint_of_head(&self) -> Fingerprint {
         let media_type = self.content_type.and_then(|text| HeaderValue::parse(text.as_bytes()));
         let mut to = self.write_head(media_type.as_ref());

@@ -1,6 +1,5 @@
 //! What fuzzers call: each takes any bytes and panics if something is not as it has to be. No part of the interface.
 
-#[cfg(feature = "actix")]
 use crate::fingerprint::{Content, Fields};
 use crate::intent::{Binding, Subject};
 use crate::key::Key;
@@ -48,10 +47,9 @@ pub fn header(bytes: &[u8]) {
 ///
 /// # Panics
 /// If it finds a fault.
-#[cfg(feature = "actix")]
 pub fn form(bytes: &[u8]) {
     let [cuts, body @ ..] = bytes else { return };
-    crate::actix::scan_in_pieces(body, usize::from(*cuts).max(1));
+    crate::http::scan_in_pieces(body, usize::from(*cuts).max(1));
     let of = |content_type, body: &[u8]| {
         let content = Content { method: "POST", path: "/", query: "", content_type: Some(content_type), body };
         content.fingerprint(&Fields::all())
@@ -98,7 +96,6 @@ mod tests {
     fn all(bytes: &[u8]) {
         token(bytes);
         header(bytes);
-        #[cfg(feature = "actix")]
         form(bytes);
         record(bytes);
     }

@@ -86,6 +86,11 @@ impl Reply {
         self.headers.iter().map(|(name, value)| (&**name, value))
     }
 
+    /// The headers, without a copy of the names that every response may have.
+    pub(crate) fn named_headers(&self) -> impl Iterator<Item = &(Cow<'static, str>, Bytes)> {
+        self.headers.iter()
+    }
+
     /// The body.
     pub fn body(&self) -> &Bytes {
         &self.body

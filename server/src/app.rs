@@ -31,8 +31,8 @@ use crate::logging;
 use crate::metrics::MetricsRecorder;
 use crate::network::client_connections::ClientConnections;
 use crate::network::connections::{Connections, KEEP_ALIVE};
-use crate::network::file_limit;
 use crate::network::listener::{BindError, bind};
+use crate::network::{file_limit, graceful_shutdown};
 use crate::openapi::document;
 use crate::routes::{self, api, pages, pages_and_fallbacks};
 use crate::startup_message;
@@ -149,9 +149,11 @@ impl Application {
             .client_request_timeout(config.request_timeout)
             .on_connect(move |io, data| welcoming.welcome(io, data));
         let admin = admin_server.as_ref().map(AdminServer::address);
+        let door = listener.try_clone()?;
+        let server = server.listen(listener)?.disable_signals().run();
         // The first to be polled is the server: when it is announced, it already listens, for signals too.
         let serving = async {
-            tokio::join!(onceward::actix::serve_on(listener, server, &guard), async {
+            tokio::join!(graceful_shutdown::serve(server, door, &guard), async {
                 startup_message::announce(address, admin, &config)
             })
         };

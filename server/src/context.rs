@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use actix_web::http::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::actix::reject_at;
+use onceward::http::GuardResponse;
 use onceward::{Guard, Rejection};
 use onceward_api::{Code, header};
 
@@ -103,7 +103,8 @@ impl Context {
     /// Like [`Context::respond`], for a problem about another path.
     pub(crate) fn respond_at(&self, request: &HttpRequest, path: &str, result: HandlerResult) -> HttpResponse {
         result.unwrap_or_else(|HandlerError { rejection, rate_limit }| {
-            let mut answer = reject_at(request, path, &self.guard, &rejection);
+            let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
+            let mut answer = HttpResponse::from(GuardResponse::rejection(&self.guard, &rejection, path, accept));
             if rejection.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }

@@ -3,4 +3,5 @@
 pub(crate) mod client_connections;
 pub(crate) mod connections;
 pub(crate) mod file_limit;
+pub(crate) mod graceful_shutdown;
 pub(crate) mod listener;

@@ -10,6 +10,7 @@ mod actix {
     mod outcome_header;
     mod path_rewriting;
     mod path_spellings;
+    mod request_intent;
     mod rollout;
     pub(crate) mod store_per_worker;
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use actix_web::dev::HttpServiceFactory;
 use actix_web::web::{self, ServiceConfig};
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::{Guard, IntervalRules};
@@ -25,17 +26,20 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
     move |config| {
         let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
         let spaced = |rules| Protect::interval(&guard, SubjectFrom::anonymous(), rules);
-        let protect = |path: &str, protect| {
-            web::resource(format!("/spaced{path}")).wrap(protect).route(web::route().to(purchase))
-        };
+        let locked = spaced(every(HALF).release_always()).from(KeyFrom::path("id"));
         config
             .service(protect("/second", spaced(IntervalRules::new())))
             .service(protect("/half", spaced(every(HALF))))
             .service(protect("/fifth", spaced(every(Duration::from_millis(200)))))
             .service(protect("/mine", Protect::interval(&guard, user(), every(Duration::from_secs(60)))))
-            .service(protect("/locked/{id}", spaced(every(HALF).release_always()).from(KeyFrom::path("id"))))
+            .service(protect("/locked/{id}", locked))
             .service(protect("/open", spaced(IntervalRules::new().fail_open())));
     }
+}
+
+/// A route that is protected like this.
+fn protect<P: 'static>(path: &str, protect: Protect<P>) -> impl HttpServiceFactory + use<P> {
+    web::resource(format!("/spaced{path}")).wrap(protect).route(web::route().to(purchase))
 }
 
 /// A submission with nothing to tell it by but what it says, not sent yet.

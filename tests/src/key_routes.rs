@@ -99,12 +99,12 @@ where
 }
 
 /// A server with one route, `/it`, that is protected as told and answers with receipts.
-pub fn serve_one(ledger: &Ledger, protect: Protect) -> Served {
+pub fn serve_one<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> Served {
     serve_at(ledger, "/it", protect)
 }
 
 /// The same on another path.
-pub fn serve_at(ledger: &Ledger, path: &'static str, protect: Protect) -> Served {
+pub fn serve_at<P: 'static>(ledger: &Ledger, path: &'static str, protect: Protect<P>) -> Served {
     serve(ledger, move |config| {
         config.service(web::resource(path).wrap(protect.clone()).route(web::route().to(purchase)));
     })

@@ -65,6 +65,11 @@ impl Peer {
         self.signal(Signal::TERM);
     }
 
+    /// Asks it to end, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
     /// Kills it, as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("the peer can be killed");

@@ -11,6 +11,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use onceward::Effect;
 use onceward::Guard;
+use onceward::actix::protect::TokenPolicy;
 use onceward::actix::{HasToken, MarkEffect as _, Protect, SubjectFrom, token_route};
 use onceward::store::Store;
 
@@ -98,8 +99,9 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
     move |config| {
         let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
         let anyone = SubjectFrom::anonymous;
-        let protect =
-            |path: &str, protect: Protect| web::resource(path.to_owned()).wrap(protect).route(web::route().to(order));
+        let protect = |path: &str, protect: Protect<TokenPolicy>| {
+            web::resource(path.to_owned()).wrap(protect).route(web::route().to(order))
+        };
         config
             .app_data(web::Data::new(ledger.clone()))
             .configure(key_routes::routes(&guard))

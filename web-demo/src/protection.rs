@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use onceward::actix::protect::{IntervalPolicy, KeyPolicy, RememberedPolicy, TokenPolicy};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::{Guard, IntervalRules, KeyRules};
 
@@ -17,23 +18,23 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) const MAX_BODY: usize = 4 * 1024;
 
 /// A token.
-pub(crate) fn token(guard: &Guard) -> Protect {
+pub(crate) fn token(guard: &Guard) -> Protect<TokenPolicy> {
     Protect::token(guard, visitor()).body_limit(MAX_BODY)
 }
 
 /// A remembered token: a second click receives the stored response.
-pub(crate) fn remembered(guard: &Guard) -> Protect {
+pub(crate) fn remembered(guard: &Guard) -> Protect<RememberedPolicy> {
     Protect::token(guard, visitor()).remember(RETENTION).wait(WAIT).body_limit(MAX_BODY)
 }
 
 /// A key, which the page generates for each order. It is retryable: an order charges nobody, and the handler that fails with 503 has placed
 /// none, so that the same order may be sent again. A route that handles money is at most once.
-pub(crate) fn key(guard: &Guard) -> Protect {
+pub(crate) fn key(guard: &Guard) -> Protect<KeyPolicy> {
     Protect::key(guard, visitor(), KeyRules::retryable().retain(RETENTION)).wait(WAIT).body_limit(MAX_BODY)
 }
 
 /// An interval: neither token nor key.
-pub(crate) fn interval(guard: &Guard) -> Protect {
+pub(crate) fn interval(guard: &Guard) -> Protect<IntervalPolicy> {
     let rules = IntervalRules::new().every(INTERVAL).unwrap_or_default();
     Protect::interval(guard, visitor(), rules).body_limit(MAX_BODY)
 }

@@ -42,7 +42,7 @@ pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
     }
 }
 
-fn guarded(name: &str, protect: Protect) -> impl HttpServiceFactory {
+fn guarded<P: 'static>(name: &str, protect: Protect<P>) -> impl HttpServiceFactory {
     orders(name, web::post().to(entered(order_guarded))).wrap(protect).wrap(from_fn(order_middleware))
 }
 

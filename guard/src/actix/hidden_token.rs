@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use onceward_api::header;
 
-use super::answer::escape;
 use crate::guard::{Guard, IssueError};
+use crate::http::escape;
 use crate::intent::Binding;
 use crate::token::Token;
 

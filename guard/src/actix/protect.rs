@@ -1,28 +1,25 @@
-mod nested;
-mod observe;
-mod run;
+//! The builder of the middleware, typed by policy: a setter that does not apply to the policy does not compile.
+
+mod policy;
 
 use std::fmt;
 use std::future::{Ready, ready};
-use std::panic::resume_unwind;
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
-use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
-use actix_web::http::Method;
+use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform};
 use actix_web::http::header::HeaderName;
-use futures_util::future::LocalBoxFuture;
 
-use self::run::{broke_off, run};
-use super::answer::Audience;
-use super::key_from::KeyFrom;
-use super::reading::RequestReader;
-use super::require_protection::mark_seen;
-use super::run_to_completion::{Idle, Panicked, RunToCompletion};
+pub use self::policy::{
+    AnyPolicy, ComparesContent, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, ReadsKey,
+    RememberedPolicy, RequiresToken, StoresResponses, TakesKey, TokenPolicy,
+};
+use super::KeyFrom;
+use super::middleware::{Protected, RouteRules};
 use super::subject::SubjectFrom;
 use super::worker::assert_shared;
 use crate::effect::Effect;
@@ -31,10 +28,11 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 
-/// How long a duplicate waits for the first where answers to tokens are remembered.
+/// How long a duplicate waits for the first request where the response to a token is stored.
 const WAIT: Duration = Duration::from_secs(10);
 
-type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
+/// How much of a response a route reads that judges by the body.
+const JUDGED: usize = 1024 * 1024;
 
 /// Middleware that lets each submission run once.
 ///
@@ -63,29 +61,35 @@ type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send +
 /// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker builds
 /// a [`Memory`](crate::store::Memory) of its own, the server panics at start; a `Memory` inside a [`Store`](crate::store::Store) of your own
 /// is not recognised.
-#[derive(Clone)]
-pub struct Protect(Rules);
-
-#[derive(Clone)]
-struct Rules {
-    guard: Guard,
-    policy: Policy,
-    subject: SubjectFrom,
-    reading: RequestReader,
-    judge: Option<Judge>,
-    /// How much of an answer's body is looked into.
-    answer_limit: usize,
-    kept_headers: Vec<HeaderName>,
-    next_token: bool,
-    /// How long a duplicate waits for the first. None, or no time at all: it does not.
-    wait: Option<Duration>,
-    mode: Mode,
-    /// Whether it was logged that the path is rewritten inside.
-    is_rewriting_logged: Arc<AtomicBool>,
+///
+/// # Setters by policy
+///
+/// `P` is the policy. A setter that has no effect under a policy does not exist there:
+///
+/// | constructor | `P` | setters, beside those of every policy |
+/// |---|---|---|
+/// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `remember`, `remember_by` |
+/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `wait`, `keep_header`, `fingerprint`, `skip_large_bodies` |
+/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `fingerprint`, `skip_large_bodies` |
+/// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `from`, or `fingerprint` and `skip_large_bodies` |
+/// | …`.from(…)` | [`NamedIntervalPolicy`] | `optional` |
+/// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `skip_large_bodies` |
+///
+/// ```compile_fail
+/// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
+/// # let (guard, _clock) = testing::guard();
+/// Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).bound();
+/// ```
+///
+/// A function that returns routes of several policies erases `P` with [`into_any`](Protect::into_any); `Protect` alone is the type of
+/// the result.
+pub struct Protect<P = AnyPolicy> {
+    rules: RouteRules,
+    policy: PhantomData<fn() -> P>,
 }
 
-impl Protect {
-    /// Asks for a one-time token, from whoever `subject` finds.
+impl Protect<TokenPolicy> {
+    /// Requires a one-time token, bound to the subject that `subject` finds.
     ///
     /// # Panics
     /// If every worker of a server builds a memory store of its own: build the guard before `HttpServer::new`.
@@ -94,18 +98,28 @@ impl Protect {
         Self::new(guard, subject, Policy::token(), 0)
     }
 
-    /// Takes the same from the same caller once in a while. What is the same is told by its content, or by a name of your own
-    /// choosing with [`from`](Self::from).
+    /// Stores the response for this long, and replays it to duplicates: a browser shows the response to the second click.
+    /// The same token with other content is rejected.
     ///
-    /// # Panics
-    /// As [`token`](Self::token) does.
-    #[track_caller]
-    pub fn interval(guard: &Guard, subject: SubjectFrom, rules: IntervalRules) -> Self {
-        Self::new(guard, subject, Policy::interval(rules), 0)
+    /// A duplicate that arrives while the first request runs waits for its response, for 10 seconds at most; [`wait`](Protect::wait)
+    /// changes that. If the first was not applied, one of the waiting duplicates runs.
+    #[must_use]
+    pub fn remember(self, retain: Duration) -> Protect<RememberedPolicy> {
+        self.remember_by(KeyRules::retryable().retain(retain))
     }
 
-    /// Asks for a key, `Idempotency-Key` unless [`from`](Self::from) says otherwise. The first answer under it is kept and
-    /// given again; a second request with other content is refused.
+    /// Like [`remember`](Self::remember), with your own lease, ceiling and limit.
+    #[must_use]
+    pub fn remember_by(mut self, rules: KeyRules) -> Protect<RememberedPolicy> {
+        self.rules.answer_limit = self.rules.answer_limit.max(rules.reply_limit);
+        self.rules.wait = Some(WAIT);
+        self.change_token(|token| token.remember_by(rules)).retyped()
+    }
+}
+
+impl Protect<KeyPolicy> {
+    /// Requires a key: `Idempotency-Key`, unless [`from`](Self::from) names another source. The first response under it is stored and
+    /// replayed; a second request with other content is rejected.
     ///
     /// Mark the handler with [`entered`](super::entered()). Then a request that an extractor rejects leaves the key free, whatever the
     /// error, and every response of the handler counts as its status says. Without the mark, a 4xx that an extractor made looks like one
@@ -134,68 +148,216 @@ impl Protect {
     /// ```
     ///
     /// # Panics
-    /// As [`token`](Self::token) does.
+    /// As [`Protect::token`] does.
     #[track_caller]
     pub fn key(guard: &Guard, subject: SubjectFrom, rules: KeyRules) -> Self {
         let answer_limit = rules.reply_limit;
         Self::new(guard, subject, Policy::key(rules), answer_limit)
     }
+}
 
+impl Protect<IntervalPolicy> {
+    /// Accepts at most one equivalent request per subject and interval. Requests are equivalent if their content is, or, with
+    /// [`from`](Self::from), if they have the same name.
+    ///
+    /// # Panics
+    /// As [`Protect::token`] does.
+    #[track_caller]
+    pub fn interval(guard: &Guard, subject: SubjectFrom, rules: IntervalRules) -> Self {
+        Self::new(guard, subject, Policy::interval(rules), 0)
+    }
+}
+
+/// Setters for routes that require a token.
+impl<P: RequiresToken> Protect<P> {
+    /// Accepts only tokens that were issued for this action, and for this subject unless it is anonymous.
+    ///
+    /// ```compile_fail
+    /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).bound();
+    /// ```
+    #[must_use]
+    pub fn bound(self) -> Self {
+        self.change_token(TokenRules::bound)
+    }
+
+    /// Sends a new token, bound like the first, with every response of a handler that has used one.
+    ///
+    /// ```compile_fail
+    /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).next_token();
+    /// ```
+    #[must_use]
+    pub fn next_token(mut self) -> Self {
+        self.rules.next_token = true;
+        self
+    }
+
+    fn change_token(mut self, change: impl FnOnce(TokenRules) -> TokenRules) -> Self {
+        if let Policy::Token(rules) = &mut self.rules.policy {
+            *rules = change(std::mem::take(rules));
+        }
+        self
+    }
+}
+
+/// Setters for routes that read a key or a name.
+impl<P: TakesKey> Protect<P> {
+    /// Names the source of the key, or gives the interval a name: then requests are equivalent if they have the same name, whatever
+    /// their content.
+    ///
+    /// ```compile_fail
+    /// # use onceward::{actix::{KeyFrom, Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).from(KeyFrom::header("x-order"));
+    /// ```
+    #[must_use]
+    pub fn from(mut self, key: KeyFrom) -> Protect<P::Named> {
+        self.rules.reader.key = Some(key);
+        self.retyped()
+    }
+}
+
+/// Setters for routes that read a key or a name.
+impl<P: ReadsKey> Protect<P> {
+    /// Lets a request without a key run, unprotected. Otherwise it is rejected.
+    ///
+    /// ```compile_fail
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).optional();
+    /// ```
+    ///
+    /// An interval by content has no key that could be missing:
+    ///
+    /// ```compile_fail
+    /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).optional();
+    /// ```
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.rules.reader.is_optional = true;
+        self
+    }
+}
+
+/// Setters for routes that compare requests by their content.
+impl<P: ComparesContent> Protect<P> {
+    /// Body fields included in the fingerprint. Default: all.
+    ///
+    /// A plain token stores nothing to compare with, and an interval with a name goes by that:
+    ///
+    /// ```compile_fail
+    /// # use onceward::{Fields, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).fingerprint(Fields::all());
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # use onceward::{Fields, IntervalRules, actix::{KeyFrom, Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// let interval = Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
+    /// interval.fingerprint(Fields::all()).from(KeyFrom::header("x-order"));
+    /// ```
+    #[must_use]
+    pub fn fingerprint(mut self, fields: Fields) -> Protect<P::Compared> {
+        self.rules.reader.fields = fields;
+        self.retyped()
+    }
+
+    /// Lets a body over the limit through without comparing it. Otherwise it is rejected. A body that holds the
+    /// [key](KeyFrom::body) is always rejected if it is over the limit.
+    ///
+    /// ```compile_fail
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).skip_large_bodies();
+    /// ```
+    #[must_use]
+    pub fn skip_large_bodies(mut self) -> Protect<P::Compared> {
+        self.rules.reader.skips_large = true;
+        self.retyped()
+    }
+}
+
+/// Setters for routes that store responses.
+impl<P: StoresResponses> Protect<P> {
+    /// Stores this header of a response too, beside those that describe its body. `Set-Cookie` and its like are never stored.
+    ///
+    /// ```compile_fail
+    /// # use actix_web::http::header::SERVER;
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).keep_header(SERVER);
+    /// ```
+    #[must_use]
+    pub fn keep_header(mut self, name: HeaderName) -> Self {
+        self.rules.kept_headers.push(name);
+        self
+    }
+
+    /// Lets a duplicate of a request in progress wait for the response, for this long at most. Default: 10 seconds where the response
+    /// to a token is [remembered](Protect::remember), no waiting under a key. `Duration::ZERO` turns waiting off: a duplicate receives
+    /// `in_progress`.
+    ///
+    /// If the first was not applied, the waiting duplicates decide again, once: one runs, and the others wait for its response in
+    /// what is left of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) limits how many may wait;
+    /// [`Guard::check_and_wait`] says what each receives.
+    ///
+    /// A client that resets its connection gives up its place; one that closes it does so if the server
+    /// [notes its peers](super::Peer).
+    ///
+    /// Without stored responses there is nothing to wait for:
+    ///
+    /// ```compile_fail
+    /// # use std::time::Duration;
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).wait(Duration::from_secs(1));
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # use std::time::Duration;
+    /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).wait(Duration::from_secs(1));
+    /// ```
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// let second = Duration::from_secs(1);
+    /// let remembered = Protect::token(&guard, SubjectFrom::anonymous()).remember(second).wait(second);
+    /// let key = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).wait(second);
+    /// # let _ = (remembered, key);
+    /// ```
+    #[must_use]
+    pub fn wait(mut self, longest: Duration) -> Self {
+        self.rules.wait = Some(longest);
+        self
+    }
+}
+
+/// Setters of every policy.
+impl<P> Protect<P> {
     #[track_caller]
     fn new(guard: &Guard, subject: SubjectFrom, policy: Policy, answer_limit: usize) -> Self {
         assert_shared(guard);
-        Self(Rules {
-            guard: guard.clone(),
-            policy,
-            subject,
-            reading: RequestReader::default(),
-            judge: None,
-            answer_limit,
-            kept_headers: Vec::new(),
-            next_token: false,
-            wait: None,
-            mode: Mode::Enforce,
-            is_rewriting_logged: Arc::default(),
-        })
+        Self { rules: RouteRules::new(guard, subject, policy, answer_limit), policy: PhantomData }
     }
 
-    /// Accepts only tokens that were issued for this action, and for this caller where there is one.
-    ///
-    /// # Panics
-    /// If the route does not ask for a token.
+    fn retyped<Q>(self) -> Protect<Q> {
+        Protect { rules: self.rules, policy: PhantomData }
+    }
+
+    /// Erases the policy, for functions and collections with routes of several policies. Only the setters of every policy are left.
     #[must_use]
-    pub fn bound(self) -> Self {
-        self.token_rules(TokenRules::bound)
-    }
-
-    /// Keeps the answer this long, and gives it again to the same submission: a browser shows the answer to the second click.
-    /// The same token with other content is refused.
-    ///
-    /// A duplicate that arrives while the first runs waits for its answer, for 10 seconds at most; [`wait`](Self::wait) changes
-    /// that. If the first was not applied, one of the waiters runs.
-    ///
-    /// # Panics
-    /// If the route does not ask for a token.
-    #[must_use]
-    pub fn remember(self, retain: Duration) -> Self {
-        self.remember_by(KeyRules::retryable().retain(retain))
-    }
-
-    /// The same, with a lease, a ceiling and a limit of your own.
-    ///
-    /// # Panics
-    /// If the route does not ask for a token.
-    #[must_use]
-    pub fn remember_by(mut self, rules: KeyRules) -> Self {
-        self.0.answer_limit = self.0.answer_limit.max(rules.reply_limit);
-        self.0.wait = self.0.wait.or(Some(WAIT));
-        self.token_rules(|token| token.remember_by(rules))
-    }
-
-    fn token_rules(mut self, change: impl FnOnce(TokenRules) -> TokenRules) -> Self {
-        let Policy::Token(rules) = self.0.policy else { panic!("this is said of a route that asks for a token") };
-        self.0.policy = Policy::Token(change(rules));
-        self
+    pub fn into_any(self) -> Protect {
+        self.retyped()
     }
 
     /// Names the action. Without a name, it is the method and the path of the request, as in `POST /orders`. All
@@ -227,122 +389,63 @@ impl Protect {
     /// all of them as U+FFFD.
     #[must_use]
     pub fn action(mut self, action: impl Into<Arc<str>>) -> Self {
-        self.0.reading.action = Some(action.into());
+        self.rules.reader.action = Some(action.into());
         self
     }
 
-    /// Where the key stands, or the name of an interval.
-    #[must_use]
-    pub fn from(mut self, key: KeyFrom) -> Self {
-        self.0.reading.key = Some(key);
-        self
-    }
-
-    /// Lets a request without a key run, unprotected. Otherwise it is refused.
-    #[must_use]
-    pub fn optional(mut self) -> Self {
-        self.0.reading.is_optional = true;
-        self
-    }
-
-    /// Which fields of the body a request under a key is told by from another: all of them.
-    #[must_use]
-    pub fn fingerprint(mut self, fields: Fields) -> Self {
-        self.0.reading.fields = fields;
-        self
-    }
-
-    /// Lets a body that is larger than the limit through without comparing it. Otherwise it is refused.
-    #[must_use]
-    pub fn skip_large_bodies(mut self) -> Self {
-        self.0.reading.skips_large = true;
-        self
-    }
-
-    /// Keeps this header of an answer too, beside those that describe its body. `Set-Cookie` and its like are never kept.
-    #[must_use]
-    pub fn keep_header(mut self, name: HeaderName) -> Self {
-        self.0.kept_headers.push(name);
-        self
-    }
-
-    /// Decides for this route what an answer says about the effect; `None` leaves it to the status. What a handler
-    /// says of its own answer with [`MarkEffect`](super::MarkEffect) goes first.
+    /// Decides for this route what a response says about the effect; `None` leaves it to the status. A handler's own statement about
+    /// its response, with [`MarkEffect`](super::MarkEffect), goes first.
     #[must_use]
     pub fn judge(mut self, judge: impl Fn(&ResponseHead) -> Option<Effect> + Send + Sync + 'static) -> Self {
-        self.0.judge = Some(Arc::new(move |head, _| judge(head)));
+        self.rules.judge = Some(Arc::new(move |head, _| judge(head)));
         self
     }
 
-    /// The same for answers that say in their body how it went: a 200 that tells of a failure. A body of more than 1 MiB, or
-    /// that is streamed, is not looked into, and its status decides.
+    /// Like [`judge`](Self::judge), for responses that report a failure in their body: a 200 with an error in it. A body of more than
+    /// 1 MiB, or one that is streamed, is not read, and its status decides.
     #[must_use]
     pub fn judge_body(
         mut self,
         judge: impl Fn(&ResponseHead, &[u8]) -> Option<Effect> + Send + Sync + 'static,
     ) -> Self {
-        self.0.answer_limit = self.0.answer_limit.max(1024 * 1024);
-        self.0.judge = Some(Arc::new(move |head, body| judge(head, body?)));
-        self
-    }
-
-    /// Sends a fresh token, bound as the first was, with every answer of a handler that has used one up.
-    #[must_use]
-    pub fn next_token(mut self) -> Self {
-        self.0.next_token = true;
-        self
-    }
-
-    /// Has a duplicate of a run in progress wait for its answer, for this long at most: 10 seconds where the answer to a token is
-    /// [remembered](Self::remember), not at all under a key. `Duration::ZERO` turns waiting off: a duplicate is told *in progress*.
-    ///
-    /// If the first was not applied, the duplicates that wait decide again, once: one runs, and the others wait for its answer in
-    /// what is left of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) says how many may wait;
-    /// [`Guard::check_and_wait`] says what each is told.
-    ///
-    /// A client that resets its connection gives up its place; one that closes it does so if the server
-    /// [notes its peers](super::Peer).
-    ///
-    /// # Panics
-    /// If there will be no answer to wait for: the route neither asks for a key nor for a token that it
-    /// [remembers](Self::remember), which has to be said before.
-    #[must_use]
-    pub fn wait(mut self, longest: Duration) -> Self {
-        assert!(
-            self.0.policy.keeps_replies(),
-            "this is said of a route that keeps its answers: it has a key, or remembers"
-        );
-        self.0.wait = Some(longest);
+        self.rules.answer_limit = self.rules.answer_limit.max(JUDGED);
+        self.rules.judge = Some(Arc::new(move |head, body| judge(head, body?)));
         self
     }
 
     /// How much is done on this route; never more than the guard does.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.0.mode = mode;
+        self.rules.mode = mode;
         self
     }
 
-    /// How much of a body is read, in search of a form's token or to compare what comes under a key: 256 KiB.
+    /// How much of a body is read, in search of a form's token or to compare requests: 256 KiB.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
-        self.0.reading.limit = bytes;
+        self.rules.reader.limit = bytes;
         self
     }
 }
 
-impl fmt::Debug for Protect {
+impl<P> Clone for Protect<P> {
+    fn clone(&self) -> Self {
+        Self { rules: self.rules.clone(), policy: PhantomData }
+    }
+}
+
+impl<P> fmt::Debug for Protect<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Protect")
-            .field("policy", &self.0.policy)
-            .field("subject", &self.0.subject)
-            .field("reading", &self.0.reading)
-            .field("wait", &self.0.wait)
+            .field("policy", &self.rules.policy)
+            .field("subject", &self.rules.subject)
+            .field("reader", &self.rules.reader)
+            .field("wait", &self.rules.wait)
             .finish_non_exhaustive()
     }
 }
 
-impl<S, B> Transform<S, ServiceRequest> for Protect
+impl<P, S, B> Transform<S, ServiceRequest> for Protect<P>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
     B: MessageBody + 'static,
@@ -354,50 +457,6 @@ where
     type Future = Ready<Result<Self::Transform, ()>>;
 
     fn new_transform(&self, service: S) -> Self::Future {
-        ready(Ok(Protected { rules: Rc::new(self.0.clone()), service: Rc::new(service) }))
-    }
-}
-
-/// A service behind [`Protect`].
-pub struct Protected<S> {
-    rules: Rc<Rules>,
-    service: Rc<S>,
-}
-
-impl<S> fmt::Debug for Protected<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Protected").field("policy", &self.rules.policy).finish_non_exhaustive()
-    }
-}
-
-impl<S, B> Service<ServiceRequest> for Protected<S>
-where
-    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
-    B: MessageBody + 'static,
-{
-    type Response = ServiceResponse<EitherBody<B>>;
-    type Error = Error;
-    type Future = LocalBoxFuture<'static, Result<Self::Response, Error>>;
-
-    forward_ready!(service);
-
-    fn call(&self, request: ServiceRequest) -> Self::Future {
-        let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
-        mark_seen(request.request());
-        let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        if is_untouched || rules.mode() == Mode::Off {
-            return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
-        }
-        let audience = Audience::of(request.request());
-        let idle = Idle::default();
-        let run = RunToCompletion::new(run(Rc::clone(&rules), service, request, Rc::clone(&idle)), idle);
-        Box::pin(async move {
-            match run.await {
-                Ok(answer) => answer,
-                // As it would have without a guard.
-                Err(Panicked(why)) if rules.mode() == Mode::Observe => resume_unwind(why),
-                Err(Panicked(_)) => Err(broke_off(&rules, audience)),
-            }
-        })
+        ready(Ok(Protected::new(Rc::new(self.rules.clone()), service)))
     }
 }

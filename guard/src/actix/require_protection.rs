@@ -14,8 +14,8 @@ use actix_web::{Error, HttpMessage as _, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::Code;
 
-use super::answer::{Audience, reject};
-use super::asked::drain;
+use super::request::drain;
+use super::response::{Audience, reject};
 use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
@@ -221,7 +221,7 @@ where
             if !require.note(&route, &answer, seen.0.get()) || mode != Mode::Enforce {
                 return Ok(answer.map_into_left_body());
             }
-            let refused = audience.reject(&require.guard, &rejection(&route));
+            let refused = audience.reject(&require.guard, &rejection(&route)).into();
             Ok(answer.into_response(refused).map_into_right_body())
         })
     }

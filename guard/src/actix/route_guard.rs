@@ -1,10 +1,10 @@
 use std::fmt;
 
 use actix_web::guard::{Guard as RouteGuard, GuardContext};
+use onceward_api::header;
 
-use super::asked::action_of;
-use super::carrier::token_in;
 use crate::guard::Guard;
+use crate::http::{RequestHead as _, action_of, token_in};
 use crate::intent::{Intent, Subject};
 use crate::mode::Mode;
 use crate::policy::{Policy, TokenRules};
@@ -71,8 +71,7 @@ impl RouteGuard for HasToken {
             return true;
         }
         let head = context.head();
-        let query = head.uri.query().unwrap_or_default();
-        let Ok(Some(token)) = token_in(head.headers(), query) else { return false };
+        let Ok(Some(token)) = token_in(head.header(header::TOKEN), head.query()) else { return false };
         let own = || action_of(head.method.as_str(), head.uri.path());
         let action = self.action.clone().unwrap_or_else(own);
         let subject = (self.subject)(context).map_or_else(Subject::anonymous, Subject::named);

@@ -1,4 +1,4 @@
-//! A run that nobody cancels: it goes on in a task of its own when whoever waited for it has gone.
+//! A run that is not cancelled: it goes on in a task of its own when its client has gone.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -7,21 +7,25 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Once;
 use std::task::{Context, Poll};
 
 use actix_web::rt;
 use futures_util::future::LocalBoxFuture;
 use tracing::{Instrument as _, Span};
 
-/// A future that is polled in place as long as somebody waits for it, since a task for each request costs more than all
-/// the rest of it. Dropped in the middle, what is left of it becomes a task.
+use super::middleware::RouteRules;
+
+/// A future that is polled in place as long as its client waits for it, since a task for each request costs more than all
+/// the rest of it. Dropped in the middle, the rest of it becomes a task.
 pub(super) struct RunToCompletion<T: 'static> {
     stage: RunStage<T>,
     span: Span,
     idle: Idle,
+    rules: Rc<RouteRules>,
 }
 
-/// Whether it only waits for somebody else at the moment, and need not go on.
+/// Whether it only waits for another run at the moment, and need not go on.
 pub(super) type Idle = Rc<Cell<bool>>;
 
 enum RunStage<T> {
@@ -35,8 +39,8 @@ enum RunStage<T> {
 pub(super) struct Panicked(pub(super) Box<dyn Any + Send>);
 
 impl<T: 'static> RunToCompletion<T> {
-    pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle) -> Self {
-        Self { stage: RunStage::Waiting(Box::pin(run)), span: Span::current(), idle }
+    pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle, rules: Rc<RouteRules>) -> Self {
+        Self { stage: RunStage::Waiting(Box::pin(run)), span: Span::current(), idle, rules }
     }
 }
 
@@ -64,7 +68,44 @@ impl<T: 'static> Drop for RunToCompletion<T> {
         if let RunStage::Begun(run) = mem::replace(&mut self.stage, RunStage::Over)
             && !self.idle.get()
         {
-            rt::spawn(run.instrument(self.span.clone()));
+            let (rules, idle) = (Rc::clone(&self.rules), Rc::clone(&self.idle));
+            let unfinished = Unfinished { rules, idle, has_ended: false };
+            let rest = async move {
+                // Moved in whole, or the task would drop it before the run.
+                let mut unfinished = unfinished;
+                run.await;
+                unfinished.has_ended = true;
+            };
+            rt::spawn(rest.instrument(self.span.clone()));
         }
     }
+}
+
+/// A run without a client that has not ended. Only the end of its runtime drops it.
+struct Unfinished {
+    rules: Rc<RouteRules>,
+    idle: Idle,
+    has_ended: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // A server that drains has waited as long as it may, and says so itself. A panic has been reported.
+        let is_expected = self.rules.guard.is_draining() || self.idle.get() || std::thread::panicking();
+        if !self.has_ended && !is_expected {
+            warn_of_missing_drain();
+        }
+    }
+}
+
+/// Warns, once in a process, that the server stopped without waiting for handlers.
+fn warn_of_missing_drain() {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(
+            target: "onceward::actix",
+            "the server stopped while a handler was in flight, so the handler was dropped and its outcome is unknown; run the server \
+             with onceward::actix::serve instead of HttpServer::run, so that a shutdown waits for handlers"
+        );
+    });
 }

@@ -1,26 +1,14 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use actix_http::Request;
 use actix_service::IntoServiceFactory;
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Response, Server, ServerHandle, Service, ServiceFactory};
 use actix_web::{Error, HttpServer};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::guard::Guard;
-
-/// How long whoever was let in last has to ask something: what was lost on the way is sent again after 200 milliseconds.
-const TO_ASK: Duration = Duration::from_millis(300);
-/// How long a server may take, at most, to get to whom it has let in.
-const TO_CATCH_UP: Duration = Duration::from_secs(5);
-/// How long it takes, at most, to be let in oneself.
-const TO_KNOCK: Duration = Duration::from_millis(250);
 
 /// Runs a server until SIGTERM or SIGINT, and then ends it without cutting off a single run. A second signal ends it at
 /// once, for whoever cannot wait.
@@ -55,34 +43,7 @@ where
     S::Service: 'static,
     B: MessageBody + 'static,
 {
-    until_signalled(server.disable_signals().run(), guard, None).await
-}
-
-/// What [`serve`] does, on this listener and on no other. On Linux, whoever is let in is answered, to the last: a server that
-/// closes its port cuts off whom the system has let in meanwhile, and this first has the system let nobody in any more.
-///
-/// The listener has to be of this process alone, since it stays shut for whoever else holds it.
-///
-/// # Errors
-/// If the server fails, or the signals cannot be listened for.
-pub async fn serve_on<F, I, S, B>(
-    listener: TcpListener,
-    server: HttpServer<F, I, S, B>,
-    guard: &Guard,
-) -> io::Result<()>
-where
-    F: Fn() -> I + Send + Clone + 'static,
-    I: IntoServiceFactory<S, Request>,
-    S: ServiceFactory<Request, Config = AppConfig> + 'static,
-    S::Error: Into<Error> + 'static,
-    S::InitError: fmt::Debug,
-    S::Response: Into<Response<B>> + 'static,
-    <S::Service as Service<Request>>::Future: 'static,
-    S::Service: 'static,
-    B: MessageBody + 'static,
-{
-    let door = listener.try_clone()?;
-    until_signalled(server.listen(listener)?.disable_signals().run(), guard, Some(door)).await
+    until_signalled(server.disable_signals().run(), guard).await
 }
 
 /// What [`serve`] does, for a server that runs already, until `stop` comes to its end. The server must have been made
@@ -94,18 +55,18 @@ pub async fn serve_until(server: Server, guard: &Guard, stop: impl Future<Output
     let handle = server.handle();
     let end = async {
         stop.await;
-        finish(&handle, guard, None).await;
+        finish(&handle, guard).await;
     };
     join(server, end).await
 }
 
-async fn until_signalled(server: Server, guard: &Guard, door: Option<TcpListener>) -> io::Result<()> {
+async fn until_signalled(server: Server, guard: &Guard) -> io::Result<()> {
     let mut signals = Signals::listen()?;
     let handle = server.handle();
     let end = async {
         signals.next().await;
         tokio::select! {
-            () = finish(&handle, guard, door) => {}
+            () = finish(&handle, guard) => {}
             () = signals.next() => handle.stop(false).await,
         }
     };
@@ -114,80 +75,14 @@ async fn until_signalled(server: Server, guard: &Guard, door: Option<TcpListener
 
 /// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
 /// the end: whoever comes late gets a rejection, which is better than no answer.
-async fn finish(handle: &ServerHandle, guard: &Guard, door: Option<TcpListener>) {
+async fn finish(handle: &ServerHandle, guard: &Guard) {
     guard.begin_draining();
     tokio::time::sleep(guard.last_call()).await;
     let drained = tokio::time::timeout(guard.drain_limit(), guard.drain()).await;
     if drained.is_err() {
         tracing::warn!("what still runs is cut off: whether it took effect is not known");
     }
-    if let Some(door) = door {
-        close(door).await;
-    }
     handle.stop(drained.is_ok()).await;
-}
-
-/// Has nobody let in any more, and waits until everybody who was has been heard. A server that stops drops those whom it has not
-/// got to yet, and on a busy machine that may take it a while: so somebody of our own comes last, and is waited for.
-async fn close(door: TcpListener) {
-    let last = match door.local_addr() {
-        Ok(address) => knock(address).await,
-        Err(_) => Vec::new(),
-    };
-    if shut(&door).is_err() {
-        return;
-    }
-    // Let go of before the server stops, or it would stay open for as long as that takes.
-    drop(door);
-    let _ = tokio::time::timeout(TO_CATCH_UP, until_hung_up(last)).await;
-    tokio::time::sleep(TO_ASK).await;
-}
-
-/// Comes in a few times, so that each worker gets one of them although others come in between, and says nothing.
-async fn knock(mut address: SocketAddr) -> Vec<TcpStream> {
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
-    }
-    let mut all = Vec::new();
-    for _ in 0..4 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get) {
-        let Ok(Ok(mut stream)) = tokio::time::timeout(TO_KNOCK, TcpStream::connect(address)).await else { break };
-        // Whoever has nothing to ask is hung up on as soon as a worker gets to it.
-        if stream.shutdown().await.is_ok() {
-            all.push(stream);
-        }
-    }
-    all
-}
-
-async fn until_hung_up(all: Vec<TcpStream>) {
-    for mut stream in all {
-        let _ = stream.read(&mut [0]).await;
-    }
-}
-
-/// Has the system let nobody in any more, and take nobody away whom it has let in: whatever begins a connection is
-/// dropped. Whoever comes now tries again, as after any loss, and is refused then.
-#[cfg(target_os = "linux")]
-fn shut(door: &TcpListener) -> io::Result<()> {
-    use socket2::{SockFilter, SockRef};
-    SockRef::from(door).attach_filter(&[
-        // Of the flags of a TCP segment, in its byte 13,
-        SockFilter::new(0x30, 0, 0, 13),
-        // look at SYN and ACK:
-        SockFilter::new(0x54, 0, 0, 0x12),
-        // if it is SYN alone,
-        SockFilter::new(0x15, 0, 1, 0x02),
-        // keep nothing of it,
-        SockFilter::new(0x06, 0, 0, 0),
-        // and otherwise all.
-        SockFilter::new(0x06, 0, 0, u32::MAX),
-    ])
-}
-
-/// Elsewhere there is no such thing.
-#[cfg(not(target_os = "linux"))]
-fn shut(_door: &TcpListener) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Runs a server until it ends, by itself or because of `end`.

@@ -1,13 +1,13 @@
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, HeaderValue};
-use actix_web::{HttpRequest, HttpResponse, Resource, web};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, Resource, web};
 use onceward_api::{Code, TokenRequest};
 
-use super::answer::reject;
-use super::json::{issued, read_json};
 use super::require_protection::mark_seen;
+use super::response::reject;
 use super::subject::SubjectFrom;
 use super::worker::assert_shared;
 use crate::guard::Guard;
+use crate::http::{issued, parse_json};
 use crate::intent::Binding;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
@@ -42,6 +42,14 @@ pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
     web::resource("/token").route(web::post().to(post)).default_service(web::to(other))
 }
 
+/// The largest body that asks for a token.
+const BODY_LIMIT: usize = 16 * 1024;
+
+async fn read(body: web::Payload) -> Result<web::Bytes, Rejection> {
+    let body = body.to_bytes_limited(BODY_LIMIT).await.map_err(|_| Rejection::new(Code::BodyTooLarge))?;
+    body.map_err(|_| Rejection::new(Code::BadRequest).detail("The body broke off."))
+}
+
 async fn issue(
     request: &HttpRequest,
     body: web::Payload,
@@ -49,7 +57,7 @@ async fn issue(
     subject: &SubjectFrom,
 ) -> Result<HttpResponse, Rejection> {
     let subject = subject.resolve(request)?;
-    let asked: TokenRequest = read_json(request, body).await?.unwrap_or_default();
+    let asked: TokenRequest = parse_json(request.content_type(), &read(body).await?)?.unwrap_or_default();
     if asked.subject.is_some() {
         return Err(Rejection::new(Code::BadRequest)
             .detail("`subject`: whom a token is for is decided by this application, not by the request."));

@@ -7,7 +7,7 @@ use super::quoted;
 ///
 /// A quoted parameter is what stands between its quotes, escapes and all: browsers and standards disagree on what a
 /// backslash means there, and as it stands it is the same in every try.
-pub(super) struct HeaderValue<'a> {
+pub(crate) struct HeaderValue<'a> {
     value: Vec<u8>,
     parameters: Vec<Parameter<'a>>,
 }
@@ -17,7 +17,7 @@ type Parameter<'a> = (Vec<u8>, &'a [u8]);
 
 impl<'a> HeaderValue<'a> {
     /// `None` if it is written in any other way, or gives one parameter twice.
-    pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let (value, mut rest) = split_before(text, b";");
         let value = plain(value.trim_ascii())?.to_ascii_lowercase();
         let mut parameters = Vec::new();
@@ -35,7 +35,7 @@ impl<'a> HeaderValue<'a> {
         &self.value
     }
 
-    pub(super) fn parameter(&self, name: &str) -> Option<&'a [u8]> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&'a [u8]> {
         let at = self.parameters.binary_search_by(|(other, _)| other.as_slice().cmp(name.as_bytes())).ok()?;
         Some(self.parameters[at].1)
     }

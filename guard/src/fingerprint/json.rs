@@ -47,7 +47,6 @@ pub(super) fn write(body: &[u8], fields: &Fields, to: &mut ContentDigest) -> Opt
 }
 
 /// What stands at one place of a document.
-#[cfg(feature = "actix")]
 pub(crate) enum Field {
     Absent,
     /// A text, or a number as it is written.
@@ -57,7 +56,6 @@ pub(crate) enum Field {
 }
 
 /// What stands there; `None` if this is no document, or one of which every reader understands something else.
-#[cfg(feature = "actix")]
 pub(crate) fn field(body: &[u8], pointer: &Pointer) -> Option<Field> {
     let mut document = read(body)?;
     Some(match document.at(pointer) {
@@ -69,7 +67,6 @@ pub(crate) fn field(body: &[u8], pointer: &Pointer) -> Option<Field> {
 }
 
 /// Whether it is a number without a fraction or an exponent, however many digits it has.
-#[cfg(feature = "actix")]
 fn is_whole(literal: &str) -> bool {
     let digits = literal.strip_prefix('-').unwrap_or(literal);
     digits.bytes().all(|digit| digit.is_ascii_digit())

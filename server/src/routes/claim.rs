@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::{Peer, read_json, read_json_up_to};
+use onceward::actix::Peer;
 use onceward::{Fingerprint, Intent, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
@@ -13,6 +13,7 @@ use super::documented_responses::{AuthenticationFailure, CommonResponses, Invali
 use super::request_fields::{attempt, key};
 use crate::context::{Context, HandlerResult};
 use crate::http::bad_request;
+use crate::http::json_body::{read_json, read_json_up_to};
 use crate::http::wire_reply::{from_wire, to_wire};
 
 /// Where a claim is completed.

@@ -8,7 +8,7 @@ use actix_web::http::header::{
 };
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, get, web};
-use onceward::actix::{action_of, token_in};
+use onceward::http::{action_of, token_in};
 use onceward::{Intent, Policy, Rejection, Subject};
 use onceward_api::path::canonical;
 use onceward_api::{Outcome, Problem, header};
@@ -96,7 +96,7 @@ async fn pass(
     if original.is_safe() {
         return Ok(passed(Outcome::Unprotected));
     }
-    let token = token_in(request.headers(), &original.query)?;
+    let token = token_in(request.headers().get_all(header::TOKEN).map(HeaderValue::as_bytes), &original.query)?;
     let action = action_of(original.method.as_str(), &original.path);
     let mut intent = Intent::new(&action, Subject::anonymous());
     if let Some(token) = &token {

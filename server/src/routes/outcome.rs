@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::read_json;
 use onceward::{Intent, KeyRules, Policy, RecordState, Rejection, TokenRules};
 use onceward_api::{Code, OutcomeRequest, OutcomeResponse, Problem, State};
 
@@ -12,6 +11,7 @@ use super::documented_responses::{AuthenticationFailure, CommonResponses};
 use super::request_fields::{key, subject};
 use crate::context::{Context, HandlerResult};
 use crate::http::bad_request;
+use crate::http::json_body::read_json;
 use crate::http::wire_reply::to_wire;
 
 /// Ask for an outcome

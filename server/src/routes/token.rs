@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
-use onceward::actix::{issued, read_json};
+use onceward::http::issued;
 use onceward::{Binding, Guard, Intent, Policy, Rejection, RunId, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, RedeemResponse, ReleaseRequest, TokenRequest,
@@ -16,6 +16,7 @@ use super::documented_responses::{AuthenticationFailure, CommonResponses, Invali
 use super::request_fields::{attempt, run_id, subject};
 use crate::context::{Context, HandlerResult, with_rate_limit};
 use crate::http::bad_request;
+use crate::http::json_body::read_json;
 
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;

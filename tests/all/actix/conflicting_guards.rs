@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse, web};
+use onceward::actix::protect::{IntervalPolicy, KeyPolicy};
 use onceward::actix::{KeyFrom, Protect, RequestIntent, SubjectFrom, reject};
 use onceward::store::{Memory, Redis, Store};
 use onceward::{
@@ -27,20 +28,28 @@ fn anyone() -> SubjectFrom {
     SubjectFrom::anonymous()
 }
 
-fn key(guard: &Guard) -> Protect {
+fn by_key(guard: &Guard) -> Protect<KeyPolicy> {
     Protect::key(guard, anyone(), KeyRules::retryable())
 }
 
+fn by_interval(guard: &Guard) -> Protect<IntervalPolicy> {
+    Protect::interval(guard, anyone(), IntervalRules::new().every(PATIENCE).unwrap())
+}
+
+fn key(guard: &Guard) -> Protect {
+    by_key(guard).into_any()
+}
+
 fn token(guard: &Guard) -> Protect {
-    Protect::token(guard, anyone())
+    Protect::token(guard, anyone()).into_any()
 }
 
 fn remembered(guard: &Guard) -> Protect {
-    token(guard).remember(PATIENCE).wait(PATIENCE)
+    Protect::token(guard, anyone()).remember(PATIENCE).wait(PATIENCE).into_any()
 }
 
 fn interval(guard: &Guard) -> Protect {
-    Protect::interval(guard, anyone(), IntervalRules::new().every(PATIENCE).unwrap())
+    by_interval(guard).into_any()
 }
 
 /// A scope with one guard around a route with another.
@@ -84,8 +93,8 @@ async fn same_claim_by_two_guards_is_an_error_and_nothing_runs() {
     type Both = (&'static str, fn(&Guard) -> Protect, fn(&Guard) -> Protect);
     let pairs: [Both; 8] = [
         ("key, key", key, key),
-        ("key, waiting key", key, |guard| key(guard).wait(PATIENCE)),
-        ("key, held key", key, |guard| Protect::key(guard, anyone(), KeyRules::at_most_once())),
+        ("key, waiting key", key, |guard| by_key(guard).wait(PATIENCE).into_any()),
+        ("key, held key", key, |guard| Protect::key(guard, anyone(), KeyRules::at_most_once()).into_any()),
         ("token, token", token, token),
         ("remembered, remembered", remembered, remembered),
         ("token, remembered", token, remembered),
@@ -102,7 +111,7 @@ async fn same_claim_by_two_guards_is_an_error_and_nothing_runs() {
 #[tokio::test]
 async fn key_compared_by_other_fields_is_the_same_claim() {
     let (guard, ledger) = (on_memory(), Ledger::new());
-    let inner = key(&guard).fingerprint(Fields::only(["/item"]).unwrap());
+    let inner = by_key(&guard).fingerprint(Fields::only(["/item"]).unwrap()).into_any();
     let served = nested(&ledger, key(&guard), inner);
     is_found_out("key, key by other fields", &ledger, &served, "").await;
 }
@@ -149,7 +158,7 @@ async fn both_guards_are_named_in_the_log() {
     let action = format!("order-{}", uuid::Uuid::new_v4());
     let served = nested(&ledger, remembered(&guard).action(action.clone()), token(&guard));
     submit(&served, &issue(&guard).await).await;
-    let lines: Vec<Value> = LOG.lines("onceward::actix::protect::nested", &action);
+    let lines: Vec<Value> = LOG.lines("onceward::actix::middleware::nested", &action);
     let [line] = &lines[..] else { panic!("one line: {lines:?}") };
     assert_eq!(line["level"], "ERROR");
     let fields = &line["fields"];
@@ -160,9 +169,9 @@ async fn both_guards_are_named_in_the_log() {
 #[tokio::test]
 async fn guards_that_claim_different_things_are_legal() {
     type Both = (&'static str, fn(&Guard) -> Protect, fn(&Guard) -> Protect);
-    let other_key: fn(&Guard) -> Protect = |guard| key(guard).from(KeyFrom::header(ORDER));
+    let other_key: fn(&Guard) -> Protect = |guard| by_key(guard).from(KeyFrom::header(ORDER)).into_any();
     let other_action: fn(&Guard) -> Protect = |guard| key(guard).action("another");
-    let other_interval: fn(&Guard) -> Protect = |guard| interval(guard).from(KeyFrom::header(ORDER));
+    let other_interval: fn(&Guard) -> Protect = |guard| by_interval(guard).from(KeyFrom::header(ORDER)).into_any();
     let pairs: [Both; 8] = [
         ("token, interval", token, interval),
         ("interval, token", interval, token),

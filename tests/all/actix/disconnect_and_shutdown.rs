@@ -108,6 +108,38 @@ async fn told_to_stop(kind: &str, takes: u64) -> usize {
     ledger.count("a")
 }
 
+/// The warnings of a process that was told to stop while three handlers ran, whose clients are gone or still there.
+async fn warnings_at_stop(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<String> {
+    let (ledger, log) = (Ledger::new(), tempfile::NamedTempFile::new().unwrap());
+    let mut peer = Peer::start_logging(PEER, kind, "memory:", &ledger, log.path());
+    let mut clients = Vec::new();
+    for number in 0..3 {
+        let token = token(&peer.url).await;
+        clients.push(begin(&peer.url, &slow_order(&token, &number.to_string(), 1500), "").await);
+        until("it has begun", LONG, || async { ledger.count("begun") == number + 1 }).await;
+    }
+    if are_gone {
+        clients.drain(..).for_each(reset);
+        // The server notices it.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop(&peer);
+    until("the process has ended", LONG, || std::future::ready(peer.ended().is_some())).await;
+    let lines = std::fs::read_to_string(log.path()).unwrap();
+    lines.lines().filter(|line| line.contains("onceward::actix::serve")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn server_that_drops_handlers_at_shutdown_warns_once() {
+    for (stop, are_gone) in [(Peer::terminate as fn(&Peer), true), (Peer::interrupt, true), (Peer::interrupt, false)] {
+        let warnings = warnings_at_stop("undrained", stop, are_gone).await;
+        let [warning] = &warnings[..] else { panic!("one warning: {warnings:?}") };
+        assert!(warning.contains("WARN") && warning.contains("HttpServer::run"), "{warning}");
+        let none = warnings_at_stop("onceward", stop, are_gone).await;
+        assert!(none.is_empty(), "it waits for handlers: {none:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_handler_without_a_client_finishes_before_the_process_ends() {
     assert_eq!(told_to_stop("onceward", 700).await, 1);

@@ -21,31 +21,31 @@ fn anyone() -> SubjectFrom {
 }
 
 fn token(guard: &Guard) -> Protect {
-    Protect::token(guard, anyone())
+    Protect::token(guard, anyone()).into_any()
 }
 
 fn remembered(guard: &Guard) -> Protect {
-    token(guard).remember(Duration::from_secs(600)).wait(Duration::ZERO)
+    Protect::token(guard, anyone()).remember(Duration::from_secs(600)).wait(Duration::ZERO).into_any()
 }
 
 fn outer_key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT).unwrap()).from(KeyFrom::header(OUTER))
+    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT).unwrap()).from(KeyFrom::header(OUTER)).into_any()
 }
 
 fn outer_held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::at_most_once()).from(KeyFrom::header(OUTER))
+    Protect::key(guard, anyone(), KeyRules::at_most_once()).from(KeyFrom::header(OUTER)).into_any()
 }
 
 fn key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::retryable())
+    Protect::key(guard, anyone(), KeyRules::retryable()).into_any()
 }
 
 fn held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::at_most_once())
+    Protect::key(guard, anyone(), KeyRules::at_most_once()).into_any()
 }
 
 fn interval(guard: &Guard) -> Protect {
-    Protect::interval(guard, anyone(), IntervalRules::new().every(MOMENT).unwrap())
+    Protect::interval(guard, anyone(), IntervalRules::new().every(MOMENT).unwrap()).into_any()
 }
 
 /// Two guards, one on a scope and one on its routes.

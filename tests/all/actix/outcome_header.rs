@@ -27,11 +27,14 @@ const POLICIES: [&str; 5] = ["token", "remembered", "key", "optional", "interval
 fn protect(guard: &Guard, policy: &str) -> Protect {
     let anyone = SubjectFrom::anonymous;
     let protect = match policy {
-        "token" => Protect::token(guard, anyone()),
-        "remembered" => Protect::token(guard, anyone()).remember(TTL),
-        "key" => Protect::key(guard, anyone(), KeyRules::retryable()),
-        "optional" => Protect::key(guard, anyone(), KeyRules::retryable()).optional(),
-        "interval" => Protect::interval(guard, anyone(), IntervalRules::new().every(MINUTE).expect("it is some time")),
+        "token" => Protect::token(guard, anyone()).next_token().into_any(),
+        "remembered" => Protect::token(guard, anyone()).remember(TTL).next_token().into_any(),
+        "key" => Protect::key(guard, anyone(), KeyRules::retryable()).into_any(),
+        "optional" => Protect::key(guard, anyone(), KeyRules::retryable()).optional().into_any(),
+        "interval" => {
+            let rules = IntervalRules::new().every(MINUTE).expect("it is some time");
+            Protect::interval(guard, anyone(), rules).into_any()
+        }
         other => unreachable!("{other}"),
     };
     protect.action(policy.to_owned())
@@ -46,7 +49,7 @@ fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
                 order(request, ledger, web::Bytes::new()).await
             };
             let scope = web::scope(&format!("/{policy}"))
-                .wrap(protect(&guard, policy).next_token())
+                .wrap(protect(&guard, policy))
                 .service(web::resource("/json").route(web::post().to(entered(json))))
                 .service(web::resource("/any").route(web::post().to(order)));
             config.service(scope);

@@ -4,6 +4,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::NormalizePath;
 use actix_web::{App, Error, HttpServer, web};
+use onceward::actix::protect::{IntervalPolicy, KeyPolicy};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, IntervalRules, KeyRules};
@@ -49,18 +50,18 @@ impl Bed {
     }
 }
 
-fn key() -> Protect {
+fn key() -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::at_most_once())
 }
 
-fn interval() -> Protect {
+fn interval() -> Protect<IntervalPolicy> {
     Protect::interval(&Guard::new(Memory::new()), SubjectFrom::anonymous(), IntervalRules::new())
 }
 
 /// As the documentation of `Protect::action` has it: the middleware that is wrapped last runs first.
 #[tokio::test]
 async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
-    for (protect, again) in [(key(), "200 replayed"), (interval(), "409 too_soon")] {
+    for (protect, again) in [(key().into_any(), "200 replayed"), (interval().into_any(), "409 too_soon")] {
         let bed = Bed::with(move || {
             App::new()
                 .wrap(protect.clone())
@@ -75,7 +76,7 @@ async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
 /// Whatever wraps the application runs before what wraps a route.
 #[tokio::test]
 async fn normalize_path_around_the_application_of_a_guarded_route_makes_one_action() {
-    for (protect, again) in [(key(), "200 replayed"), (interval(), "409 too_soon")] {
+    for (protect, again) in [(key().into_any(), "200 replayed"), (interval().into_any(), "409 too_soon")] {
         let bed = Bed::with(move || {
             App::new()
                 .wrap(NormalizePath::trim())

@@ -248,7 +248,7 @@ async fn spelled_path_of_a_static_route_is_its_action() {
         ["/keybody", "/%6beybody", "/keybod%79", "/%6B%65%79%62%6f%64%79", "http://shop/%6beybody", "/keybody?"];
     let by_body = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id"));
     let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new().every(LONG).unwrap());
-    for protect in [by_body(), by_body().action("keys"), spaced()] {
+    for protect in [by_body().into_any(), by_body().action("keys").into_any(), spaced().into_any()] {
         let ledger = Ledger::new();
         let served = serve_at(&ledger, "/keybody", protect);
         for (time, target) in targets.into_iter().enumerate() {

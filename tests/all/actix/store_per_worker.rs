@@ -11,6 +11,7 @@ use actix_web::dev::{Server, ServerHandle};
 use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::{App, HttpResponse, HttpServer, web};
 use futures_util::future::join_all;
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Protect, SubjectFrom, token_route};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
@@ -85,7 +86,7 @@ fn is_answered(mut stream: TcpStream) -> bool {
 
 /// A guard for the route. Stores compete at the place of the caller, so each test has a place of its own.
 #[track_caller]
-fn by_key(guard: &Guard) -> Protect {
+fn by_key(guard: &Guard) -> Protect<KeyPolicy> {
     Protect::key(guard, SubjectFrom::anonymous(), KeyRules::at_most_once())
 }
 
@@ -94,7 +95,7 @@ fn server(
     listener: TcpListener,
     workers: usize,
     ledger: &Ledger,
-    protect: impl Fn() -> Protect + Clone + Send + 'static,
+    protect: impl Fn() -> Protect<KeyPolicy> + Clone + Send + 'static,
 ) -> io::Result<Server> {
     let ledger = web::Data::new(ledger.clone());
     let server = HttpServer::new(move || {
@@ -113,7 +114,7 @@ fn start_one(
     runtime: Runtime,
     workers: usize,
     ledger: &Ledger,
-    protect: impl Fn() -> Protect + Clone + Send + 'static,
+    protect: impl Fn() -> Protect<KeyPolicy> + Clone + Send + 'static,
 ) -> io::Result<Vec<Running>> {
     let ledger = ledger.clone();
     start(runtime, 1, move |listener| server(listener, workers, &ledger, protect.clone()))

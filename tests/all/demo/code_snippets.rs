@@ -43,12 +43,12 @@ fn the_page_says_where_each_name_comes_from() {
 #[tokio::test]
 async fn the_page_shows_code_that_compiles() {
     let guard = shown!(Guard::new(Memory::new()));
-    let _: [Protect; 4] = [
+    let _ = (
         shown!(Protect::token(&guard, SubjectFrom::anonymous()).remember(Duration::from_secs(600))),
         shown!(Protect::token(&guard, SubjectFrom::anonymous())),
         shown!(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())),
         shown!(Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())),
-    ];
+    );
     let place_order = async || {
         shown!(sleep(Duration::from_millis(1200)).await);
         shown!(HttpResponse::ServiceUnavailable().finish())

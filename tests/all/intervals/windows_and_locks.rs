@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web;
+use onceward::actix::protect::IntervalPolicy;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Effect, Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
@@ -45,7 +46,7 @@ impl Bed {
         Self::changed(rules, |protect| protect)
     }
 
-    fn changed(rules: IntervalRules, change: impl FnOnce(Protect) -> Protect) -> Self {
+    fn changed<P: 'static>(rules: IntervalRules, change: impl FnOnce(Protect<IntervalPolicy>) -> Protect<P>) -> Self {
         let (clock, ledger) = (ManualClock::new(), Ledger::new());
         let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
         let protect = change(Protect::interval(&guard, SubjectFrom::anonymous(), rules));
@@ -135,7 +136,7 @@ async fn an_interval_may_be_as_long_as_can_be_said() {
 async fn a_duplicate_is_told_what_the_application_says_and_not_when_to_come_back() {
     let says = "One such order a minute is enough.";
     // A name of its own tells one from the other as the content does: the second is a duplicate all the same.
-    let named = |protect: Protect| protect.from(KeyFrom::header(ORDER));
+    let named = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header(ORDER));
     for bed in [Bed::with(every(MINUTE).message(says)), Bed::changed(every(MINUTE).message(says), named)] {
         assert_eq!(bed.ask().await.said(), RAN);
         for wait in [0, 100, 900, 58_500] {
@@ -318,7 +319,7 @@ async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
 /// It is not compared, so it need not be read.
 #[tokio::test]
 async fn what_goes_by_a_name_alone_may_be_of_any_size() {
-    let name = |protect: Protect| protect.from(KeyFrom::header("x-account")).body_limit(1_000);
+    let name = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header("x-account")).body_limit(1_000);
     let bed = Bed::changed(every(MINUTE), name);
     let ask = |account: &str, size: usize| bed.post("/it").header("x-account", account).body(vec![b'x'; size]);
     assert_eq!(send(ask("1", 2_000)).await.said(), RAN);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix_web::middleware::NormalizePath;
 use actix_web::{App, HttpResponse, HttpServer, web};
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules, RunId};
@@ -70,7 +71,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-fn by_key(rules: KeyRules, action: &str) -> Protect {
+fn by_key(rules: KeyRules, action: &str) -> Protect<KeyPolicy> {
     LazyLock::force(&LOG);
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules).action(action)
 }

@@ -137,7 +137,7 @@ impl FromRequest for Admitted {
 type Data = web::Data<Ledger>;
 
 /// Routes whose handlers take what the request may not have, all under one action. Each is marked, and under `/bare` it is not.
-fn extracting(protect: Protect) -> impl Fn(&mut ServiceConfig) + Clone + Send {
+fn extracting<P: 'static>(protect: Protect<P>) -> impl Fn(&mut ServiceConfig) + Clone + Send {
     move |config| {
         let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone().action("extract"));
         let json = async |request: HttpRequest, ledger: Data, _: Json<Vec<u32>>| made(request, ledger).await;
@@ -289,7 +289,7 @@ async fn under_a_token_a_marked_handler_that_was_not_entered_leaves_the_token_va
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let token = || Protect::token(&guard, SubjectFrom::anonymous());
     let remember = KeyRules::retryable().replay_everything();
-    for protect in [token(), token().remember_by(remember)] {
+    for protect in [token().into_any(), token().remember_by(remember).into_any()] {
         let served = serve(&ledger, extracting(protect));
         for admitted in ["?", "ask"] {
             let good = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();

@@ -1,5 +1,6 @@
 //! What counts as the same request under one key.
 
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Fields, Guard, KeyRules};
@@ -18,7 +19,7 @@ struct Bed {
 }
 
 impl Bed {
-    fn with(shape: impl FnOnce(Protect) -> Protect) -> Self {
+    fn with(shape: impl FnOnce(Protect<KeyPolicy>) -> Protect<KeyPolicy>) -> Self {
         let ledger = Ledger::new();
         let protect = Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable());
         Self { served: serve_one(&ledger, shape(protect)), ledger }

@@ -7,6 +7,7 @@ use actix_web::error::{
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Query};
 use actix_web::{Error, HttpRequest, HttpResponse};
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{ExtractorError, MarkEffect as _, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Effect, Guard, KeyRules};
@@ -17,7 +18,7 @@ use onceward_tests::key_routes::{buy, serve, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{ORDER, Served, header};
 
-fn by_key(rules: KeyRules) -> Protect {
+fn by_key(rules: KeyRules) -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
 }
 
@@ -98,7 +99,7 @@ async fn fails(request: HttpRequest, ledger: web::Data<Ledger>) -> Result<HttpRe
 }
 
 /// A route whose handler passes on any error.
-fn failing(ledger: &Ledger, protect: Protect) -> Served {
+fn failing(ledger: &Ledger, protect: Protect<KeyPolicy>) -> Served {
     serve(ledger, move |config| {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(fails)));
     })

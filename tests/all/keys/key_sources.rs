@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, Key, KeyRules};
@@ -16,11 +17,11 @@ use reqwest::RequestBuilder;
 
 const JSON: &str = "application/json";
 
-fn by_key() -> Protect {
+fn by_key() -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
 }
 
-fn served(protect: Protect) -> (Served, Ledger) {
+fn served(protect: Protect<KeyPolicy>) -> (Served, Ledger) {
     let ledger = Ledger::new();
     (serve_one(&ledger, protect), ledger)
 }

@@ -7,6 +7,7 @@ use actix_web::middleware::Compress;
 use actix_web::web::{self, Bytes, ServiceConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use futures_util::stream;
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, KeyRules, ManualClock};
@@ -19,7 +20,7 @@ use onceward_tests::shop::{STATUS, Served};
 
 const MIB: usize = 1024 * 1024;
 
-fn by_key(rules: KeyRules) -> Protect {
+fn by_key(rules: KeyRules) -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
 }
 

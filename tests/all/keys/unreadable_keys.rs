@@ -22,7 +22,7 @@ async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpRe
     HttpResponse::Created().finish()
 }
 
-fn messages(ledger: &Ledger, protect: Protect) -> Served {
+fn messages<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> Served {
     serve(ledger, move |config| {
         config.service(web::resource("/messages").wrap(protect.clone()).route(web::post().to(receive)));
     })
@@ -32,14 +32,15 @@ fn messages(ledger: &Ledger, protect: Protect) -> Served {
 async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
     let guard = Guard::new(Memory::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
-    let by_seq = |protect: Protect| protect.from(KeyFrom::body("/seq"));
-    let keyed = || by_seq(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let seq = || KeyFrom::body("/seq");
+    let keyed = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(seq());
+    let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), every).from(seq());
     let parts = KeyFrom::parts([KeyFrom::header(ORDER), KeyFrom::body("/seq")]);
     for (what, protect) in [
-        ("a key", keyed()),
-        ("an optional key", keyed().optional()),
-        ("an optional name", by_seq(Protect::interval(&guard, SubjectFrom::anonymous(), every)).optional()),
-        ("an optional part", keyed().from(parts).optional()),
+        ("a key", keyed().into_any()),
+        ("an optional key", keyed().optional().into_any()),
+        ("an optional name", spaced().optional().into_any()),
+        ("an optional part", keyed().from(parts).optional().into_any()),
     ] {
         let ledger = Ledger::new();
         let served = messages(&ledger, protect.action(what));
@@ -76,9 +77,9 @@ async fn keys_that_are_not_utf8_are_refused_in_queries_and_forms() {
     let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let named = Protect::interval(&guard, SubjectFrom::anonymous(), every);
     let served = serve(&ledger, move |config| {
-        for (kind, protect) in [("key", &keyed), ("name", &named)] {
-            for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id"))] {
-                let protect = protect.clone().from(from);
+        for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id"))] {
+            let (keyed, named) = (keyed.clone().from(from.clone()), named.clone().from(from));
+            for (kind, protect) in [("key", keyed.into_any()), ("name", named.into_any())] {
                 config.service(web::resource(format!("/{kind}/{place}")).wrap(protect).route(web::post().to(order)));
             }
         }

@@ -2,18 +2,17 @@
 //! was certainly not applied: then for one of the waiters.
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix_web::{App, HttpServer, web};
 use futures_util::future::join_all;
+use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Peer, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Binding, Content, Fields, Fingerprint, Guard, Intent, IntervalRules, Key, KeyRules, Pass, Policy, Reply, Subject,
-    Verdict,
+    Binding, Content, Fields, Fingerprint, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Subject, Verdict,
 };
 use onceward_api::Code;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
@@ -42,7 +41,7 @@ struct Bed {
 }
 
 impl Bed {
-    fn new(protect: Protect) -> Self {
+    fn new<P: 'static>(protect: Protect<P>) -> Self {
         let ledger = Ledger::new();
         Self { served: serve_one(&ledger, protect), ledger }
     }
@@ -62,7 +61,7 @@ impl Bed {
     }
 }
 
-fn by_key(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect {
+fn by_key(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect<KeyPolicy> {
     Protect::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE).unwrap()).wait(longest)
 }
 
@@ -481,17 +480,6 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
         first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
     });
     assert_eq!(later, "the answer");
-}
-
-#[test]
-fn where_there_is_no_answer_to_wait_for_the_route_cannot_be_made() {
-    let guard = Guard::new(Memory::new());
-    let token = || Protect::token(&guard, SubjectFrom::anonymous());
-    let interval = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
-    let is_made = |protect: &dyn Fn() -> Protect| catch_unwind(AssertUnwindSafe(|| protect().wait(LONG))).is_ok();
-    assert_eq!([is_made(&token), is_made(&interval)], [false, false]);
-    assert!(is_made(&|| token().remember(LONG)));
-    assert!(is_made(&|| Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix_web::web;
 use actix_web::{App, HttpResponse, HttpServer};
+use onceward::actix::protect::IntervalPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Fields, Guard, IntervalRules, KeyRules, RulesError};
@@ -28,11 +29,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 const RAN: &str = "200 executed";
 const TOO_SOON: &str = "409 too_soon";
 
-fn spaced(rules: IntervalRules) -> Protect {
+fn spaced(rules: IntervalRules) -> Protect<IntervalPolicy> {
     Protect::interval(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
 }
 
-fn served(protect: Protect) -> (Served, Ledger) {
+fn served<P: 'static>(protect: Protect<P>) -> (Served, Ledger) {
     let ledger = Ledger::new();
     (serve_one(&ledger, protect), ledger)
 }
@@ -223,8 +224,8 @@ async fn d12_nothing_at_all_is_content_like_any_other() {
     let guard = Guard::new(Memory::new());
     let anonymous = SubjectFrom::anonymous;
     let protects = [
-        (Protect::interval(&guard, anonymous(), every(MINUTE)).action("interval"), "", TOO_SOON),
-        (Protect::key(&guard, anonymous(), KeyRules::retryable()).action("key"), KEY, "200 replayed"),
+        (Protect::interval(&guard, anonymous(), every(MINUTE)).action("interval").into_any(), "", TOO_SOON),
+        (Protect::key(&guard, anonymous(), KeyRules::retryable()).action("key").into_any(), KEY, "200 replayed"),
     ];
     let json = "application/json";
     let said = [

@@ -7,7 +7,7 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, reject};
 use onceward::store::{Redis, Sql};
 use onceward::transaction::TxHandle;
-use onceward::{Guard, KeyRules, Mode, RunError};
+use onceward::{Guard, IntervalRules, KeyRules, Mode, RunError};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::KEY;
 use onceward_tests::postgres::PostgresServer;
@@ -71,13 +71,14 @@ impl Shop {
             let server = HttpServer::new(move || {
                 let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
                 let held = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
+                let spaced = Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
                 App::new()
                     .app_data(web::Data::new(runs.clone()))
                     .app_data(web::Data::new(guard.clone()))
                     .app_data(web::Data::new(PgPool::connect_lazy(&url).unwrap()))
                     .service(web::resource("/pay").wrap(protect).route(web::post().to(handle)))
                     .service(web::resource("/stumble").wrap(held).route(web::post().to(stumble)))
-                    .route("/bare", web::post().to(handle))
+                    .service(web::resource("/spaced").wrap(spaced).route(web::post().to(handle)))
             });
             Ok(server.workers(1).listen(listener)?.run())
         });
@@ -121,12 +122,11 @@ async fn work_that_was_rolled_back_frees_a_held_key() {
 #[tokio::test]
 async fn a_route_without_a_key_is_told_so_unless_the_guard_is_off() {
     let shop = Shop::open(Mode::Enforce).await;
-    let bare = |shop: &Shop| http().post(format!("{}/bare", shop.served.url)).body("10");
-    let refused = send(bare(&shop)).await;
-    assert_eq!(refused.said(), "400 key_missing");
+    let spaced = |shop: &Shop| http().post(format!("{}/spaced", shop.served.url)).body("10");
+    assert_eq!(send(spaced(&shop)).await.said(), "400 key_missing");
 
     let shop = Shop::open(Mode::Off).await;
-    assert_eq!(send(bare(&shop)).await.status, 201);
+    assert_eq!(send(spaced(&shop)).await.status, 201);
     assert_eq!(shop.pay("k", "10").await.status, 201);
     assert_eq!(figures(&shop.database).await, [2, 1, 0, 2]);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::web;
+use onceward::actix::protect::RememberedPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Bytes, Compared, Epoch, Memory, Redis, Store, StoreError, async_trait};
 use onceward::{
@@ -45,11 +46,12 @@ impl Bed {
         Self::with(KeyRules::retryable().retain(retain), |protect| protect.wait(Duration::ZERO))
     }
 
-    fn with(rules: KeyRules, change: impl Fn(Protect) -> Protect) -> Self {
+    fn with(rules: KeyRules, change: impl Fn(Protect<RememberedPolicy>) -> Protect<RememberedPolicy>) -> Self {
         let (clock, ledger) = (ManualClock::new(), Ledger::new());
         let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
         let plain = Protect::token(&guard, SubjectFrom::anonymous());
-        let protect = change(plain.clone().remember_by(rules));
+        let protect = change(plain.clone().remember_by(rules)).into_any();
+        let plain = plain.into_any();
         let served = serve(&ledger, move |config| {
             let on = |path: &str, protect: &Protect| web::resource(path.to_owned()).wrap(protect.clone());
             config
@@ -203,16 +205,14 @@ async fn whoever_looks_with_an_expired_token_sees_the_first_answer_too() {
 async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobody_else() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let user = || SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()));
-    let (remember, plain) = (Protect::token(&guard, user()).remember(HOUR), Protect::token(&guard, user()));
-    let remember = remember.wait(Duration::ZERO);
+    let remember = Protect::token(&guard, user()).remember(HOUR);
+    let (remember, waiting) = (remember.clone().wait(Duration::ZERO).into_any(), remember.wait(LONG).into_any());
+    let plain = Protect::token(&guard, user()).into_any();
     let served = serve(&ledger, move |config| {
         let on = |path: &str, protect: &Protect| {
             web::resource(path.to_owned()).wrap(protect.clone()).route(web::post().to(purchase))
         };
-        config
-            .service(on("/it", &remember))
-            .service(on("/waiting", &remember.clone().wait(LONG)))
-            .service(on("/plain", &plain));
+        config.service(on("/it", &remember)).service(on("/waiting", &waiting)).service(on("/plain", &plain));
     });
     let ask = |token: &str, path: &str, user: &str| {
         post(&served.url, path).header(TOKEN, token).header(USER, user).header(ORDER, "order").body("tea")

@@ -1,45 +1,28 @@
-use actix_web::{HttpMessage as _, HttpRequest, web};
-use onceward_api::{Code, IssuedToken};
+//! The JSON body of a request of the contract.
+
+use onceward_api::Code;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::rejection::Rejection;
-use crate::token::Token;
 
-/// How much of a body is read where nobody says otherwise.
-const LIMIT: usize = 16 * 1024;
-
-/// Reads the body of one of the contract's requests; `None` if there is none.
+/// Parses the JSON body of one of the contract's requests; `None` if it is empty. `content_type` is without its parameters.
 ///
 /// # Errors
-/// What the client is to be told, with the field that is wrong.
-pub async fn read_json<T: DeserializeOwned>(request: &HttpRequest, body: web::Payload) -> Result<Option<T>, Rejection> {
-    read_json_up_to(request, body, LIMIT).await
-}
-
-/// The same of a body that may be larger, or has to be smaller.
-///
-/// # Errors
-/// What the client is to be told, with the field that is wrong.
-pub async fn read_json_up_to<T: DeserializeOwned>(
-    request: &HttpRequest,
-    body: web::Payload,
-    limit: usize,
-) -> Result<Option<T>, Rejection> {
-    let body = body.to_bytes_limited(limit).await.map_err(|_| Rejection::new(Code::BodyTooLarge))?;
-    let body = body.map_err(|_| Rejection::new(Code::BadRequest).detail("The body broke off."))?;
+/// A rejection that names the field that is wrong.
+pub fn parse_json<T: DeserializeOwned>(content_type: &str, body: &[u8]) -> Result<Option<T>, Rejection> {
     if body.is_empty() {
         return Ok(None);
     }
-    if !request.content_type().eq_ignore_ascii_case("application/json") {
+    if !content_type.eq_ignore_ascii_case("application/json") {
         return Err(Code::UnsupportedMediaType.into());
     }
     // An array would be read as the fields in their order, which is nobody's contract.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(Rejection::new(Code::BadRequest).detail("The body has to be a JSON object."));
     }
-    serde_json::from_slice(&body).map(Some).map_err(|error| {
-        Rejection::new(Code::BadRequest).detail(wrong_field::<T>(&body).unwrap_or_else(|| error.to_string()))
+    serde_json::from_slice(body).map(Some).map_err(|error| {
+        Rejection::new(Code::BadRequest).detail(wrong_field::<T>(body).unwrap_or_else(|| error.to_string()))
     })
 }
 
@@ -64,11 +47,29 @@ fn wrong_field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     }
 }
 
-/// A token as the contract has it.
-pub fn issued(token: &Token, ttl: std::time::Duration) -> IssuedToken {
-    IssuedToken {
-        token: token.as_str().to_owned(),
-        expires_at: jiff::Timestamp::try_from(token.expires_at()).unwrap_or(jiff::Timestamp::MAX),
-        expires_in: ttl.as_secs(),
+#[cfg(test)]
+mod tests {
+    use onceward_api::TokenRequest;
+
+    use super::*;
+
+    fn parse(content_type: &str, body: &str) -> Result<Option<TokenRequest>, Code> {
+        parse_json(content_type, body.as_bytes()).map_err(|rejection| rejection.code())
+    }
+
+    #[test]
+    fn body_is_an_object_of_json_or_empty() {
+        assert!(matches!(parse("", ""), Ok(None)));
+        assert!(matches!(parse("application/json", "{\"action\":\"a\"}"), Ok(Some(_))));
+        assert_eq!(parse("text/plain", "{}").unwrap_err(), Code::UnsupportedMediaType);
+        for body in ["[\"a\"]", "1", "{", "{\"action\":1}"] {
+            assert_eq!(parse("Application/JSON", body).unwrap_err(), Code::BadRequest, "{body}");
+        }
+    }
+
+    #[test]
+    fn rejection_names_the_wrong_field() {
+        let wrong = parse_json::<TokenRequest>("application/json", b"{\"action\":1}").unwrap_err();
+        assert!(wrong.problem().detail.contains("`action`"), "{}", wrong.problem().detail);
     }
 }

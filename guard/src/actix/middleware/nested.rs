@@ -2,16 +2,16 @@
 
 use onceward_api::Code;
 
-use super::super::asked::ParsedRequest;
-use super::super::passage::GuardedRequest;
-use super::Rules;
+use super::super::guarded_request::GuardedRequest;
+use super::RouteRules;
+use crate::http::ParsedRequest;
 use crate::rejection::Rejection;
 use crate::ticket::{Kind, Ticket};
 
 const DETAIL: &str = "There are two guards around this route for the same submission, so nothing ran. The log of the server names \
                       both; one of them has to be removed.";
 
-impl Rules {
+impl RouteRules {
     /// The rejection, unless the claim in the way is that of a guard further out on the same request. That is an error in the
     /// application, and the client receives 500 instead of `in_progress` for ever.
     pub(super) async fn unless_nested(

@@ -1,8 +1,10 @@
 //! A form in the body, looked through for its token as it arrives.
 
-use actix_web::http::header::{ContentDisposition, HeaderMap, HeaderValue};
+use mime::Mime;
 use onceward_api::{Code, header};
 
+use crate::fingerprint::header_value::HeaderValue;
+use crate::http::request::{RequestHead, content_type};
 use crate::rejection::Rejection;
 
 /// A body that may carry a token, looked through as it arrives.
@@ -69,9 +71,11 @@ pub(super) enum Scan {
 
 impl Form {
     /// The form that a content type announces, if it is one that may carry a token.
-    pub(super) fn of(headers: &HeaderMap, mime: Option<&mime::Mime>) -> Option<Result<Self, Rejection>> {
-        let encoded = headers.get("content-encoding").is_some_and(|encoding| encoding != "identity");
-        let mime = mime.filter(|_| !encoded)?;
+    pub(super) fn of(request: &impl RequestHead) -> Option<Result<Self, Rejection>> {
+        if request.header("content-encoding").next().is_some_and(|encoding| encoding != b"identity") {
+            return None;
+        }
+        let mime: Mime = content_type(request)?.parse().ok()?;
         match mime.essence_str() {
             "application/x-www-form-urlencoded" => Some(Ok(Self::Urlencoded { pair: 0, searched: 0 })),
             "multipart/form-data" => Some(match mime.get_param("boundary") {
@@ -96,7 +100,7 @@ impl Form {
 }
 
 /// The rejection of a body that cannot be read.
-pub(super) fn broken(how: &'static str) -> Rejection {
+pub(in crate::http) fn broken(how: &'static str) -> Rejection {
     Rejection::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
 }
 
@@ -166,9 +170,8 @@ fn names_field(head: &[u8]) -> bool {
         .find_map(|line| {
             line.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name)).map(|_| &line[name.len()..])
         })
-        .and_then(|value| HeaderValue::from_bytes(value.trim_ascii()).ok())
-        .and_then(|value| ContentDisposition::from_raw(&value).ok());
-    disposition.is_some_and(|disposition| disposition.get_name() == Some(header::FIELD))
+        .and_then(|value| HeaderValue::parse(value.trim_ascii()));
+    disposition.is_some_and(|disposition| disposition.parameter("name") == Some(header::FIELD.as_bytes()))
 }
 
 /// What is found in a body, as either kind of form, whole and in pieces of this size: they have to agree.

@@ -5,21 +5,10 @@ use std::rc::Rc;
 
 use actix_web::{HttpMessage as _, HttpRequest};
 
-use super::asked::ParsedRequest;
+use crate::http::{Entry, ParsedRequest};
 use crate::pass::Pass;
 use crate::run_id::RunId;
 use crate::ticket::Ticket;
-
-/// How far a request has got, as the [mark](super::entered()) of its handler says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry {
-    /// No mark has said anything.
-    Unmarked,
-    /// The extractors of a marked handler were asked; the handler was not entered.
-    Extracting,
-    /// A marked handler was entered.
-    Entered,
-}
 
 /// What a guard knows of a request that it lets through. It stays with the request, for the mark of the handler and for guards
 /// further in.
@@ -82,6 +71,12 @@ impl GuardedRequest {
     /// The passage through this guard, or one further out, that holds this ticket.
     pub(super) fn holding(&self, ticket: &Ticket) -> Option<&Self> {
         self.outward().find(|passage| passage.ticket == *ticket)
+    }
+
+    /// The passage through this guard, or the next one further out, that has a run; this one if none has.
+    #[cfg(feature = "sql")]
+    pub(super) fn with_run(&self) -> &Self {
+        self.outward().find(|passage| passage.run.is_some()).unwrap_or(self)
     }
 
     fn outward(&self) -> impl Iterator<Item = &Self> {

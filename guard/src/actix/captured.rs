@@ -12,10 +12,10 @@ use actix_web::{Error, HttpResponse};
 use futures_util::stream;
 use onceward_api::Outcome;
 
-use super::answer::InnerOutcome;
-use super::not_entered::ExtractorError;
-use super::passage::Entry;
+use super::extractors::ExtractorError;
+use super::response::InnerOutcome;
 use crate::effect::Effect;
+use crate::http::{BodyLength, ErrorSource, capture};
 use crate::reply::NoReply;
 use crate::reply::Reply;
 
@@ -109,15 +109,12 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// Whether it was made before the handler was entered. The mark of the handler knows. Without one, an error counts that says so
-    /// itself, and, if extractors are believed, one that only an extractor makes.
-    pub(super) fn is_before_the_handler(&self, entry: Entry, believes_extractors: bool) -> bool {
-        match entry {
-            Entry::Extracting => true,
-            Entry::Entered => false,
-            Entry::Unmarked => self.error().is_some_and(|error| {
-                error.as_error::<ExtractorError>().is_some() || (believes_extractors && is_of_an_extractor(error))
-            }),
+    /// Who made the error behind it.
+    pub(super) fn source(&self) -> ErrorSource {
+        match self.error() {
+            Some(error) if error.as_error::<ExtractorError>().is_some() => ErrorSource::Declared,
+            Some(error) if is_of_an_extractor(error) => ErrorSource::Extractor,
+            _ => ErrorSource::Other,
         }
     }
 
@@ -128,12 +125,11 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// What is kept of it, or why nothing is: its body was not looked into.
-    pub(super) fn reply(&self, also: &[HeaderName]) -> Result<Reply, NoReply> {
-        let reply = Reply::new(self.status().as_u16(), self.looked_into()?.clone());
-        let kept = self.head().headers().iter().filter(|(name, _)| Reply::keeps(name.as_str()) || also.contains(name));
-        Ok(kept
-            .fold(reply, |reply, (name, value)| reply.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()))))
+    /// What is stored of it, or why nothing is: its body was not read.
+    pub(super) fn reply(&self, named: &[HeaderName]) -> Result<Reply, NoReply> {
+        let body = self.looked_into()?.clone();
+        let headers = self.head().headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        Ok(capture(self.status().as_u16(), headers, body, |name| named.iter().any(|other| other == name)))
     }
 
     /// Sends it, with what is to be added to its headers.
@@ -163,15 +159,14 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
     }
 }
 
-/// Why a body is not looked into: nobody knows how long it is, or it is longer than this. A compression that comes before the guard
-/// streams what it makes.
+/// Why a body is not read, if it is not.
 fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NoReply> {
-    match size {
-        BodySize::None | BodySize::Sized(0) => None,
-        BodySize::Sized(length) => (length > limit as u64).then_some(NoReply::TooLarge),
-        BodySize::Stream if headers.contains_key(CONTENT_ENCODING) => Some(NoReply::Compressed),
-        BodySize::Stream => Some(NoReply::Streamed),
-    }
+    let length = match size {
+        BodySize::None => BodyLength::Known(0),
+        BodySize::Sized(length) => BodyLength::Known(length),
+        BodySize::Stream => BodyLength::Streamed { has_content_encoding: headers.contains_key(CONTENT_ENCODING) },
+    };
+    length.unread(limit)
 }
 
 /// Reads a body and puts it back. One that breaks off does so for the client too.

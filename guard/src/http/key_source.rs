@@ -1,49 +1,37 @@
-//! Where a key stands in a request.
+//! Where the key of a request is read from.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use actix_web::HttpRequest;
-use actix_web::http::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
+use http::HeaderName;
 use onceward_api::{Code, header};
-use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 
-use super::whole::BufferedBody;
+use super::body::BufferedBody;
+use super::request::{RequestHead, content_type};
 use crate::fingerprint::fields::Pointer;
 use crate::fingerprint::json::{self, Field};
 use crate::key::{BadKey, Key};
 use crate::rejection::Rejection;
 
-type Choose = Arc<dyn Fn(&HttpRequest) -> Option<Result<Key, BadKey>> + Send + Sync>;
+type Choose<R> = Arc<dyn Fn(&R) -> Option<Result<Key, BadKey>> + Send + Sync>;
 
-/// Where the key of a submission stands: in a header, or in what the submission itself is about.
+/// Where the key of a submission is read from, in a request of type `R`: a header, or data of the submission itself.
 ///
-/// ```
-/// use onceward::actix::KeyFrom;
-///
-/// // The caller's own id for the operation.
-/// let header = KeyFrom::header("Idempotency-Key");
-/// // Two messages with the same source and sequence number are one.
-/// let message = KeyFrom::parts([KeyFrom::body("/source"), KeyFrom::body("/seq")]);
-/// // An order is paid once: `/orders/{order}/pay`.
-/// let order = KeyFrom::path("order");
-/// # let _ = (header, message, order);
-/// ```
-#[derive(Clone)]
-pub struct KeyFrom(Source);
+/// The adapter for actix-web calls it `KeyFrom`.
+pub struct KeySource<R>(Source<R>);
 
-#[derive(Clone)]
-enum Source {
+enum Source<R> {
     Header(HeaderName),
     Path(String),
     Query(String),
     Body(Pointer),
-    Chosen(Choose),
-    Parts(Vec<KeyFrom>),
+    Chosen(Choose<R>),
+    Parts(Vec<KeySource<R>>),
 }
 
-impl KeyFrom {
+impl<R: RequestHead> KeySource<R> {
     /// A header: `Idempotency-Key`, unless the callers know it by another name.
     ///
     /// # Panics
@@ -54,7 +42,7 @@ impl KeyFrom {
     }
 
     /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`. It is decoded as
-    /// `web::Path` decodes it; one that is not UTF-8 is refused, since `web::Path` would show all such parts alike. An action
+    /// the handler sees it; one that is not UTF-8 is refused, since the handler would see all such parts alike. An action
     /// without a name has the path in it, and is logged; if the key is not for everybody's eyes, name the action.
     pub fn path(name: impl Into<String>) -> Self {
         Self(Source::Path(name.into()))
@@ -66,7 +54,7 @@ impl KeyFrom {
     }
 
     /// A field of a JSON body, named by a JSON pointer, or of an urlencoded form, by `/` and its name. It has to be a text or a
-    /// whole number. A body with a `Content-Encoding` is refused with 415, also where the key is [optional](super::Protect::optional).
+    /// whole number. A body with a `Content-Encoding` is refused with 415, also where the key is optional.
     ///
     /// # Panics
     /// If this is not a JSON pointer.
@@ -75,12 +63,12 @@ impl KeyFrom {
     }
 
     /// What the application makes of the request; `None` if there is no key in it.
-    pub fn chosen(choose: impl Fn(&HttpRequest) -> Option<Result<Key, BadKey>> + Send + Sync + 'static) -> Self {
+    pub fn chosen(choose: impl Fn(&R) -> Option<Result<Key, BadKey>> + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(choose)))
     }
 
     /// All of these together. If one is missing, there is no key.
-    pub fn parts(parts: impl IntoIterator<Item = KeyFrom>) -> Self {
+    pub fn parts(parts: impl IntoIterator<Item = Self>) -> Self {
         let flat = parts.into_iter().flat_map(|part| match part.0 {
             Source::Parts(parts) => parts,
             one => vec![Self(one)],
@@ -98,42 +86,54 @@ impl KeyFrom {
     }
 
     /// The key of this request, if there is one.
-    pub(super) fn find(&self, request: &HttpRequest, whole: &BufferedBody) -> Result<Option<Key>, Rejection> {
+    pub(super) fn find(&self, request: &R, body: &BufferedBody) -> Result<Option<Key>, Rejection> {
         match &self.0 {
             Source::Header(name) => from_header(request, name),
             Source::Chosen(choose) => choose(request).transpose().map_err(|bad| malformed(&bad)),
             Source::Parts(parts) => {
-                let texts =
-                    parts.iter().map(|part| part.text(request, whole)).collect::<Result<Option<Vec<_>>, _>>()?;
+                let texts = parts.iter().map(|part| part.text(request, body)).collect::<Result<Option<Vec<_>>, _>>()?;
                 texts.map(Key::of_parts).transpose().map_err(|bad| malformed(&bad))
             }
-            _ => self.text(request, whole)?.map(Key::new).transpose().map_err(|bad| malformed(&bad)),
+            _ => self.text(request, body)?.map(Key::new).transpose().map_err(|bad| malformed(&bad)),
         }
     }
 
     /// What stands there, if anything does.
-    fn text(&self, request: &HttpRequest, whole: &BufferedBody) -> Result<Option<String>, Rejection> {
+    fn text(&self, request: &R, body: &BufferedBody) -> Result<Option<String>, Rejection> {
         Ok(match &self.0 {
-            Source::Path(name) => request.match_info().get(name).map(|part| from_path(part, name)).transpose()?,
-            Source::Query(name) => one_of(form_urlencoded::parse(request.query_string().as_bytes()), name)?,
+            Source::Path(name) => request.path_parameter(name).map(|part| from_path(part, name)).transpose()?,
+            Source::Query(name) => one_of(form_urlencoded::parse(request.query().as_bytes()), name)?,
             Source::Body(pointer) => {
                 reject_encoded(request)?;
-                from_body(whole, pointer)?
+                from_body(request, body.body(), pointer)?
             }
             Source::Header(_) | Source::Chosen(_) | Source::Parts(_) => {
-                self.find(request, whole)?.map(|key| key.as_str().to_owned())
+                self.find(request, body)?.map(|key| key.as_str().to_owned())
             }
         })
     }
 }
 
-impl Default for KeyFrom {
+impl<R> Default for KeySource<R> {
     fn default() -> Self {
         Self(Source::Header(HeaderName::from_static(header::IDEMPOTENCY_KEY)))
     }
 }
 
-impl fmt::Debug for KeyFrom {
+impl<R> Clone for KeySource<R> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Source::Header(name) => Source::Header(name.clone()),
+            Source::Path(name) => Source::Path(name.clone()),
+            Source::Query(name) => Source::Query(name.clone()),
+            Source::Body(pointer) => Source::Body(pointer.clone()),
+            Source::Chosen(choose) => Source::Chosen(Arc::clone(choose)),
+            Source::Parts(parts) => Source::Parts(parts.clone()),
+        })
+    }
+}
+
+impl<R> fmt::Debug for KeySource<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Source::Header(name) => write!(f, "header {name}"),
@@ -146,19 +146,17 @@ impl fmt::Debug for KeyFrom {
     }
 }
 
-fn from_header(request: &HttpRequest, name: &HeaderName) -> Result<Option<Key>, Rejection> {
-    let mut values = request.headers().get_all(name);
+fn from_header(request: &impl RequestHead, name: &HeaderName) -> Result<Option<Key>, Rejection> {
+    let mut values = request.header(name.as_str());
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => Key::from_header(value.as_bytes()).map(Some).map_err(|bad| malformed(&bad)),
+        (Some(value), None) => Key::from_header(value).map(Some).map_err(|bad| malformed(&bad)),
         (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed).detail("The key was sent twice. Send it once.")),
     }
 }
 
-/// A part of the path as `web::Path` gives it to the handler. The router has decoded all of it but `%`, `/` and `+`.
-fn from_path(part: &str, name: &str) -> Result<String, Rejection> {
-    let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
-    text_of(decoded, &format!("`{name}` in the path"))
+fn from_path(decoded: Cow<'_, str>, name: &str) -> Result<String, Rejection> {
+    text_of(decoded.into_owned(), &format!("`{name}` in the path"))
 }
 
 /// Rejects a key that is not UTF-8: decoding replaces its bytes, so that different keys would become one.
@@ -173,7 +171,7 @@ fn text_of(decoded: String, what: &str) -> Result<String, Rejection> {
 /// The one value of this name. Two of them would be two keys.
 fn one_of<'a, I>(pairs: I, name: &str) -> Result<Option<String>, Rejection>
 where
-    I: Iterator<Item = (std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)>,
+    I: Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
 {
     let mut values = pairs.filter(|(found, _)| found == name).map(|(_, value)| value.into_owned());
     match (values.next(), values.next()) {
@@ -187,18 +185,16 @@ where
 }
 
 /// Rejects a body with a content encoding. The guard does not decode it, and would find no key where the handler finds one.
-fn reject_encoded(request: &HttpRequest) -> Result<(), Rejection> {
-    let is_plain = |encoding: &HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
-    match request.headers().get_all(CONTENT_ENCODING).all(is_plain) {
+fn reject_encoded(request: &impl RequestHead) -> Result<(), Rejection> {
+    match request.header("content-encoding").all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
         true => Ok(()),
         false => Err(Rejection::new(Code::UnsupportedMediaType)
             .detail("The key is in the body, which has a Content-Encoding and is not read. Send it without one.")),
     }
 }
 
-fn from_body(whole: &BufferedBody, pointer: &Pointer) -> Result<Option<String>, Rejection> {
-    let body = whole.body();
-    if whole.is_form() {
+fn from_body(request: &impl RequestHead, body: &[u8], pointer: &Pointer) -> Result<Option<String>, Rejection> {
+    if is_form(request) {
         return match pointer.names() {
             [name] => one_of(form_urlencoded::parse(body), name),
             _ => Ok(None),
@@ -215,6 +211,12 @@ fn from_body(whole: &BufferedBody, pointer: &Pointer) -> Result<Option<String>, 
         None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => reject("is in a body that has a name twice"),
         None => Ok(None),
     }
+}
+
+/// Whether the body is an urlencoded form.
+fn is_form(request: &impl RequestHead) -> bool {
+    let essence = content_type(request).and_then(|text| text.split(';').next()).unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
 }
 
 fn malformed(bad: &BadKey) -> Rejection {

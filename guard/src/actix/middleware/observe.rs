@@ -9,16 +9,16 @@ use actix_web::dev::{Payload, Service, ServiceRequest, ServiceResponse};
 use actix_web::{Error, HttpMessage as _};
 use onceward_api::Outcome;
 
-use super::super::arriving::ObservedBody;
-use super::super::passage::GuardedRequest;
-use super::Rules;
-use super::run::{AdmittedRequest, Decision, decide, read};
+use super::super::guarded_request::GuardedRequest;
+use super::super::observed_body::ObservedBody;
+use super::RouteRules;
+use super::decide::{AdmittedRequest, Decision, decide, read};
 use crate::rejection::Rejection;
 
 /// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted. A request whose body has not
 /// arrived is judged after its answer: its handler may not want the body, and must not wait for it.
 pub(super) async fn observe<S, B>(
-    rules: &Rules,
+    rules: &RouteRules,
     service: &S,
     mut request: ServiceRequest,
     idle: &Cell<bool>,
@@ -27,8 +27,8 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let (action, outer) = (rules.reading.action(&request), GuardedRequest::of(request.request()));
-    let body = ObservedBody::new(request.take_payload(), rules.reading.limit);
+    let (action, outer) = (rules.reader.action(request.request()), GuardedRequest::of(request.request()));
+    let body = ObservedBody::new(request.take_payload(), rules.reader.limit);
     let entered = enter_so_far(rules, &mut request, &body, outer.clone(), idle).await;
     request.set_payload(body.to_its_end());
     if let Some(entered) = entered {
@@ -53,7 +53,7 @@ where
 
 /// Asks the guard by what has arrived of the body; `None` if that is not enough to tell.
 async fn enter_so_far(
-    rules: &Rules,
+    rules: &RouteRules,
     request: &mut ServiceRequest,
     body: &ObservedBody,
     outer: Option<Rc<GuardedRequest>>,
@@ -66,7 +66,7 @@ async fn enter_so_far(
 
 /// Counts what would not have run, and settles what would have, by the answer.
 async fn judge<B: MessageBody + 'static>(
-    rules: &Rules,
+    rules: &RouteRules,
     action: &str,
     entered: Result<Decision, Rejection>,
     answer: impl Future<Output = Result<ServiceResponse<B>, Error>>,

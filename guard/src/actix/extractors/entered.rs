@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, Handler, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use super::passage::GuardedRequest;
+use super::super::guarded_request::GuardedRequest;
 
 /// Marks a handler, so that the guard knows whether it was entered.
 ///
@@ -35,7 +35,7 @@ use super::passage::GuardedRequest;
 /// # let _ = payments;
 /// ```
 ///
-/// [`Protect::key`](super::Protect::key) says what counts without a mark.
+/// [`Protect::key`](crate::actix::Protect::key) says what counts without a mark.
 pub fn entered<H, Args>(handler: H) -> MarkedHandler<H, Args>
 where
     H: Handler<Args>,

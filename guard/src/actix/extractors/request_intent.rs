@@ -1,0 +1,147 @@
+use std::fmt;
+use std::future::{Ready, ready};
+use std::rc::Rc;
+
+use actix_web::dev::Payload;
+use actix_web::error::InternalError;
+use actix_web::http::header::{ACCEPT, HeaderValue};
+use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
+use onceward_api::Code;
+
+use super::super::guarded_request::GuardedRequest;
+use super::super::middleware::RouteRules;
+use super::ExtractorError;
+use crate::fingerprint::Fingerprint;
+use crate::http::GuardResponse;
+use crate::intent::{Intent, Subject};
+use crate::key::Key;
+use crate::rejection::Rejection;
+use crate::run_id::RunId;
+
+/// What a request under a key asks, as [`Protect`](crate::actix::Protect) has read it: for a handler that does it in a transaction, with
+/// [`Guard::transact`](crate::Guard::transact).
+///
+/// Then the guard's store is the quick way to an answer, and the table beside the business rows is the truth. If the store is flushed, or was
+/// behind when it took over, the handler runs again, and finds in the table that it was done, and what came of it:
+///
+/// ```
+/// use actix_web::{HttpRequest, HttpResponse, web};
+/// use onceward::actix::{RequestIntent, reject};
+/// use onceward::transaction::TxHandle;
+/// use onceward::{Guard, KeyRules, RunError};
+/// use sqlx::{Postgres, PgPool};
+///
+/// async fn pay(
+///     request: HttpRequest,
+///     asked: RequestIntent,
+///     guard: web::Data<Guard>,
+///     pool: web::Data<PgPool>,
+/// ) -> HttpResponse {
+///     let work = |mut transaction: TxHandle<Postgres>| async move {
+///         sqlx::query("INSERT INTO payments VALUES (10)").execute(&mut *transaction).await?;
+///         Ok::<_, sqlx::Error>("paid".to_owned())
+///     };
+///     match guard.transact(&pool, &KeyRules::retryable(), &asked.intent(), work).await {
+///         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
+///         Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
+///         Err(_) => HttpResponse::ServiceUnavailable().finish(),
+///     }
+/// }
+/// ```
+///
+/// On a route without a key it has none, and `transact` rejects with `key_missing`. Where [`Protect`](crate::actix::Protect) does not check
+/// the request, because it is [off](crate::Mode::Off), or because the key is optional and missing, the intent has the subject and the action
+/// of the route and no key; with a guard that is off `transact` runs all the same.
+///
+/// Without a `Protect` around the handler nobody knows the subject. Then the client receives a 500 `internal`, and the log says what to do.
+/// So it does for GET, HEAD and OPTIONS, which `Protect` does not read.
+///
+/// [`Guard::run`](crate::Guard::run) and [`Guard::check`](crate::Guard::check) keep their claims in the guard's store, where `Protect` holds the
+/// same claim already: they are refused with `internal`, and the log says why.
+#[derive(Clone)]
+pub struct RequestIntent {
+    action: String,
+    subject: Subject<'static>,
+    key: Option<Key>,
+    fingerprint: Option<Fingerprint>,
+    run: Option<RunId>,
+}
+
+impl RequestIntent {
+    /// What a request asks that was let through by one guard or several.
+    fn of_checked(request: &GuardedRequest) -> Self {
+        let passage = request.with_run();
+        let asked = passage.asked();
+        Self {
+            action: asked.action().to_owned(),
+            subject: asked.subject().clone(),
+            key: asked.key().cloned(),
+            fingerprint: asked.fingerprint(),
+            run: passage.run(),
+        }
+    }
+
+    /// What a request asks that no guard has checked, as far as its head tells.
+    fn of_unchecked(rules: &RouteRules, request: &HttpRequest) -> Result<Self, Rejection> {
+        let subject = rules.subject.resolve(request)?;
+        Ok(Self { action: rules.reader.action(request), subject, key: None, fingerprint: None, run: None })
+    }
+
+    /// What is asked.
+    pub fn intent(&self) -> Intent<'_> {
+        let mut intent = Intent::new(&self.action, self.subject.borrowed());
+        intent.key = self.key.as_ref();
+        intent.fingerprint = self.fingerprint;
+        intent.within = self.run;
+        intent
+    }
+}
+
+/// The rules of a route that lets a request through unchecked.
+struct UncheckedRoute(Rc<RouteRules>);
+
+/// Leaves the rules of the route with a request that is let through unchecked, so that its handler can still ask who sent it.
+pub(in crate::actix) fn leave_rules(rules: &Rc<RouteRules>, request: &HttpRequest) {
+    request.extensions_mut().insert(UncheckedRoute(Rc::clone(rules)));
+}
+
+impl FromRequest for RequestIntent {
+    type Error = Error;
+    type Future = Ready<Result<Self, Error>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        if let Some(guarded) = GuardedRequest::of(request) {
+            return ready(Ok(Self::of_checked(&guarded)));
+        }
+        let rules = request.extensions().get::<UncheckedRoute>().map(|route| Rc::clone(&route.0));
+        let intent = match rules {
+            Some(rules) => Self::of_unchecked(&rules, request),
+            None => Err(outside(request)),
+        };
+        ready(intent.map_err(|rejection| error(request, &rejection)))
+    }
+}
+
+/// Reports that no guard has read the request. Without a subject, everybody's requests would be one caller's.
+fn outside(request: &HttpRequest) -> Rejection {
+    tracing::error!(
+        target: "onceward::actix",
+        method = %request.method(),
+        route = request.match_pattern().unwrap_or_default(),
+        "a handler extracts RequestIntent from a request that no Protect has read; wrap its route in Protect, which reads every \
+         method but GET, HEAD and OPTIONS"
+    );
+    Rejection::new(Code::Internal)
+}
+
+fn error(request: &HttpRequest, rejection: &Rejection) -> Error {
+    let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
+    let response = HttpResponse::from(GuardResponse::without_guard(rejection, request.uri().path(), accept));
+    ExtractorError::new(InternalError::from_response("no intent", response)).into()
+}
+
+impl fmt::Debug for RequestIntent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.intent(), f)
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether a request runs, as the guard decides.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use actix_web::dev::ServiceRequest;
+
+use super::super::guarded_request::GuardedRequest;
+use super::super::peer::Peer;
+use super::RouteRules;
+use crate::http::ParsedRequest;
+use crate::mode::Mode;
+use crate::pass::Pass;
+use crate::rejection::Rejection;
+use crate::reply::Reply;
+use crate::verdict::Verdict;
+
+/// What is to be done with a request.
+pub(super) enum Decision {
+    Run(Box<AdmittedRequest>),
+    Replay(Reply),
+    /// It has no key, and need not have one.
+    Unprotected,
+}
+
+/// A request that may run.
+pub(super) struct AdmittedRequest {
+    pub(super) passage: Rc<GuardedRequest>,
+    pub(super) pass: Pass,
+}
+
+/// Asks the guard. The error is what the client is told instead.
+pub(super) async fn enter(
+    rules: &RouteRules,
+    request: &mut ServiceRequest,
+    idle: &Cell<bool>,
+) -> Result<Decision, Rejection> {
+    let asked = read(rules, request).await;
+    let outer = GuardedRequest::of(request.request());
+    decide(rules, request, asked, outer, idle).await
+}
+
+/// What the request asks; `None` if it has no key and need not have one.
+pub(super) async fn read(rules: &RouteRules, request: &mut ServiceRequest) -> Result<Option<ParsedRequest>, Rejection> {
+    let subject = rules.subject.resolve(request.request())?;
+    let (head, body) = request.parts_mut();
+    rules.reader.read(head, body, &rules.policy, subject).await
+}
+
+/// Asks the guard what this request, which other guards further out may have let through, is to be told.
+pub(super) async fn decide(
+    rules: &RouteRules,
+    request: &ServiceRequest,
+    asked: Result<Option<ParsedRequest>, Rejection>,
+    outer: Option<Rc<GuardedRequest>>,
+    idle: &Cell<bool>,
+) -> Result<Decision, Rejection> {
+    let Some(asked) = asked.map_err(|rejection| rules.count(rejection))? else {
+        return Ok(Decision::Unprotected);
+    };
+    let failed = |error| {
+        tracing::warn!(%error, "a submission could not be checked and was not run");
+        Rejection::after(&error, &rules.policy, &asked.intent())
+    };
+    if asked.only_looks() {
+        let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
+        return seen.into_reply().map(Decision::Replay);
+    }
+    let decided = match (rules.guard.decide(&rules.policy, &asked.intent()).await, &outer) {
+        (Ok(Verdict::Reject(rejection)), Some(outer)) => {
+            Ok(Verdict::Reject(Box::pin(rules.unless_nested(rejection, &asked, outer)).await))
+        }
+        (decided, _) => decided,
+    };
+    let checked = match (decided, rules.wait) {
+        // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
+        (Ok(Verdict::Reject(rejection)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
+            let (intent, is_idle) = (asked.intent(), |is_idle| idle.set(is_idle));
+            let enough = Peer::closed_or_after(request.request(), longest);
+            Box::pin(rules.guard.wait_after(rejection, &rules.policy, &intent, enough, is_idle)).await
+        }
+        (checked, _) => checked,
+    };
+    rules.guard.count_verdict(&rules.policy, &checked, &asked.intent());
+    if let Err(error) = &checked
+        && rules.guard.fails_open(&rules.policy, error)
+    {
+        rules.guard.let_run(asked.action(), error);
+        return Ok(Decision::Unprotected);
+    }
+    match checked.map_err(failed)? {
+        Verdict::Run(pass) => {
+            let passage = GuardedRequest::new(asked, rules.policy.label().as_str(), &pass, outer);
+            Ok(Decision::Run(Box::new(AdmittedRequest { passage, pass })))
+        }
+        Verdict::Replay(reply) => Ok(Decision::Replay(reply)),
+        Verdict::Reject(rejection) => Err(rejection),
+    }
+}

@@ -1,0 +1,123 @@
+//! What holds for a route.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ResponseHead, ServiceResponse};
+use actix_web::http::header::HeaderName;
+use actix_web::{Error, HttpRequest};
+use onceward_api::path::canonical;
+
+use super::super::captured::CapturedResponse;
+use super::super::guarded_request::GuardedRequest;
+use super::super::subject::SubjectFrom;
+use crate::effect::Effect;
+use crate::guard::Guard;
+use crate::http::{self, Entry, Judgement, ParsedRequest, RequestReader, ResponseFacts};
+use crate::mode::Mode;
+use crate::policy::{Policy, TokenRules};
+use crate::rejection::Rejection;
+
+/// A function of the application that decides what a response says about the effect.
+pub(in crate::actix) type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
+
+/// What holds for a route.
+#[derive(Clone)]
+pub(in crate::actix) struct RouteRules {
+    pub(in crate::actix) guard: Guard,
+    pub(in crate::actix) policy: Policy,
+    pub(in crate::actix) subject: SubjectFrom,
+    pub(in crate::actix) reader: RequestReader<HttpRequest>,
+    pub(in crate::actix) judge: Option<Judge>,
+    /// How much of an answer's body is looked into.
+    pub(in crate::actix) answer_limit: usize,
+    pub(in crate::actix) kept_headers: Vec<HeaderName>,
+    pub(in crate::actix) next_token: bool,
+    /// How long a duplicate waits for the first. None, or no time at all: it does not.
+    pub(in crate::actix) wait: Option<Duration>,
+    pub(in crate::actix) mode: Mode,
+    /// Whether it was logged that the path is rewritten inside.
+    pub(in crate::actix) is_rewriting_logged: Arc<AtomicBool>,
+}
+
+impl RouteRules {
+    pub(in crate::actix) fn new(guard: &Guard, subject: SubjectFrom, policy: Policy, answer_limit: usize) -> Self {
+        Self {
+            guard: guard.clone(),
+            policy,
+            subject,
+            reader: RequestReader::default(),
+            judge: None,
+            answer_limit,
+            kept_headers: Vec::new(),
+            next_token: false,
+            wait: None,
+            mode: Mode::Enforce,
+            is_rewriting_logged: Arc::default(),
+        }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode.min(self.guard.mode())
+    }
+
+    /// Counts what was refused before anything was decided.
+    pub(super) fn count(&self, rejection: Rejection) -> Rejection {
+        self.guard.count_rejection(&self.policy, rejection.code());
+        rejection
+    }
+
+    /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
+    pub(super) fn notice_rewriting<B: MessageBody + 'static>(
+        &self,
+        asked: &ParsedRequest,
+        answer: &CapturedResponse<B>,
+    ) {
+        let goes_by_action = !matches!(self.policy, Policy::Token(TokenRules { remember: None, .. }));
+        if self.reader.action.is_some() || !goes_by_action {
+            return;
+        }
+        let (Some((_, seen)), Some(path)) = (asked.action().split_once(' '), answer.path()) else { return };
+        let rewritten = canonical(path);
+        if seen != rewritten && !self.is_rewriting_logged.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                target: "onceward::actix",
+                seen,
+                %rewritten,
+                "the path was rewritten inside of the guard, so one route has several actions and a duplicate may run; have the \
+                 middleware that rewrites it, such as NormalizePath, run before the guard, or name the action with Protect::action"
+            );
+        }
+    }
+
+    /// Takes an answer, and looks into it if that is needed.
+    pub(super) async fn take<B: MessageBody + 'static>(
+        &self,
+        answer: Result<ServiceResponse<B>, Error>,
+    ) -> CapturedResponse<B> {
+        match self.answer_limit {
+            0 if !self.policy.keeps_replies() => CapturedResponse::new(answer),
+            limit => Box::pin(CapturedResponse::read(answer, limit)).await,
+        }
+    }
+
+    /// Decides what the answer says about the effect. A request that no guard let through has no passage.
+    pub(super) fn judge<B: MessageBody + 'static>(
+        &self,
+        answer: &CapturedResponse<B>,
+        passage: Option<&GuardedRequest>,
+    ) -> Judgement {
+        let facts = ResponseFacts {
+            status: answer.status().as_u16(),
+            handler: answer.said(),
+            entry: passage.map_or(Entry::Unmarked, GuardedRequest::entry),
+            source: answer.source(),
+            // Where nothing is protected, nothing is freed by being mistaken.
+            had_whole_body: passage.is_none_or(|passage| passage.asked().has_whole_body()),
+        };
+        let body = answer.body().map(|body| &body[..]);
+        http::judge(&self.policy, facts, || self.judge.as_ref()?(answer.head(), body))
+    }
+}

@@ -1,0 +1,111 @@
+//! The policies of a route as types, and what each can do.
+
+/// A one-time token. A duplicate is rejected.
+#[derive(Debug)]
+pub enum TokenPolicy {}
+
+/// A one-time token whose response is stored. A duplicate receives the stored response.
+#[derive(Debug)]
+pub enum RememberedPolicy {}
+
+/// A key that the client makes. A duplicate receives the stored response.
+#[derive(Debug)]
+pub enum KeyPolicy {}
+
+/// An interval. A duplicate within it is rejected.
+#[derive(Debug)]
+pub enum IntervalPolicy {}
+
+/// An interval in which requests with the same name are duplicates.
+#[derive(Debug)]
+pub enum NamedIntervalPolicy {}
+
+/// An interval in which requests with the same content are duplicates.
+#[derive(Debug)]
+pub enum ContentIntervalPolicy {}
+
+/// Any of the policies; see [`Protect::into_any`](super::Protect::into_any).
+#[derive(Debug)]
+pub enum AnyPolicy {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A policy under which a route requires a token.
+#[diagnostic::on_unimplemented(message = "`{Self}` requires no token", note = "use `Protect::token`")]
+pub trait RequiresToken: sealed::Sealed {}
+
+/// A policy under which the source of a key or name can be chosen.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` reads no key, or its source is chosen already",
+    note = "use `Protect::key` or `Protect::interval`"
+)]
+pub trait TakesKey: sealed::Sealed {
+    /// The policy with that source.
+    type Named;
+}
+
+/// A policy under which a route reads a key or a name, which may be missing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` reads no key",
+    note = "use `Protect::key`, or give the interval a name with `from` first"
+)]
+pub trait ReadsKey: sealed::Sealed {}
+
+/// A policy under which requests are compared by their content.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not compare the content of requests",
+    note = "use `Protect::key`, `Protect::token(…).remember(…)`, or `Protect::interval` without a name"
+)]
+pub trait ComparesContent: sealed::Sealed {
+    /// The policy once the comparison is set up.
+    type Compared;
+}
+
+/// A policy under which responses are stored.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` stores no responses",
+    note = "use `Protect::key`, or call `remember` first"
+)]
+pub trait StoresResponses: sealed::Sealed {}
+
+impl sealed::Sealed for TokenPolicy {}
+impl sealed::Sealed for RememberedPolicy {}
+impl sealed::Sealed for KeyPolicy {}
+impl sealed::Sealed for IntervalPolicy {}
+impl sealed::Sealed for NamedIntervalPolicy {}
+impl sealed::Sealed for ContentIntervalPolicy {}
+
+impl RequiresToken for TokenPolicy {}
+impl RequiresToken for RememberedPolicy {}
+
+impl TakesKey for KeyPolicy {
+    type Named = Self;
+}
+
+impl TakesKey for IntervalPolicy {
+    type Named = NamedIntervalPolicy;
+}
+
+impl ReadsKey for KeyPolicy {}
+impl ReadsKey for NamedIntervalPolicy {}
+
+impl ComparesContent for RememberedPolicy {
+    type Compared = Self;
+}
+
+impl ComparesContent for KeyPolicy {
+    type Compared = Self;
+}
+
+impl ComparesContent for IntervalPolicy {
+    type Compared = ContentIntervalPolicy;
+}
+
+impl ComparesContent for ContentIntervalPolicy {
+    type Compared = Self;
+}
+
+impl StoresResponses for RememberedPolicy {}
+impl StoresResponses for KeyPolicy {}

@@ -1,0 +1,102 @@
+//! Responses of the guard, as actix-web sends them.
+
+use std::borrow::Cow;
+
+use actix_web::http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{StatusCode, Uri};
+use actix_web::{HttpRequest, HttpResponse};
+use onceward_api::{Outcome, header};
+
+use crate::effect::Effect;
+use crate::guard::Guard;
+use crate::http::{GuardResponse, OutcomeHeaders};
+use crate::rejection::Rejection;
+
+/// Lets a handler say of its own answer whether it took effect, where the status does not tell.
+///
+/// ```
+/// use actix_web::HttpResponse;
+/// use onceward::Effect;
+/// use onceward::actix::MarkEffect as _;
+///
+/// let answer = HttpResponse::Ok().body("sold out").effect(Effect::NotApplied);
+/// # let _ = answer;
+/// ```
+pub trait MarkEffect {
+    /// Says whether the submission took effect.
+    #[must_use]
+    fn effect(self, effect: Effect) -> Self;
+}
+
+impl<B> MarkEffect for HttpResponse<B> {
+    fn effect(mut self, effect: Effect) -> Self {
+        self.extensions_mut().insert(effect);
+        self
+    }
+}
+
+/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the status.
+#[derive(Clone, Copy)]
+pub(super) struct InnerOutcome(pub(super) Outcome);
+
+/// Responds with a rejection: problem JSON for programs, a short page for people. Returned by a handler, it says that nothing took effect,
+/// so nothing of it is stored; `outcome_unknown` leaves the effect unknown, and `internal` says nothing about it.
+pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
+    let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
+    GuardResponse::rejection(guard, rejection, request.uri().path(), accept).into()
+}
+
+impl From<GuardResponse> for HttpResponse {
+    fn from(response: GuardResponse) -> Self {
+        let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut sent = Self::build(status).body(response.body().clone());
+        for (name, value) in response.headers() {
+            let name = match name {
+                Cow::Borrowed(name) => Ok(HeaderName::from_static(name)),
+                Cow::Owned(name) => HeaderName::try_from(name),
+            };
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(value.clone())) {
+                sent.headers_mut().append(name, value);
+            }
+        }
+        let mut told = sent.extensions_mut();
+        if let Some(effect) = response.effect() {
+            told.insert(effect);
+        }
+        if let Some(outcome) = response.outcome() {
+            told.insert(InnerOutcome(outcome));
+        }
+        drop(told);
+        sent
+    }
+}
+
+/// What a later rejection needs of the request. It is taken of every request and hardly ever used, so nothing is computed here.
+pub(super) struct Audience {
+    accept: Option<HeaderValue>,
+    uri: Uri,
+}
+
+impl Audience {
+    pub(super) fn of(request: &HttpRequest) -> Self {
+        Self { accept: request.headers().get(ACCEPT).cloned(), uri: request.uri().clone() }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    pub(super) fn reject(&self, guard: &Guard, rejection: &Rejection) -> GuardResponse {
+        GuardResponse::rejection(guard, rejection, self.path(), self.accept.as_ref().map(HeaderValue::as_bytes))
+    }
+}
+
+/// Reports the outcome in the headers of a response.
+pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
+    let timing = HeaderName::from_static(header::SERVER_TIMING);
+    let told = OutcomeHeaders::of(outcome, headers.contains_key(&timing));
+    headers.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(told.outcome));
+    if let Some(Ok(value)) = told.server_timing.map(HeaderValue::try_from) {
+        headers.append(timing, value);
+    }
+}

@@ -1,0 +1,28 @@
+//! HTTP without a web framework: what every adapter shares.
+//!
+//! An adapter implements [`RequestHead`] for its requests and translates. The decisions are plain functions over plain data: where a
+//! token or key is read from, how a request becomes an [`Intent`](crate::Intent), what a response says about the
+//! [`Effect`](crate::Effect), which part of a response is stored, and how a rejection or a stored response is sent.
+
+mod body;
+mod captured;
+mod effect;
+mod json;
+mod key_source;
+mod request;
+mod response;
+mod token_source;
+
+pub use self::json::parse_json;
+pub use self::key_source::KeySource;
+pub use self::request::{RequestHead, action_of};
+pub use self::response::{GuardResponse, issued};
+pub use self::token_source::token_in;
+
+pub(crate) use self::body::{BodyEnd, RequestBody, drain};
+pub(crate) use self::captured::{BodyLength, capture};
+pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge, outcome_of};
+pub(crate) use self::request::{ParsedRequest, RequestReader};
+pub(crate) use self::response::{OutcomeHeaders, escape};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::token_source::form::scan_in_pieces;

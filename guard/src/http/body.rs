@@ -1,0 +1,202 @@
+//! The body of a request: read up to a limit, and put back for the handler.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt as _};
+use onceward_api::Code;
+
+use super::request::{RequestHead, content_type};
+use super::token_source::form::broken;
+use crate::fingerprint::{Content, Fields, Fingerprint};
+use crate::rejection::Rejection;
+
+/// A body up to this size is read to its end before a rejection, so that the connection can be used again.
+const DRAINED: usize = 64 * 1024;
+/// How long that may take.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// The body of a request, as the chunks in which it arrives.
+pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin {
+    /// Why a body breaks off.
+    type Error;
+
+    /// Puts back what was read, so that the handler reads the same body from its beginning.
+    fn put_back(&mut self, read: Bytes, end: BodyEnd<Self::Error>);
+}
+
+/// How reading a body ended.
+#[derive(Debug)]
+pub(crate) enum BodyEnd<E> {
+    /// There may be more of it.
+    Open,
+    /// Everything was read.
+    Whole,
+    /// It broke off.
+    Broken(E),
+}
+
+/// What was read of a body.
+pub(crate) struct BufferedBody {
+    body: Bytes,
+    is_whole: bool,
+}
+
+impl BufferedBody {
+    /// Reads a body up to a limit, and puts it back for the handler.
+    ///
+    /// # Errors
+    /// If it breaks off.
+    pub(super) async fn read<B: RequestBody>(from: &mut B, limit: usize) -> Result<Self, Rejection> {
+        let mut read = Pieces::None;
+        let mut is_whole = false;
+        while read.len() <= limit && !is_whole {
+            match from.next().await.transpose() {
+                Ok(Some(chunk)) => read = read.and(chunk),
+                Ok(None) => is_whole = true,
+                Err(error) => {
+                    from.put_back(read.together(), BodyEnd::Broken(error));
+                    return Err(broken("it broke off"));
+                }
+            }
+        }
+        let body = read.together();
+        from.put_back(body.clone(), if is_whole { BodyEnd::Whole } else { BodyEnd::Open });
+        Ok(Self { body, is_whole })
+    }
+
+    /// A body of which nothing was read.
+    pub(super) fn unread() -> Self {
+        Self { body: Bytes::new(), is_whole: false }
+    }
+
+    /// Whether the end was found.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The digest of the request's content; of a body that is not whole, only that there is one.
+    pub(super) fn fingerprint(&self, request: &impl RequestHead, fields: &Fields) -> Fingerprint {
+        let content = Content {
+            method: request.method(),
+            path: request.path(),
+            query: request.query(),
+            content_type: content_type(request),
+            body: &self.body,
+        };
+        if self.is_whole { content.fingerprint(fields) } else { content.fingerprint_of_head() }
+    }
+}
+
+/// What has been read. Most bodies come in one piece, and then nothing is copied.
+enum Pieces {
+    None,
+    One(Bytes),
+    More(BytesMut),
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(one) => one.len(),
+            Self::More(more) => more.len(),
+        }
+    }
+
+    fn and(self, next: Bytes) -> Self {
+        let mut more = match self {
+            Self::None => return Self::One(next),
+            Self::One(one) => BytesMut::from(&one[..]),
+            Self::More(more) => more,
+        };
+        more.extend_from_slice(&next);
+        Self::More(more)
+    }
+
+    fn together(self) -> Bytes {
+        match self {
+            Self::None => Bytes::new(),
+            Self::One(one) => one,
+            Self::More(more) => more.freeze(),
+        }
+    }
+}
+
+/// The rejection of a body that is larger than the limit.
+pub(super) fn too_large(limit: usize) -> Rejection {
+    Rejection::new(Code::BodyTooLarge)
+        .detail(format!("A submission may have {limit} bytes here, so that it can be compared with another."))
+}
+
+/// Reads a small body to its end. A large, slow or broken one is left, and its connection is closed.
+pub(crate) async fn drain<B: RequestBody>(request: &impl RequestHead, body: &mut B) {
+    let length =
+        request.header("content-length").next().and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
+    if length.is_some_and(|length: usize| length > DRAINED) {
+        return;
+    }
+    let _ = tokio::time::timeout(DRAIN_TIME, async {
+        let mut left = DRAINED;
+        while let Some(Ok(chunk)) = body.next().await {
+            match left.checked_sub(chunk.len()) {
+                Some(less) => left = less,
+                None => break,
+            }
+        }
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::*;
+
+    /// Chunks that arrive one after the other; `None` breaks off.
+    struct Chunks(VecDeque<Option<&'static str>>);
+
+    impl Stream for Chunks {
+        type Item = Result<Bytes, ()>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            Poll::Ready(self.0.pop_front().map(|chunk| chunk.map(Bytes::from).ok_or(())))
+        }
+    }
+
+    impl RequestBody for Chunks {
+        type Error = ();
+
+        fn put_back(&mut self, read: Bytes, end: BodyEnd<()>) {
+            if let BodyEnd::Broken(()) = end {
+                self.0 = [None].into();
+            }
+            let read: &'static str = String::from_utf8(read.to_vec()).unwrap().leak();
+            self.0.push_front(Some(read));
+        }
+    }
+
+    async fn read(chunks: &[Option<&'static str>], limit: usize) -> (Result<(String, bool), Code>, String) {
+        let mut chunks = Chunks(chunks.iter().copied().collect());
+        let read = BufferedBody::read(&mut chunks, limit).await;
+        let read = read.map(|read| (String::from_utf8_lossy(read.body()).into_owned(), read.is_whole()));
+        let left: Vec<_> = chunks.0.iter().map(|chunk| chunk.unwrap_or("!")).collect();
+        (read.map_err(|rejection| rejection.code()), left.concat())
+    }
+
+    #[tokio::test]
+    async fn handler_reads_the_same_body_after_the_guard() {
+        let chunks = [Some("ab"), Some("cd"), Some("ef")];
+        assert_eq!(read(&chunks, 10).await, (Ok(("abcdef".into(), true)), "abcdef".into()));
+        assert_eq!(read(&chunks, 3).await, (Ok(("abcd".into(), false)), "abcdef".into()), "the rest is not read");
+        assert_eq!(read(&[], 3).await, (Ok((String::new(), true)), String::new()));
+        assert_eq!(read(&[Some("ab"), None], 10).await, (Err(Code::BadRequest), "ab!".into()));
+    }
+}

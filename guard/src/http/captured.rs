@@ -1,0 +1,63 @@
+//! What is stored of a response, and why nothing is.
+
+use bytes::Bytes;
+
+use crate::reply::NoReply;
+use crate::reply::Reply;
+
+/// How long the body of a response is, as far as that is known before it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyLength {
+    /// This many bytes.
+    Known(u64),
+    /// Unknown: the body is streamed. A compression between guard and handler streams what it makes.
+    Streamed { has_content_encoding: bool },
+}
+
+impl BodyLength {
+    /// Why a body of this length is not read, and so not stored; `None` if it is read.
+    pub(crate) fn unread(self, limit: usize) -> Option<NoReply> {
+        match self {
+            Self::Known(length) => (length > limit as u64).then_some(NoReply::TooLarge),
+            Self::Streamed { has_content_encoding: true } => Some(NoReply::Compressed),
+            Self::Streamed { has_content_encoding: false } => Some(NoReply::Streamed),
+        }
+    }
+}
+
+/// The stored form of a response: its status, its body, and the headers that describe the body or that the route names.
+pub(crate) fn capture<'a>(
+    status: u16,
+    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
+    body: Bytes,
+    is_named: impl Fn(&str) -> bool,
+) -> Reply {
+    headers
+        .filter(|(name, _)| Reply::keeps(name) || is_named(name))
+        .fold(Reply::new(status, body), |reply, (name, value)| reply.header(name, Bytes::copy_from_slice(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_is_read_if_its_length_is_known_and_within_the_limit() {
+        assert_eq!([0, 9, 10].map(|length| BodyLength::Known(length).unread(10)), [None; 3]);
+        assert_eq!(BodyLength::Known(11).unread(10), Some(NoReply::TooLarge));
+        assert_eq!(BodyLength::Known(0).unread(0), None);
+        let streamed = |has_content_encoding| BodyLength::Streamed { has_content_encoding }.unread(10);
+        assert_eq!([streamed(true), streamed(false)], [Some(NoReply::Compressed), Some(NoReply::Streamed)]);
+    }
+
+    #[test]
+    fn described_and_named_headers_are_stored_and_logins_never() {
+        let headers = [("content-type", &b"text/plain"[..]), ("x-cost", b"1"), ("x-other", b"2"), ("set-cookie", b"s")];
+        let reply = capture(201, headers.into_iter(), Bytes::from_static(b"made"), |name| {
+            ["x-cost", "set-cookie"].contains(&name)
+        });
+        let stored: Vec<_> = reply.headers().map(|(name, value)| (name, &value[..])).collect();
+        assert_eq!(stored, [("content-type", &b"text/plain"[..]), ("x-cost", b"1")]);
+        assert_eq!((reply.status(), &reply.body()[..]), (201, &b"made"[..]));
+    }
+}

@@ -1,0 +1,151 @@
+//! What a response says about the effect of its request.
+
+use onceward_api::Outcome;
+
+use crate::effect::Effect;
+use crate::policy::Policy;
+use crate::settled::Settled;
+use crate::store::StoreError;
+
+/// How far a request has got on its way into the handler, as far as a mark around the handler tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// The handler has no mark.
+    Unmarked,
+    /// The extractors of a marked handler were called; the handler was not.
+    Extracting,
+    /// A marked handler was called.
+    Entered,
+}
+
+/// Who made the error behind a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorSource {
+    /// The error says itself that the handler was not called.
+    Declared,
+    /// Its type is one that only the framework's extractors make, unless a handler constructs it.
+    Extractor,
+    /// Anybody; or there is no error.
+    Other,
+}
+
+/// What a response tells, as plain data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResponseFacts {
+    pub(crate) status: u16,
+    /// What the handler says of its own response.
+    pub(crate) handler: Option<Effect>,
+    pub(crate) entry: Entry,
+    pub(crate) source: ErrorSource,
+    /// Whether the body was read to its end before the handler was called, so that no extractor finds it broken.
+    pub(crate) had_whole_body: bool,
+}
+
+/// What a response says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub(crate) effect: Effect,
+    /// Whether the handler certainly ran. An error may be the router's or an extractor's, unless a mark or the application says more.
+    pub(crate) shows_a_run: bool,
+}
+
+/// Decides what a response says about the effect: the handler's own word, then the route's, then whether the response was made before
+/// the handler was called, then the status. `route` is called only if the handler says nothing.
+pub(crate) fn judge(policy: &Policy, facts: ResponseFacts, route: impl FnOnce() -> Option<Effect>) -> Judgement {
+    let stated = facts.handler.or_else(route);
+    let effect = stated.unwrap_or_else(|| match is_before_handler(policy, facts) {
+        true => Effect::NotApplied,
+        false => policy.effect(facts.status),
+    });
+    let is_error = (400..600).contains(&facts.status);
+    Judgement { effect, shows_a_run: stated.is_some() || facts.entry == Entry::Entered || !is_error }
+}
+
+/// Whether the response was made before the handler was called. The mark of the handler knows. Without one, an error counts that says
+/// so itself, and, if the policy believes extractors, one that only an extractor makes.
+fn is_before_handler(policy: &Policy, facts: ResponseFacts) -> bool {
+    match (facts.entry, facts.source) {
+        (Entry::Extracting, _) => true,
+        (Entry::Entered, _) | (Entry::Unmarked, ErrorSource::Other) => false,
+        (Entry::Unmarked, ErrorSource::Declared) => true,
+        (Entry::Unmarked, ErrorSource::Extractor) => facts.had_whole_body && policy.believes_extractors(),
+    }
+}
+
+/// The outcome that the client receives for a run. An effect that is not on record keeps no duplicate from running, and the response says so.
+pub(crate) fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
+    let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
+    match (effect, settled) {
+        (_, Ok(Settled::Lost)) => Outcome::Unprotected,
+        (Effect::Applied, Err(_)) if !is_plain_token => Outcome::Unprotected,
+        (Effect::Applied, _) => Outcome::Executed,
+        (Effect::NotApplied, Ok(Settled::Released)) => Outcome::NotApplied,
+        (Effect::NotApplied, _) => Outcome::NotReleased,
+        (Effect::Unknown, _) => Outcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::KeyRules;
+
+    const PLAIN: ResponseFacts = ResponseFacts {
+        status: 400,
+        handler: None,
+        entry: Entry::Unmarked,
+        source: ErrorSource::Other,
+        had_whole_body: true,
+    };
+
+    fn retryable() -> Policy {
+        Policy::key(KeyRules::retryable())
+    }
+
+    fn effect(policy: &Policy, facts: ResponseFacts) -> Effect {
+        judge(policy, facts, || None).effect
+    }
+
+    #[test]
+    fn handler_decides_before_route_before_extractor_before_status() {
+        let policy = retryable();
+        let extracting = ResponseFacts { entry: Entry::Extracting, ..PLAIN };
+        let stated = ResponseFacts { handler: Some(Effect::Unknown), ..extracting };
+        assert_eq!(judge(&policy, stated, || panic!("the handler has said it")).effect, Effect::Unknown);
+        assert_eq!(judge(&policy, extracting, || Some(Effect::Applied)).effect, Effect::Applied);
+        assert_eq!(effect(&policy, extracting), Effect::NotApplied);
+        assert_eq!(effect(&policy, PLAIN), Effect::Applied, "a business answer, stored and replayed");
+    }
+
+    #[test]
+    fn mark_of_handler_outweighs_type_of_error() {
+        for source in [ErrorSource::Declared, ErrorSource::Extractor, ErrorSource::Other] {
+            let entered = ResponseFacts { entry: Entry::Entered, source, ..PLAIN };
+            assert_eq!(effect(&retryable(), entered), Effect::Applied, "{source:?}");
+            let extracting = ResponseFacts { entry: Entry::Extracting, source, status: 502, ..PLAIN };
+            assert_eq!(effect(&retryable(), extracting), Effect::NotApplied, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn extractor_error_counts_only_with_whole_body_and_retryable_key() {
+        let from_extractor = ResponseFacts { source: ErrorSource::Extractor, ..PLAIN };
+        assert_eq!(effect(&retryable(), from_extractor), Effect::NotApplied);
+        let partial = ResponseFacts { had_whole_body: false, ..from_extractor };
+        assert_eq!(effect(&retryable(), partial), Effect::Applied);
+        let at_most_once = Policy::key(KeyRules::at_most_once());
+        assert_eq!(effect(&at_most_once, from_extractor), Effect::Applied);
+        let declared = ResponseFacts { source: ErrorSource::Declared, had_whole_body: false, ..PLAIN };
+        assert_eq!(effect(&at_most_once, declared), Effect::NotApplied);
+    }
+
+    #[test]
+    fn error_without_mark_or_statement_does_not_show_a_run() {
+        let shows = |facts| judge(&retryable(), facts, || None).shows_a_run;
+        assert!(!shows(PLAIN) && !shows(ResponseFacts { status: 500, ..PLAIN }));
+        assert!(shows(ResponseFacts { status: 302, ..PLAIN }) && shows(ResponseFacts { status: 200, ..PLAIN }));
+        assert!(shows(ResponseFacts { entry: Entry::Entered, ..PLAIN }));
+        assert!(shows(ResponseFacts { handler: Some(Effect::Applied), ..PLAIN }));
+        assert!(judge(&retryable(), PLAIN, || Some(Effect::Applied)).shows_a_run);
+    }
+}

@@ -1,0 +1,333 @@
+//! What a request asks, read from its head and its body.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use onceward_api::path::canonical;
+use onceward_api::{Code, header};
+
+use super::body::{BufferedBody, RequestBody, too_large};
+use super::key_source::KeySource;
+use super::token_source::find_token;
+use crate::fingerprint::{Fields, Fingerprint};
+use crate::intent::{Intent, Subject};
+use crate::key::Key;
+use crate::policy::{Policy, TokenRules};
+use crate::rejection::Rejection;
+
+/// The head of a request. Each adapter implements it for the requests of its framework, so that no header is copied.
+pub trait RequestHead {
+    /// The method, as `POST`.
+    fn method(&self) -> &str;
+
+    /// The path as it was sent, percent-encoded.
+    fn path(&self) -> &str;
+
+    /// The query without its question mark; empty if there is none.
+    fn query(&self) -> &str;
+
+    /// The values of a header, in their order. `name` is in lower case.
+    fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
+
+    /// A parameter of the path by its name in the route, decoded as the handler sees it, with U+FFFD for what is not UTF-8.
+    fn path_parameter(&self, name: &str) -> Option<Cow<'_, str>>;
+}
+
+/// The action of a route without a name: the method and the [canonical path](canonical), as in `POST /orders`.
+pub fn action_of(method: &str, path: &str) -> String {
+    [method, " ", &canonical(path)].concat()
+}
+
+/// The content type, if it is text.
+pub(super) fn content_type(request: &impl RequestHead) -> Option<&str> {
+    request.header("content-type").next().and_then(visible)
+}
+
+/// A header value as text, if it is visible ASCII.
+pub(super) fn visible(value: &[u8]) -> Option<&str> {
+    let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
+    std::str::from_utf8(value).ok().filter(|text| text.as_bytes().iter().all(is_visible))
+}
+
+/// What a request asks.
+pub(crate) struct ParsedRequest {
+    action: String,
+    subject: Subject<'static>,
+    token: Option<String>,
+    key: Option<Key>,
+    fingerprint: Option<Fingerprint>,
+    has_whole_body: bool,
+    only_looks: bool,
+}
+
+impl ParsedRequest {
+    /// What is asked, and by whom, and whether nothing is to run.
+    fn new(action: String, subject: Subject<'static>, only_looks: bool) -> Self {
+        Self { action, subject, token: None, key: None, fingerprint: None, has_whole_body: false, only_looks }
+    }
+
+    /// Whether the body was read to its end before the handler was called, so that no extractor finds it broken.
+    pub(crate) fn has_whole_body(&self) -> bool {
+        self.has_whole_body
+    }
+
+    pub(crate) fn action(&self) -> &str {
+        &self.action
+    }
+
+    /// Whether the request only asks what is on record, and nothing is to run.
+    pub(crate) fn only_looks(&self) -> bool {
+        self.only_looks
+    }
+
+    pub(crate) fn subject(&self) -> &Subject<'static> {
+        &self.subject
+    }
+
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
+    }
+
+    pub(crate) fn intent(&self) -> Intent<'_> {
+        let mut intent = Intent::new(&self.action, self.subject.borrowed());
+        if let Some(token) = &self.token {
+            intent = intent.credential(token);
+        }
+        if let Some(key) = &self.key {
+            intent = intent.key(key);
+        }
+        if let Some(fingerprint) = self.fingerprint {
+            intent = intent.fingerprint(fingerprint);
+        }
+        intent
+    }
+}
+
+/// What a route reads of its requests.
+#[derive(Debug)]
+pub(crate) struct RequestReader<R> {
+    pub(crate) action: Option<Arc<str>>,
+    /// Where the key is read from; a route under a key has a default.
+    pub(crate) key: Option<KeySource<R>>,
+    pub(crate) is_optional: bool,
+    pub(crate) fields: Fields,
+    pub(crate) skips_large: bool,
+    /// How much of a body is read.
+    pub(crate) limit: usize,
+}
+
+impl<R> Default for RequestReader<R> {
+    fn default() -> Self {
+        Self {
+            action: None,
+            key: None,
+            is_optional: false,
+            fields: Fields::all(),
+            skips_large: false,
+            limit: 256 * 1024,
+        }
+    }
+}
+
+impl<R> Clone for RequestReader<R> {
+    fn clone(&self) -> Self {
+        Self { action: self.action.clone(), key: self.key.clone(), fields: self.fields.clone(), ..*self }
+    }
+}
+
+impl<R: RequestHead> RequestReader<R> {
+    /// What the request asks; `None` if it has no key and need not have one. The body is put back for the handler.
+    pub(crate) async fn read<B: RequestBody>(
+        &self,
+        request: &R,
+        body: &mut B,
+        policy: &Policy,
+        subject: Subject<'static>,
+    ) -> Result<Option<ParsedRequest>, Rejection> {
+        let mut asked = ParsedRequest::new(self.action(request), subject, only_looks(request)?);
+        match policy {
+            Policy::Token(TokenRules { remember: None, .. }) => {
+                asked.token = find_token(request, body, self.limit).await?;
+                Ok(Some(asked))
+            }
+            // Apart, so that a plain token does not carry room for it.
+            _ => Box::pin(self.read_content(request, body, policy, asked)).await,
+        }
+    }
+
+    async fn read_content<B: RequestBody>(
+        &self,
+        request: &R,
+        body: &mut B,
+        policy: &Policy,
+        mut asked: ParsedRequest,
+    ) -> Result<Option<ParsedRequest>, Rejection> {
+        match (policy, &self.key) {
+            (Policy::Token(_), _) => {
+                asked.token = find_token(request, body, self.limit).await?;
+                self.read_fingerprint(request, body, asked).await.map(Some)
+            }
+            (Policy::Interval(_), None) => self.read_fingerprint(request, body, asked).await.map(Some),
+            // A request that goes by a name alone is not compared, and its body need not be read.
+            (Policy::Interval(_), Some(from)) if !from.needs_body() => {
+                match from.find(request, &BufferedBody::unread())? {
+                    Some(name) => Ok(Some(ParsedRequest { key: Some(name), ..asked })),
+                    None => self.without_key(asked.only_looks),
+                }
+            }
+            (Policy::Interval(_) | Policy::Key(_), Some(from)) => self.read_key(request, body, from, asked).await,
+            (Policy::Key(_), None) => self.read_key(request, body, &KeySource::default(), asked).await,
+        }
+    }
+
+    async fn read_key<B: RequestBody>(
+        &self,
+        request: &R,
+        body: &mut B,
+        from: &KeySource<R>,
+        asked: ParsedRequest,
+    ) -> Result<Option<ParsedRequest>, Rejection> {
+        // A missing or malformed key is rejected before the body is read, if it can be.
+        let needs_body = from.needs_body();
+        let early = if needs_body { None } else { from.find(request, &BufferedBody::unread())? };
+        if early.is_none() && !needs_body {
+            return self.without_key(asked.only_looks);
+        }
+        let body = BufferedBody::read(body, self.limit).await?;
+        if !body.is_whole() && (needs_body || !(self.skips_large || asked.only_looks)) {
+            return Err(too_large(self.limit));
+        }
+        let key = if needs_body { from.find(request, &body)? } else { early };
+        let Some(key) = key else { return self.without_key(asked.only_looks) };
+        let fingerprint = Some(body.fingerprint(request, &self.fields));
+        Ok(Some(ParsedRequest { key: Some(key), fingerprint, has_whole_body: body.is_whole(), ..asked }))
+    }
+
+    /// Compares by the content. A body over the limit that is let through differs from one within it, not from another over it.
+    async fn read_fingerprint<B: RequestBody>(
+        &self,
+        request: &R,
+        body: &mut B,
+        asked: ParsedRequest,
+    ) -> Result<ParsedRequest, Rejection> {
+        let body = BufferedBody::read(body, self.limit).await?;
+        if !body.is_whole() && !self.skips_large {
+            return Err(too_large(self.limit));
+        }
+        Ok(ParsedRequest { fingerprint: Some(body.fingerprint(request, &self.fields)), ..asked })
+    }
+
+    /// The action of the request: the one that the route names, or method and path.
+    pub(crate) fn action(&self, request: &R) -> String {
+        match &self.action {
+            Some(action) => action.as_ref().to_owned(),
+            None => action_of(request.method(), request.path()),
+        }
+    }
+
+    /// A request that only looks runs nothing, not even unprotected.
+    fn without_key(&self, only_looks: bool) -> Result<Option<ParsedRequest>, Rejection> {
+        if self.is_optional && !only_looks { Ok(None) } else { Err(Code::KeyMissing.into()) }
+    }
+}
+
+/// Whether a request only asks what is on record: `Onceward-Look: true` does.
+///
+/// # Errors
+/// If the header is neither `true` nor `false`, or both. A client that sends it wants to control whether the handler runs, so a
+/// value that cannot be read is rejected: it neither looks nor runs.
+fn only_looks(request: &impl RequestHead) -> Result<bool, Rejection> {
+    let mut said = None;
+    for value in request.header(header::LOOK) {
+        let looks = match value {
+            b"true" => true,
+            b"false" => false,
+            _ => return Err(unreadable()),
+        };
+        if said.is_some_and(|other| other != looks) {
+            return Err(unreadable());
+        }
+        said = Some(looks);
+    }
+    Ok(said.unwrap_or(false))
+}
+
+fn unreadable() -> Rejection {
+    Rejection::new(Code::BadRequest)
+        .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and nothing ran.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request with these headers and nothing else.
+    struct Headers<'h>(&'h [(&'h str, &'h [u8])]);
+
+    impl RequestHead for Headers<'_> {
+        fn method(&self) -> &str {
+            "POST"
+        }
+
+        fn path(&self) -> &str {
+            "/%6frders"
+        }
+
+        fn query(&self) -> &str {
+            ""
+        }
+
+        fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+            self.0.iter().filter(move |(other, _)| *other == name).map(|(_, value)| *value)
+        }
+
+        fn path_parameter(&self, _: &str) -> Option<Cow<'_, str>> {
+            None
+        }
+    }
+
+    #[test]
+    fn action_without_a_name_is_method_and_canonical_path() {
+        assert_eq!(RequestReader::default().action(&Headers(&[])), "POST /orders");
+        let named = RequestReader { action: Some("order".into()), ..RequestReader::default() };
+        assert_eq!(named.action(&Headers(&[])), "order");
+    }
+
+    #[test]
+    fn content_type_is_the_first_one_if_it_is_text() {
+        assert_eq!(content_type(&Headers(&[])), None);
+        assert_eq!(content_type(&Headers(&[("content-type", b"a/b"), ("content-type", b"c/d")])), Some("a/b"));
+        assert_eq!(content_type(&Headers(&[("content-type", "é/b".as_bytes())])), None);
+    }
+
+    #[test]
+    fn look_header_is_true_or_false_and_nothing_else() {
+        let looks = |values: &[&'static [u8]]| {
+            let headers: Vec<_> = values.iter().map(|value| (header::LOOK, *value)).collect();
+            only_looks(&Headers(&headers)).map_err(|rejection| rejection.code())
+        };
+        assert_eq!(looks(&[]), Ok(false));
+        assert_eq!((looks(&[b"true"]), looks(&[b"true", b"true"])), (Ok(true), Ok(true)));
+        assert_eq!((looks(&[b"false"]), looks(&[b"false", b"false"])), (Ok(false), Ok(false)));
+        for values in [
+            &[&b""[..]][..],
+            &[b"True"],
+            &[b"1"],
+            &[b"0"],
+            &[b"no"],
+            &[b"?0"],
+            &[b"maybe"],
+            &[b"true, true"],
+            &[b"\xff"],
+            &[b"true", b"false"],
+            &[b"false", b"true"],
+            &[b"false", b""],
+        ] {
+            assert_eq!(looks(values), Err(Code::BadRequest), "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The responses that a guard gives in place of the handler's: a rejection, or the stored response.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::StatusCode;
+use onceward_api::{Code, IssuedToken, Outcome, Problem, Retry, header};
+use sha2::{Digest as _, Sha256};
+
+use crate::effect::Effect;
+use crate::guard::Guard;
+use crate::rejection::Rejection;
+use crate::reply::Reply;
+use crate::token::Token;
+
+/// A response that a guard gives in place of the handler's, as plain data for an adapter to send.
+#[derive(Debug, Clone)]
+pub struct GuardResponse {
+    status: StatusCode,
+    headers: Headers,
+    body: Bytes,
+    effect: Option<Effect>,
+    outcome: Option<Outcome>,
+}
+
+type Headers = Vec<(Cow<'static, str>, Bytes)>;
+
+impl GuardResponse {
+    /// A rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header, prefers HTML.
+    pub fn rejection(guard: &Guard, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
+        Self::problem(rejection.problem().base(guard.problem_base()), rejection, path, accept)
+    }
+
+    /// Like [`rejection`](Self::rejection), where no guard is at hand.
+    pub(crate) fn without_guard(rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
+        Self::problem(rejection.problem(), rejection, path, accept)
+    }
+
+    fn problem(problem: Problem, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
+        let problem = problem.instance(path);
+        let mut headers: Headers = Vec::with_capacity(6);
+        add(&mut headers, "cache-control", "no-store");
+        if let Some(wait) = rejection.retry_after() {
+            add(&mut headers, header::RETRY_AFTER, whole_seconds(wait).to_string());
+        }
+        let body = if accept.is_some_and(prefers_html) {
+            add(&mut headers, "content-security-policy", policy());
+            add(&mut headers, "content-type", "text/html; charset=utf-8");
+            page(&problem)
+        } else {
+            add(&mut headers, "content-type", Problem::CONTENT_TYPE);
+            serde_json::to_string(&problem).unwrap_or_default()
+        };
+        let code = rejection.code();
+        add_outcome(&mut headers, Outcome::Rejected(code));
+        let response = Self { status: status(problem.status), headers, body: body.into(), effect: None, outcome: None };
+        match code {
+            Code::Internal => response,
+            Code::OutcomeUnknown => response.with_effect(Effect::Unknown, code),
+            _ => response.with_effect(Effect::NotApplied, code),
+        }
+    }
+
+    /// The stored response again.
+    pub fn replay(reply: &Reply) -> Self {
+        let mut headers: Headers = Vec::with_capacity(8);
+        headers.extend(reply.named_headers().cloned());
+        if !headers.iter().any(|(name, _)| name == "cache-control") {
+            add(&mut headers, "cache-control", "no-store");
+        }
+        add(&mut headers, header::IDEMPOTENT_REPLAYED, "true");
+        add_outcome(&mut headers, Outcome::Replayed);
+        let (status, body) = (status(reply.status()), reply.body().clone());
+        Self { status, headers, body, effect: None, outcome: Some(Outcome::Replayed) }
+    }
+
+    /// Tells guards further out whether the rejected run took effect, and why it was rejected.
+    #[must_use]
+    pub(crate) fn with_effect(mut self, effect: Effect, code: Code) -> Self {
+        (self.effect, self.outcome) = (Some(effect), Some(Outcome::Rejected(code)));
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The headers in their order, with names in lower case. A stored response that was made by hand may have a name or a value that
+    /// no header can have; leave that out.
+    pub fn headers(&self) -> impl Iterator<Item = (&Cow<'static, str>, &Bytes)> {
+        self.headers.iter().map(|(name, value)| (name, value))
+    }
+
+    /// The body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// What the response says about the effect, to guards further out; `None` leaves it to the status.
+    pub fn effect(&self) -> Option<Effect> {
+        self.effect
+    }
+
+    /// The outcome that guards further out report as well; `None` leaves it to them.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+}
+
+fn status(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn add(headers: &mut Headers, name: &'static str, value: impl Into<Bytes>) {
+    headers.push((Cow::Borrowed(name), value.into()));
+}
+
+fn add_outcome(headers: &mut Headers, outcome: Outcome) {
+    let has_timing = headers.iter().any(|(name, _)| name == header::SERVER_TIMING);
+    let OutcomeHeaders { outcome, server_timing } = OutcomeHeaders::of(outcome, has_timing);
+    headers.retain(|(name, _)| name != header::OUTCOME);
+    add(headers, header::OUTCOME, outcome);
+    if let Some(timing) = server_timing {
+        add(headers, header::SERVER_TIMING, timing);
+    }
+}
+
+/// The headers that report an outcome: one for programs, and one that the script of a page can read after a navigation.
+#[derive(Debug)]
+pub(crate) struct OutcomeHeaders {
+    /// The value of `Onceward-Outcome`, which replaces an earlier one.
+    pub(crate) outcome: &'static str,
+    /// The value of `Server-Timing`, beside earlier ones.
+    pub(crate) server_timing: Option<String>,
+}
+
+impl OutcomeHeaders {
+    /// The headers for an outcome, on a response that has a `Server-Timing` already or not.
+    pub(crate) fn of(outcome: Outcome, has_server_timing: bool) -> Self {
+        // After a run that took effect the status tells enough, unless a guard further in has said something else.
+        let is_told = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !has_server_timing;
+        Self { outcome: outcome.as_str(), server_timing: (!is_told).then(|| outcome.server_timing()) }
+    }
+}
+
+/// The body of the response to a request for a token.
+pub fn issued(token: &Token, ttl: Duration) -> IssuedToken {
+    IssuedToken {
+        token: token.as_str().to_owned(),
+        expires_at: jiff::Timestamp::try_from(token.expires_at()).unwrap_or(jiff::Timestamp::MAX),
+        expires_in: ttl.as_secs(),
+    }
+}
+
+/// Rounded up: a client that comes early is rejected again.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+/// Whether the client prefers a page to problem JSON. A client that accepts anything receives JSON.
+fn prefers_html(accept: &[u8]) -> bool {
+    let mut best = (0.0, false);
+    for range in std::str::from_utf8(accept).unwrap_or_default().split(',') {
+        let mut pieces = range.split(';').map(str::trim);
+        let is_html = match pieces.next() {
+            Some("text/html" | "application/xhtml+xml") => true,
+            Some("application/problem+json" | "application/json" | "application/*" | "*/*") => false,
+            _ => continue,
+        };
+        let weight = pieces.find_map(|piece| piece.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
+        if weight > best.0 {
+            best = (weight, is_html);
+        }
+    }
+    best.1
+}
+
+const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}\
+    h1{font-size:1.6rem;line-height:1.25}small{color:#666}";
+
+/// The content security policy of the page: it loads nothing and has no style but its own. The application's own policy would not know it.
+fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let digest = STANDARD.encode(Sha256::digest(STYLE));
+        format!("default-src 'none'; style-src 'sha256-{digest}'")
+    });
+    &POLICY
+}
+
+/// A page that says the same as the problem, needs nothing else to be loaded, and names the next step.
+fn page(problem: &Problem) -> String {
+    let next = match problem.retry {
+        Retry::Same => "<p>Wait a moment, then reload this page to send the same again.</p>",
+        Retry::NewToken => "<p>Go back, reload the form, and send it again.</p>",
+        Retry::No => "",
+    };
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
+         <style>{STYLE}</style></head>\
+         <body><main><h1>{title}</h1><p>{detail}</p>{next}<p><small>{code}</small></p></main></body></html>\n",
+        title = escape(&problem.title),
+        detail = escape(&problem.detail),
+        code = problem.code,
+    )
+}
+
+/// Text that is nothing but text in a page and in an attribute.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn header<'a>(response: &'a GuardResponse, name: &str) -> Option<&'a [u8]> {
+        response.headers().find(|(other, _)| *other == name).map(|(_, value)| &value[..])
+    }
+
+    #[test]
+    fn page_is_for_clients_that_prefer_html() {
+        let prefers = |accept: &str| prefers_html(accept.as_bytes());
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
+        assert!(prefers(browser) && prefers("text/html") && prefers("text/html;q=0.9, application/json;q=0.8"));
+        assert!(!prefers("*/*") && !prefers("application/json") && !prefers("") && !prefers("image/png"));
+        assert!(!prefers("application/problem+json, text/html;q=0.9") && !prefers("text/html;q=0, */*"));
+        assert!(!prefers("text/html;q=x;q=0.1, application/json;q=0.5"));
+    }
+
+    #[test]
+    fn nothing_in_a_page_is_taken_for_markup() {
+        let problem = Problem::new(Code::BadRequest).detail("<script>alert(\"&\")</script>");
+        let page = page(&problem);
+        assert!(page.contains("&lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt;") && !page.contains("<script"));
+    }
+
+    #[test]
+    fn rejection_is_a_problem_that_outer_guards_understand() {
+        let (guard, _clock) = testing::guard();
+        let reject = |code: Code, accept| GuardResponse::rejection(&guard, &code.into(), "/orders", accept);
+        let used = reject(Code::TokenUsed, None);
+        assert_eq!(used.status(), StatusCode::CONFLICT);
+        assert_eq!(header(&used, "content-type"), Some(&b"application/problem+json"[..]));
+        assert_eq!(header(&used, "onceward-outcome"), Some(&b"token_used"[..]));
+        assert!(header(&used, "server-timing").is_some() && header(&used, "cache-control") == Some(b"no-store"));
+        let problem: serde_json::Value = serde_json::from_slice(used.body()).unwrap();
+        assert_eq!((&problem["code"], &problem["instance"]), (&"token_used".into(), &"/orders".into()));
+        let told = |code| (reject(code, None).effect(), reject(code, None).outcome());
+        assert_eq!(told(Code::TokenUsed), (Some(Effect::NotApplied), Some(Outcome::Rejected(Code::TokenUsed))));
+        assert_eq!(told(Code::OutcomeUnknown).0, Some(Effect::Unknown));
+        assert_eq!(told(Code::Internal), (None, None));
+        let page = reject(Code::TokenUsed, Some(b"text/html"));
+        assert_eq!(header(&page, "content-type"), Some(&b"text/html; charset=utf-8"[..]));
+        assert!(header(&page, "content-security-policy").is_some());
+    }
+
+    #[test]
+    fn retry_after_is_rounded_up_to_whole_seconds() {
+        let (guard, _clock) = testing::guard();
+        let rejection = Rejection::new(Code::TooSoon).wait(Duration::from_millis(1_001));
+        let response = GuardResponse::rejection(&guard, &rejection, "/", None);
+        assert_eq!(header(&response, "retry-after"), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn replay_is_marked_and_not_cached_unless_it_says_so() {
+        let replay = GuardResponse::replay(&Reply::new(201, "made").header("Link", "</a>").header("link", "</b>"));
+        assert_eq!((replay.status(), &replay.body()[..]), (StatusCode::CREATED, &b"made"[..]));
+        let names: Vec<_> = replay.headers().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["link", "link", "cache-control", "idempotent-replayed", "onceward-outcome"]);
+        assert_eq!((replay.effect(), replay.outcome()), (None, Some(Outcome::Replayed)));
+        let cached = GuardResponse::replay(&Reply::new(200, "").header("Cache-Control", "max-age=60"));
+        assert_eq!(header(&cached, "cache-control"), Some(&b"max-age=60"[..]));
+    }
+
+    #[test]
+    fn server_timing_is_left_out_where_the_status_tells_enough() {
+        assert!(OutcomeHeaders::of(Outcome::Executed, false).server_timing.is_none());
+        assert!(OutcomeHeaders::of(Outcome::Executed, true).server_timing.is_some());
+        assert!(OutcomeHeaders::of(Outcome::NotApplied, false).server_timing.is_some());
+    }
+}

@@ -1,0 +1,145 @@
+//! Where a token stands in a request: header, form field, first part of a multipart body, or query.
+
+pub(super) mod form;
+
+use bytes::BytesMut;
+use futures_util::StreamExt as _;
+use onceward_api::{Code, header};
+
+use self::form::{Form, Scan, broken};
+use super::body::{BodyEnd, RequestBody};
+use super::request::{RequestHead, visible};
+use crate::rejection::Rejection;
+
+/// Finds the token among these values of the `Onceward-Token` header and in this query; `None` if there is none.
+///
+/// # Errors
+/// If there are two that differ, or a value is not visible ASCII.
+pub fn token_in<'a>(header: impl IntoIterator<Item = &'a [u8]>, query: &str) -> Result<Option<String>, Rejection> {
+    let mut carried = TokenSources::default();
+    carried.and_header(header)?;
+    carried.and_query(query)?;
+    Ok(carried.into_token())
+}
+
+/// Finds the token of a request. The body is read only if it is a form, and put back for the handler.
+pub(super) async fn find_token<B: RequestBody>(
+    request: &impl RequestHead,
+    body: &mut B,
+    limit: usize,
+) -> Result<Option<String>, Rejection> {
+    let mut carried = TokenSources::default();
+    carried.and_header(request.header(header::TOKEN))?;
+    carried.and_query(request.query())?;
+    if let Some(form) = Form::of(request) {
+        Box::pin(read_form(body, form?, &mut carried, limit)).await?;
+    }
+    Ok(carried.into_token())
+}
+
+/// Reads a form until its token is found, and puts back what was read.
+async fn read_form<B: RequestBody>(
+    body: &mut B,
+    mut form: Form,
+    carried: &mut TokenSources,
+    limit: usize,
+) -> Result<(), Rejection> {
+    let mut read = BytesMut::new();
+    let scan = loop {
+        let chunk = body.next().await;
+        let ended = chunk.is_none();
+        match chunk.transpose() {
+            Ok(chunk) => read.extend_from_slice(&chunk.unwrap_or_default()),
+            Err(error) => {
+                body.put_back(read.freeze(), BodyEnd::Broken(error));
+                return Err(broken("it broke off"));
+            }
+        }
+        match form.scan(&read, ended) {
+            Scan::More if read.len() <= limit => {}
+            scan => break scan,
+        }
+    };
+    // Also a form that was read to its end: whatever reads it next finds its end there.
+    body.put_back(read.freeze(), BodyEnd::Open);
+    match scan {
+        Scan::Found(token) => carried.and(&token),
+        Scan::Absent => Ok(()),
+        Scan::More if carried.token.is_some() => Ok(()),
+        Scan::More => Err(Rejection::new(Code::BodyTooLarge).detail(format!(
+            "No token was found in the first {limit} bytes of the form. Send it as the first field, or in the Onceward-Token header."
+        ))),
+        Scan::Broken(how) => Err(broken(how)),
+    }
+}
+
+/// The one token that a request carries, from all the places it could stand in.
+#[derive(Default)]
+struct TokenSources {
+    token: Option<String>,
+}
+
+impl TokenSources {
+    /// Takes in what another place carries. Empty is nothing: a form whose script has not run sends its field empty.
+    fn and(&mut self, other: &str) -> Result<(), Rejection> {
+        match &self.token {
+            _ if other.is_empty() => Ok(()),
+            Some(token) if token != other => Err(Rejection::new(Code::TokenMalformed)
+                .detail("The request carries two different tokens. Send one, in the header or in the form.")),
+            Some(_) => Ok(()),
+            None => {
+                self.token = Some(other.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in the header, also if it was sent more than once.
+    fn and_header<'a>(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Rejection> {
+        values.into_iter().try_for_each(|value| match visible(value) {
+            Some(text) => self.and(text),
+            None => Err(Code::TokenMalformed.into()),
+        })
+    }
+
+    /// Takes in the query.
+    fn and_query(&mut self, query: &str) -> Result<(), Rejection> {
+        form_urlencoded::parse(query.as_bytes())
+            .filter(|(name, _)| name == header::FIELD)
+            .try_for_each(|(_, value)| self.and(&value))
+    }
+
+    fn into_token(self) -> Option<String> {
+        self.token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_places_may_agree_and_must_not_differ() {
+        let mut carried = TokenSources::default();
+        carried.and("").unwrap();
+        assert!(carried.token.is_none());
+        carried.and("t").unwrap();
+        carried.and("t").unwrap();
+        carried.and_query("a=1&_onceward=t&_onceward=").unwrap();
+        assert_eq!(carried.and("u").unwrap_err().code(), Code::TokenMalformed);
+        assert_eq!(carried.into_token().as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn token_is_found_in_header_or_query() {
+        let found = |header: &[&'static [u8]], query| {
+            token_in(header.iter().copied(), query).map_err(|rejection| rejection.code())
+        };
+        assert_eq!(found(&[], ""), Ok(None));
+        assert_eq!(found(&[b"t"], "_onceward=t"), Ok(Some("t".into())));
+        assert_eq!(found(&[b""], "_onceward=t"), Ok(Some("t".into())));
+        assert_eq!(found(&[b"t", b"u"], ""), Err(Code::TokenMalformed));
+        assert_eq!(found(&[b"t"], "_onceward=u"), Err(Code::TokenMalformed));
+        assert_eq!(found(&[b"\xff"], ""), Err(Code::TokenMalformed));
+    }
+}
