@@ -26,7 +26,7 @@ const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …,
 pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
     let examined = guard(config, INSTEAD).await?.examine(&ticket).await?;
-    let (state, says) = told(&examined, ticket.kind());
+    let (state, says) = describe(&examined, ticket.kind());
     let run = examined.run.map(|run| run.to_string());
     let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
     if let Seen::Done(Ok(reply)) = &examined.seen {
@@ -133,7 +133,7 @@ fn refused(code: Code, seen: &Examined) -> String {
     }
 }
 
-fn told(examined: &Examined, kind: Kind) -> (&'static str, String) {
+fn describe(examined: &Examined, kind: Kind) -> (&'static str, String) {
     match &examined.seen {
         Seen::Absent if kind == Kind::Token => {
             ("absent", "nothing is on record: it was used, it has expired, or it is of another store".to_owned())
