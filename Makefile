@@ -63,6 +63,10 @@ unit: ## Run unit and integration tests
 doc: ## Run the examples in the documentation and the README
 	cargo test --workspace --all-features --doc --locked
 
+.PHONY: figures
+figures: ## Print the size of the library: files, lines, public items, names used twice
+	@python3 tests/figures.py
+
 # Not `cargo run`, which has no --workspace: with other features it would compile the dependencies again.
 .PHONY: generate
 generate: ## Write openapi/openapi.json and the README's table of settings anew
@@ -101,7 +105,7 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 .PHONY: faults
 faults: setup ## Kill workers, crash, split, freeze, slow down and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
 	FAULTS=50 SQL_FAULTS=200 COMPLETED=1000 cargo test --release --workspace --all-features --locked --test all -- --nocapture --test-threads 2 \
-	faults:: keys_crashes:: epochs:: sentinel:: cluster:: losses:: memory_limit::
+	faults:: crashes:: epochs:: sentinel:: cluster:: lost_replies:: memory_limit::
 
 .PHONY: soak
 soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed
@@ -109,7 +113,7 @@ soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network 
 
 .PHONY: sdk-faults
 sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)
-	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk_faults:: -- --nocapture
+	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
 
 .PHONY: bench
 bench: ## Measure what the guard costs beside a bare route, and the SDK beside reqwest (some minutes after the build)
@@ -131,4 +135,4 @@ forged: setup ## Send one million forged tokens to the service, which may not as
 
 .PHONY: flood
 flood: setup ## Hold 8,300 connections of one client while others and health checks are answered (a minute after the build)
-	FLOOD=8300 cargo test --release --workspace --all-features --locked --test all service_flood:: -- --nocapture --test-threads 1
+	FLOOD=8300 cargo test --release --workspace --all-features --locked --test all service::connection_flood:: -- --nocapture --test-threads 1

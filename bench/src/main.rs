@@ -8,32 +8,32 @@
 //! A run that measured anything but the expected answers ends everything with an error; a missed target does not.
 
 mod case;
-mod clients;
+mod case_run;
+mod client_comparison;
+mod client_load;
 mod cluster;
+mod cluster_comparison;
 mod cpu;
-mod figures;
-mod load;
+mod order_server;
 mod postgres_server;
 mod redis_server;
-mod run;
-mod server;
-mod shop;
-mod side_by_side;
-mod sql;
-mod stock;
-mod submitter;
-mod table;
+mod report;
+mod server_process;
+mod sql_claims;
+mod statistics;
+mod token_files;
+mod wrk;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::case::Case;
-use crate::figures::Figures;
-use crate::load::Generator;
+use crate::case_run::{CaseRun, Runner};
+use crate::client_load::SUBMIT;
 use crate::redis_server::RedisServer;
-use crate::run::{Run, Track};
-use crate::server::SERVE;
-use crate::submitter::SUBMIT;
+use crate::server_process::SERVE;
+use crate::statistics::CaseStatistics;
+use crate::wrk::Wrk;
 
 /// Why there are no figures.
 type Failure = Box<dyn std::error::Error>;
@@ -65,19 +65,19 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
         [SERVE, name, redis, tokens, per_thread] => {
             let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
-            shop::serve(case, redis, Path::new(tokens), per_thread.parse()?)
+            order_server::serve(case, redis, Path::new(tokens), per_thread.parse()?)
         }
         [SUBMIT, way, url, tokens, count, seconds] => {
-            submitter::submit(way, url, Path::new(tokens), count.parse()?, seconds.parse()?)
+            client_load::run(way, url, Path::new(tokens), count.parse()?, seconds.parse()?)
         }
         [CLIENTS] => measure_clients(ROUNDS, SECONDS),
         [CLIENTS, rounds] => measure_clients(at_least_one(rounds)?, SECONDS),
         [CLIENTS, rounds, seconds] => measure_clients(at_least_one(rounds)?, at_least_one(seconds)?),
-        [CLUSTER] => side_by_side::measure(ROUNDS, SECONDS),
-        [CLUSTER, rounds] => side_by_side::measure(at_least_one(rounds)?, SECONDS),
-        [CLUSTER, rounds, seconds] => side_by_side::measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        [SQL] => sql::measure(EXPIRED),
-        [SQL, expired] => sql::measure(at_least_one(expired)?),
+        [CLUSTER] => cluster_comparison::measure(ROUNDS, SECONDS),
+        [CLUSTER, rounds] => cluster_comparison::measure(at_least_one(rounds)?, SECONDS),
+        [CLUSTER, rounds, seconds] => cluster_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
+        [SQL] => sql_claims::measure(EXPIRED),
+        [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
@@ -94,31 +94,31 @@ fn at_least_one(text: &str) -> Result<u64, Failure> {
 
 fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
-    let generator = Generator::in_folder(folder.path())?;
+    let generator = Wrk::in_folder(folder.path())?;
     let mut redis = RedisServer::start()?;
-    let track = Track { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
-    let runs = all_rounds(track, rounds)?;
+    let runner = Runner { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
+    let runs = all_rounds(runner, rounds)?;
     let [bare, ..] = &runs;
-    let rows = Case::ALL.iter().zip(&runs).filter_map(|(case, runs)| Some((case, Figures::of(runs, bare)?)));
+    let rows = Case::ALL.iter().zip(&runs).filter_map(|(case, runs)| Some((case, CaseStatistics::of(runs, bare)?)));
     let rows: Vec<_> = rows.collect();
-    let clients = clients::measure(rounds, seconds, folder.path())?;
-    println!("\n{}\n\n{}\n\n{}", table::table(&rows), table::costs(&rows), table::targets(&rows));
+    let clients = client_comparison::measure(rounds, seconds, folder.path())?;
+    println!("\n{}\n\n{}\n\n{}", report::table(&rows), report::costs(&rows), report::targets(&rows));
     println!("\n{clients}");
     Ok(())
 }
 
 fn measure_clients(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
-    println!("\n{}", clients::measure(rounds, seconds, folder.path())?);
+    println!("\n{}", client_comparison::measure(rounds, seconds, folder.path())?);
     Ok(())
 }
 
 /// The runs of each case, in the order of the rounds.
-fn all_rounds(mut track: Track<'_>, rounds: u64) -> Result<[Vec<Run>; Case::ALL.len()], Failure> {
-    let mut runs: [Vec<Run>; Case::ALL.len()] = Default::default();
+fn all_rounds(mut runner: Runner<'_>, rounds: u64) -> Result<[Vec<CaseRun>; Case::ALL.len()], Failure> {
+    let mut runs: [Vec<CaseRun>; Case::ALL.len()] = Default::default();
     for round in 0..rounds {
         for (case, runs) in Case::ALL.iter().zip(&mut runs) {
-            let run = track.run(case)?;
+            let run = runner.run(case)?;
             println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, case.name, run.throughput());
             runs.push(run);
         }

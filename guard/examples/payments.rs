@@ -42,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = Guard::new(Memory::new());
     let (shared, pool) = (web::Data::new(guard.clone()), web::Data::new(pool));
     let server = HttpServer::new(move || {
-        // Without `hold`: after a crash, the table tells a retry how the first run ended.
+        // Retryable is safe here: the payment and its record are committed in one transaction. After a crash a retry runs the handler again, and
+        // `transact` finds the record if the first run was committed. A handler that pays outside of the transaction needs `at_most_once`.
         let protect = Protect::key(&shared, SubjectFrom::anonymous(), KeyRules::retryable());
         let route = web::resource("/payments").wrap(protect).route(web::post().to(entered(pay)));
         App::new().app_data(shared.clone()).app_data(pool.clone()).service(route)

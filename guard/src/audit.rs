@@ -1,6 +1,7 @@
 //! One line in the log for each step of a run, for whoever has to find out later what happened.
 
-use crate::policy::Effect;
+use crate::effect::Effect;
+use crate::metrics::ClaimEvent;
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::store::StoreError;
@@ -22,41 +23,23 @@ fn shortened(action: &str) -> String {
     format!("{}…", &action[..end])
 }
 
-/// What happened to a claim.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum AuditEvent {
-    Claimed,
-    Completed,
-    Released,
-    Unknown,
-    Lost,
+/// The event with which a run ends that had this effect.
+pub(crate) fn end(effect: Effect) -> ClaimEvent {
+    match effect {
+        Effect::Applied => ClaimEvent::Completed,
+        Effect::NotApplied => ClaimEvent::Released,
+        Effect::Unknown => ClaimEvent::Unknown,
+    }
 }
 
-impl AuditEvent {
-    pub(crate) const ALL: [Self; 5] = [Self::Claimed, Self::Completed, Self::Released, Self::Unknown, Self::Lost];
+/// Something happened to a claim.
+pub(crate) fn claim(event: ClaimEvent, action: &str, ticket: &Ticket, run: RunId) {
+    tracing::info!(target: "onceward::event", event = event.as_str(), action, ?ticket, %run);
+}
 
-    /// How a run has ended.
-    pub(crate) fn of(effect: Effect) -> Self {
-        match effect {
-            Effect::Applied => Self::Completed,
-            Effect::NotApplied => Self::Released,
-            Effect::Unknown => Self::Unknown,
-        }
-    }
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claimed => "claimed",
-            Self::Completed => "completed",
-            Self::Released => "released",
-            Self::Unknown => "unknown",
-            Self::Lost => "lost",
-        }
-    }
-
-    pub(crate) fn log(self, action: &str, ticket: &Ticket, run: RunId) {
-        tracing::info!(target: "onceward::event", event = self.as_str(), action, ?ticket, %run);
-    }
+/// A submission that ran, and would not have in [`Mode::Enforce`](crate::Mode::Enforce).
+pub(crate) fn observed(action: &str, outcome: &str) {
+    tracing::info!(target: "onceward::event", event = "observed", outcome, action);
 }
 
 /// A submission that ran although the store could not be asked.
@@ -65,7 +48,7 @@ pub(crate) fn let_through(action: &str, error: &StoreError) {
 }
 
 /// A submission that did not run.
-pub(crate) fn refused(action: &str, ticket: &Ticket, rejection: &Rejection, owner: RunId) {
+pub(crate) fn rejected(action: &str, ticket: &Ticket, rejection: &Rejection, owner: RunId) {
     let code = rejection.code().as_str();
     tracing::info!(target: "onceward::event", event = "refused", action, ?ticket, run = %owner, code);
 }

@@ -3,8 +3,9 @@
 
 mod cell;
 mod duplicate;
+mod remote;
+mod renewal;
 mod settle;
-mod written;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,24 +15,22 @@ use onceward_api::Code;
 use tokio::sync::Mutex;
 
 use self::cell::{CellInsert, CellWrite, MAX_CONFLICTS, RecordCell, conflict};
-use crate::attempt::IN_HAND;
-use crate::audit::AuditEvent;
+use crate::audit;
 use crate::backoff::Backoff;
-use crate::clock::Clock;
-use crate::guard::Verdict;
-use crate::metrics::{Metrics, PolicyLabel};
-use crate::no_reply::NoReply;
+use crate::engine::Engine;
+use crate::epoch::Epoch;
+use crate::metrics::{ClaimEvent, PolicyLabel};
 use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{ClaimRecord, DoneRecord, Record};
-use crate::rejection::Rejection;
-use crate::renewal::{QueuePosition, RenewalQueue};
-use crate::reply::Reply;
+use crate::redemption::IN_HAND;
+use crate::rejection::{Duplicate, Rejection};
+use crate::renewal::QueuePosition;
+use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
 use crate::shutdown::InFlight;
-use crate::store::{Epoch, Store, StoreError};
+use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
-use crate::waiting::Waiters;
 
 /// The right to run.
 pub(crate) struct Claim {
@@ -47,11 +46,7 @@ pub(crate) struct Claim {
 
 /// What a claim is made of.
 pub(crate) struct Terms {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Clock,
-    pub(crate) upkeep: RenewalQueue,
-    pub(crate) meter: Arc<Metrics>,
-    pub(crate) waiting: Waiters,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) rules: KeyRules,
     pub(crate) origin: Origin,
     pub(crate) action: String,
@@ -70,7 +65,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    fn row(&self) -> PolicyLabel {
+    fn label(&self) -> PolicyLabel {
         match self {
             Self::Key => PolicyLabel::Key,
             Self::Token(..) => PolicyLabel::Remembered,
@@ -122,28 +117,9 @@ enum ClaimStage {
     Over,
 }
 
-/// What is due after a step.
-enum NextStep {
-    /// A renewal, after this time.
-    Renew(Duration),
-    /// The same again: it failed, or the claim of another run is in the way.
-    Again,
-    Nothing,
-}
-
 /// A claim that lives no longer than this, and whose write may have been lost, is tried to be taken back once. If that is not answered either,
 /// it is left to its lease: no handler runs under it, and a duplicate gets *in progress* until then.
 const LAPSES: Duration = Duration::from_secs(15);
-
-/// How long to wait before what failed is tried again: soon at first, for what a renewal is owed in the rest of the lease.
-fn backoff(lease: Duration) -> Backoff {
-    Backoff::between((lease / 40).max(Duration::from_millis(10)), lease / 3)
-}
-
-/// The same for a claim that the store does not have, and may be sent yet by a connection that was held up.
-fn late_backoff(lease: Duration) -> Backoff {
-    Backoff::between(lease / 8, lease / 2)
-}
 
 impl Claim {
     pub(crate) fn new(terms: Terms) -> Self {
@@ -152,7 +128,7 @@ impl Claim {
             attempt: terms.attempt,
             fingerprint: terms.fingerprint,
             asker: terms.origin.asker(),
-            started_at: terms.clock.wall(),
+            started_at: terms.engine.clock.wall(),
             lease: terms.rules.lease.as_millis() as u64,
             heartbeat: None,
         };
@@ -160,7 +136,7 @@ impl Claim {
     }
 
     fn of_record(terms: Terms, record: ClaimRecord) -> Self {
-        let own = RecordCell::new(Arc::clone(&terms.store), terms.ticket, &record);
+        let own = RecordCell::new(Arc::clone(&terms.engine.store), terms.ticket, &record);
         let state = Mutex::new(ClaimState {
             own,
             stage: ClaimStage::Running,
@@ -168,9 +144,9 @@ impl Claim {
             place: None,
             running: None,
             may_outlive: false,
-            backoff: backoff(terms.rules.lease),
+            backoff: renewal::backoff(terms.rules.lease),
         });
-        let (begun, carried_on, is_settling) = (terms.clock.steady(), OnceLock::new(), AtomicBool::new(false));
+        let (begun, carried_on, is_settling) = (terms.engine.clock.steady(), OnceLock::new(), AtomicBool::new(false));
         Self { terms, record, carried_on, begun, is_settling, state }
     }
 
@@ -196,7 +172,7 @@ impl Claim {
     }
 
     /// What is said to somebody who comes when this is on record; `None` if that tells of no use.
-    pub(crate) fn told(&self, found: &[u8]) -> Result<Option<Verdict>, StoreError> {
+    pub(crate) fn told(&self, found: &[u8]) -> Result<Option<Duplicate>, StoreError> {
         match Record::decode(found).map_err(StoreError::not_executed)? {
             Record::Issued | Record::Attempted(_) => Ok(None),
             found => self.duplicate_of(found).map(Some),
@@ -204,14 +180,17 @@ impl Claim {
     }
 
     /// What is said to somebody whose token is over: a late retry still gets its answer.
-    pub(crate) async fn late(&self, rejection: Rejection) -> Result<Verdict, StoreError> {
-        let found = self.terms.store.look(&self.terms.ticket).await?;
+    pub(crate) async fn late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
+        let found = self.terms.engine.store.look(&self.terms.ticket).await?;
         let told = found.map(|found| self.told(&found)).transpose()?.flatten();
-        Ok(told.unwrap_or(Verdict::Reject(rejection)))
+        Ok(told.unwrap_or(Duplicate::Reject(rejection)))
     }
 
     /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
-    pub(crate) async fn enter(self: &Arc<Self>, running: &mut Option<InFlight>) -> Result<Option<Verdict>, StoreError> {
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        running: &mut Option<InFlight>,
+    ) -> Result<Option<Duplicate>, StoreError> {
         // Dropped last, when nobody has the state any more.
         let mut entering = Entering(Some(self));
         let mut state = self.state.lock().await;
@@ -223,11 +202,11 @@ impl Claim {
         match made {
             Ok(EnterResult::Ours) => {
                 self.step_after(&mut state, self.rhythm());
-                self.log(AuditEvent::Claimed);
+                self.log(ClaimEvent::Claimed);
                 Ok(None)
             }
             Ok(EnterResult::Theirs(found)) => self.duplicate_of(found).map(Some),
-            Ok(EnterResult::Spent) => Ok(Some(Verdict::Reject(Code::TokenUsed.into()))),
+            Ok(EnterResult::Spent) => Ok(Some(Duplicate::Reject(Code::TokenUsed.into()))),
             Ok(EnterResult::Stale) => self.late(Code::TokenStale.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
@@ -256,7 +235,7 @@ impl Claim {
                 CellInsert::New => self.record.clone(),
                 CellInsert::Other(found) => return Ok(Some(found)),
                 // Whoever was told to run before may have done so, and nobody knows how that ended.
-                CellInsert::Own(claimed) if !claimed.is_running(self.terms.clock.wall()) => {
+                CellInsert::Own(claimed) if !claimed.is_running(self.terms.engine.clock.wall()) => {
                     return Ok(Some(Record::Claimed(claimed)));
                 }
                 // Whoever is told to run has a whole lease, also if it is told so again.
@@ -299,134 +278,6 @@ impl Claim {
         Ok(EnterResult::Spent)
     }
 
-    /// One step of what goes on beside the handler. Says whether the store has answered.
-    pub(crate) async fn step(self: &Arc<Self>) -> bool {
-        let mut state = self.state.lock().await;
-        self.leave_queue(&mut state);
-        let (next, is_answered) = match &state.stage {
-            // Whoever settles goes on from here.
-            ClaimStage::Running if self.is_settling() => (NextStep::Nothing, true),
-            ClaimStage::Running => {
-                state.is_renewed = true;
-                self.keep(&mut state.own).await
-            }
-            ClaimStage::Over => (NextStep::Nothing, true),
-            ClaimStage::Completing(_)
-            | ClaimStage::Truncating
-            | ClaimStage::Releasing
-            | ClaimStage::MarkingUnknown
-            | ClaimStage::Revoking { .. } => self.settle_on(&mut state).await,
-        };
-        let is_patient = self.age() < self.patience(&state.stage);
-        match next {
-            NextStep::Renew(after) if is_patient => {
-                state.backoff.reset();
-                self.step_after(&mut state, after);
-            }
-            // A renewal waits for no other retry: the handler runs, and its lease must not expire while the store executes what it answers late.
-            NextStep::Again if is_patient && matches!(state.stage, ClaimStage::Running) => {
-                let after = state.backoff.next();
-                self.step_after(&mut state, after);
-            }
-            NextStep::Again if is_patient => self.try_again(&mut state),
-            NextStep::Renew(_) | NextStep::Again | NextStep::Nothing => state.running = None,
-        }
-        is_answered
-    }
-
-    /// One try at what is left to do, and what is next.
-    async fn settle_on(&self, state: &mut ClaimState) -> (NextStep, bool) {
-        // A store that is full has answered: others need not wait because of it.
-        let advanced = self.advance(state).await;
-        let is_refused = advanced.is_err();
-        let mut failed = advanced.is_err_and(|error| !error.is_full());
-        match state.stage {
-            ClaimStage::Over => return (NextStep::Nothing, !failed),
-            ClaimStage::Revoking { lapses: true, .. } => {
-                state.stage = ClaimStage::Over;
-                return (NextStep::Nothing, !failed);
-            }
-            // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
-            ClaimStage::Completing(_) if is_refused => failed = self.renew(&mut state.own).await.is_err(),
-            _ => {}
-        }
-        (NextStep::Again, !failed)
-    }
-
-    /// Whether the store answers what is asked of this claim.
-    pub(crate) async fn is_answered(&self) -> bool {
-        self.terms.store.look(&self.terms.ticket).await.is_ok()
-    }
-
-    pub(crate) fn lease(&self) -> Duration {
-        self.terms.rules.lease
-    }
-
-    fn step_after(self: &Arc<Self>, state: &mut ClaimState, after: Duration) {
-        state.place = Some(self.terms.upkeep.add(Arc::clone(self), after));
-    }
-
-    /// What failed is tried again after a while; what may still be written late, at the end of that time for the last time.
-    fn try_again(self: &Arc<Self>, state: &mut ClaimState) {
-        let mut after = state.backoff.next();
-        if let ClaimStage::Revoking { answered_at: Some(first), .. } = state.stage {
-            let end = first.saturating_add(self.record.lease);
-            after = after.min(Duration::from_millis(end.saturating_sub(self.terms.clock.steady())));
-        }
-        state.place = Some(self.terms.upkeep.retry(Arc::clone(self), after));
-    }
-
-    /// Renews, and says what is next, and whether the store has answered.
-    async fn keep(&self, own: &mut RecordCell) -> (NextStep, bool) {
-        let kept = self.renew(own).await;
-        let is_answered = kept.is_ok();
-        match &kept {
-            Ok(NextStep::Nothing) => self.log(AuditEvent::Lost),
-            Ok(_) => {}
-            Err(error) => {
-                self.terms.meter.not_renewed();
-                tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "could not renew the claim; retrying until the lease expires");
-            }
-        }
-        (kept.unwrap_or(NextStep::Again), is_answered)
-    }
-
-    async fn renew(&self, own: &mut RecordCell) -> Result<NextStep, StoreError> {
-        let KeyRules { lease, at_most_once, .. } = self.terms.rules;
-        let other = match self.write_again(own, self.record()).await? {
-            CellWrite::Own => {
-                self.terms.meter.renewed();
-                return Ok(NextStep::Renew(self.rhythm()));
-            }
-            CellWrite::Other(other) => other,
-            CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
-                None => {
-                    self.terms.meter.renewed();
-                    // Heartbeat again with the next renewal, which is due at once.
-                    return Ok(NextStep::Renew(if at_most_once { Duration::ZERO } else { self.rhythm() }));
-                }
-                Some(other) => other,
-            },
-        };
-        // A claim may be one that nobody knows of, written late by a store that was frozen, and taken back in a moment.
-        Ok(if matches!(other, Record::Claimed(_)) { NextStep::Again } else { NextStep::Nothing })
-    }
-
-    /// Has it live for as long again, if it is there.
-    async fn write_again(&self, own: &mut RecordCell, record: &ClaimRecord) -> Result<CellWrite, StoreError> {
-        let KeyRules { lease, at_most_once, .. } = self.terms.rules;
-        match at_most_once {
-            true => own.write(self.renewed(record), self.held_life()).await,
-            false => own.write(record.encode(), lease).await,
-        }
-    }
-
-    /// The claim as a renewal makes it again that has found nothing. A late renewal may do so after the run has ended, so
-    /// the attempt does not carry on with it: it would get the pass of a run that is over.
-    fn revived(&self) -> ClaimRecord {
-        ClaimRecord { attempt: None, ..self.record().clone() }
-    }
-
     fn done(&self, reply: Result<Reply, NoReply>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
         let ClaimRecord { run, fingerprint, asker, .. } = *self.record();
@@ -435,7 +286,7 @@ impl Claim {
 
     /// The claim as one that is held, and alive at this moment.
     fn renewed(&self, record: &ClaimRecord) -> Vec<u8> {
-        record.with_heartbeat(self.terms.clock.wall(), self.deadline()).encode()
+        record.with_heartbeat(self.terms.engine.clock.wall(), self.deadline()).encode()
     }
 
     /// How long a claim that is held outlives its last renewal: never less than until the next one is due.
@@ -444,7 +295,7 @@ impl Claim {
     }
 
     fn deadline(&self) -> u64 {
-        self.terms.clock.wall().saturating_add(self.terms.rules.retain.as_millis() as u64)
+        self.terms.engine.clock.wall().saturating_add(self.terms.rules.retain.as_millis() as u64)
     }
 
     fn is_settling(&self) -> bool {
@@ -452,32 +303,13 @@ impl Claim {
     }
 
     fn age(&self) -> Duration {
-        Duration::from_millis(self.terms.clock.steady().saturating_sub(self.begun))
-    }
-
-    /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed; a lock lasts as long as its handler.
-    fn rhythm(&self) -> Duration {
-        match &self.terms.origin {
-            Origin::Interval(rules) if !rules.is_lock => self.terms.rules.lease / 3 * 2,
-            Origin::Interval(_) | Origin::Key | Origin::Token(..) => self.terms.rules.lease / 3,
-        }
-    }
-
-    /// How long trying goes on.
-    fn patience(&self, stage: &ClaimStage) -> Duration {
-        let KeyRules { lease, ceiling, retain, at_most_once, .. } = self.terms.rules;
-        match stage {
-            ClaimStage::Running => ceiling,
-            // A claim that is not held goes away by itself.
-            ClaimStage::Releasing | ClaimStage::Truncating if !at_most_once => ceiling.saturating_add(lease),
-            _ => ceiling.saturating_add(retain),
-        }
+        Duration::from_millis(self.terms.engine.clock.steady().saturating_sub(self.begun))
     }
 
     /// Counts it, and writes a line of it.
-    fn log(&self, event: AuditEvent) {
-        self.terms.meter.claim(self.terms.origin.row(), event);
-        event.log(&self.terms.action, &self.terms.ticket, self.run());
+    fn log(&self, event: ClaimEvent) {
+        self.terms.engine.metrics.claim(self.terms.origin.label(), event);
+        audit::claim(event, &self.terms.action, &self.terms.ticket, self.run());
     }
 }
 

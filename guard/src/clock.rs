@@ -43,6 +43,11 @@ impl Clock {
     }
 }
 
+/// A time in milliseconds since 1970, as tokens and records hold it.
+pub(crate) fn system_time(millis: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
+}
+
 /// What the boot clock reads: it counts since the machine was started, also while the machine sleeps, and cannot be set.
 #[cfg(feature = "sql")]
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::policy::{Effect, Policy};
+use crate::effect::Effect;
+use crate::policy::Policy;
 
 /// The error of work under [`Guard::run`](crate::Guard::run) that says whether the work took effect.
 ///

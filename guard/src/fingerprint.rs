@@ -4,7 +4,7 @@
 //! boundary between the parts of a form. Everything else is different, down to `1` and `1.0`. Whatever cannot be read
 //! as what its content type says counts byte by byte, which never takes two different bodies for the same.
 
-mod digest;
+mod content_digest;
 pub(crate) mod fields;
 mod header_value;
 pub(crate) mod json;
@@ -18,10 +18,10 @@ use std::fmt;
 use onceward_api::path::canonical;
 use sha2::{Digest as _, Sha256};
 
-use self::digest::{Tag, Writer};
+use self::content_digest::{ContentDigest, Tag};
 pub use self::fields::{BadPointer, Fields};
 use self::header_value::HeaderValue;
-use crate::ticket::Ticket;
+use crate::digest;
 
 /// A digest of what a request says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,15 +38,10 @@ impl Fingerprint {
     }
 
     /// What the store gets to see of it. Who reads the store but does not know the key cannot try bodies against it,
-    /// although most bodies are easy to guess.
-    /// Nor does it show that two callers have sent the same.
-    pub(crate) fn keyed(&self, key: &[u8], ticket: &Ticket) -> [u8; 16] {
+    /// although most bodies are easy to guess. Nor does it show that two callers have sent the same.
+    pub(crate) fn keyed(&self, key: &[u8], ticket: &[u8; 32]) -> [u8; 16] {
         // What follows the key has one length, and half of the digest is left out, so nobody can go on from one to another.
-        let digest = Sha256::new().chain_update(key).chain_update(ticket.digest()).chain_update(self.0);
-        let whole: [u8; 32] = digest.finalize().into();
-        let mut half = [0; 16];
-        half.copy_from_slice(&whole[..16]);
-        half
+        digest::half(Sha256::new().chain_update(key).chain_update(ticket).chain_update(self.0).finalize().into())
     }
 }
 
@@ -94,8 +89,8 @@ impl Content<'_> {
         to.finish()
     }
 
-    fn write_head(&self, media_type: Option<&HeaderValue<'_>>) -> Writer {
-        let mut to = Writer::new();
+    fn write_head(&self, media_type: Option<&HeaderValue<'_>>) -> ContentDigest {
+        let mut to = ContentDigest::new();
         to.bytes(self.method.as_bytes());
         to.bytes(canonical(self.path).as_bytes());
         urlencoded::write(self.query.as_bytes(), &Fields::all(), &mut to);
@@ -103,7 +98,7 @@ impl Content<'_> {
         to
     }
 
-    fn write_content_type(&self, media_type: Option<&HeaderValue<'_>>, to: &mut Writer) {
+    fn write_content_type(&self, media_type: Option<&HeaderValue<'_>>, to: &mut ContentDigest) {
         match (media_type, self.content_type) {
             (Some(media_type), _) => {
                 to.tag(Tag::Canonical);
@@ -121,7 +116,12 @@ impl Content<'_> {
 
     /// Writes the body by its fields; if it has none, or cannot be read as what it is said to be, writes nothing and
     /// returns `None`.
-    fn write_fields(&self, media_type: Option<&HeaderValue<'_>>, fields: &Fields, to: &mut Writer) -> Option<()> {
+    fn write_fields(
+        &self,
+        media_type: Option<&HeaderValue<'_>>,
+        fields: &Fields,
+        to: &mut ContentDigest,
+    ) -> Option<()> {
         let media_type = media_type?;
         match media_type.value() {
             b"application/x-www-form-urlencoded" => urlencoded::write(self.body, fields, to),

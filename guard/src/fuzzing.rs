@@ -4,10 +4,10 @@
 use crate::fingerprint::{Content, Fields};
 use crate::intent::{Binding, Subject};
 use crate::key::Key;
-use crate::mint::Mint;
 use crate::record::Record;
-use crate::secret::Secret;
 use crate::token::TokenFields;
+use crate::token::mint::Mint;
+use crate::token::secret::Secret;
 
 /// Anything as a token: there is one way to write each, and none that was not signed is taken.
 ///

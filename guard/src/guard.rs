@@ -1,132 +1,64 @@
 //! The guard: issues tokens, and decides whether a submission runs.
+//!
+//! Every verb is a method here, and each calls into the file of its name.
 
+mod adapter;
 mod builder;
 mod check;
+mod inspect;
+mod issue;
+mod release;
+mod revoke;
+mod run;
+mod settle;
+mod wait;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onceward_api::Code;
-use tokio::sync::watch;
-use uuid::Uuid;
+use onceward_api::metric;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 pub use self::builder::GuardBuilder;
-use self::check::verify;
-use crate::clock::Clock;
+pub use self::issue::{InvalidTtl, IssueError};
+pub use self::revoke::Revocation;
+use self::settle::{Settlement, Target};
+use crate::attempt::Attempt;
+use crate::effect::Effect;
+use crate::engine::Engine;
+use crate::failure::IntoFailure;
 use crate::intent::{Binding, Intent};
-use crate::metrics::Metrics;
-use crate::mint::Mint;
-use crate::mode::{Mode, ObservedCounts};
-use crate::no_reply::NoReply;
-use crate::pass::Pass;
-use crate::policy::{Policy, TokenRules};
-use crate::random;
-use crate::record::{ClaimRecord, DoneRecord, Record};
+use crate::mode::Mode;
+use crate::pass::signed::{self, SignedPass};
+use crate::policy::{KeyRules, Policy};
 use crate::rejection::Rejection;
-use crate::renewal::RenewalQueue;
 use crate::reply::Reply;
+use crate::run::{RunError, RunOutcome};
 use crate::run_id::RunId;
-#[cfg(feature = "actix")]
-use crate::secret::Secret;
-use crate::shared_secret::SharedSecrets;
-#[cfg(any(feature = "actix", feature = "sql"))]
-use crate::shutdown::InFlight;
-use crate::shutdown::Shutdown;
-#[cfg(feature = "actix")]
-use crate::store::Home;
-use crate::store::{Epoch, Store, StoreError};
+use crate::settled::Settled;
+use crate::snapshot::{Snapshot, TokenInfo};
+use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
-use crate::token::{GRACE, Token, TokenFields};
-use crate::waiting::Waiters;
+use crate::token::Token;
+#[cfg(feature = "sql")]
+use crate::transaction::{self, Dialect, TxHandle};
+use crate::verdict::Verdict;
+
+/// How long a token may live.
+const TOKEN_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 
 /// Decides whether a submission runs. Cheap to clone; all clones are one guard.
 #[derive(Clone)]
-pub struct Guard(Arc<Inner>);
-
-struct Inner {
-    store: Arc<dyn Store>,
-    sharing: Arc<SharedSecrets>,
-    clock: Clock,
-    drain: Shutdown,
-    upkeep: RenewalQueue,
-    waiting: Waiters,
-    meter: Arc<Metrics>,
-    mode: Mode,
-    observed: ObservedCounts,
-    token_ttl: Duration,
-    last_call: Duration,
-    drain_limit: Duration,
-    problem_base: String,
-    #[cfg(feature = "actix")]
-    home: Option<Arc<Home>>,
-    _alive: watch::Sender<()>,
-}
-
-/// What is to be done with a submission. A duplicate is a verdict, never an error.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// Run it, and settle the pass.
-    Run(Pass),
-    /// Do not run it: this is what the first run answered.
-    Replay(Reply),
-    /// Do not run it, for this reason.
-    Reject(Rejection),
-}
-
-/// What became of giving a token back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Released {
-    /// The token works again, now or from before.
-    Back,
-    /// It does not, for this reason.
-    Rejected(Rejection),
-}
-
-/// What is recorded of a submission.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Seen {
-    /// The token was issued and has not been used.
-    Issued,
-    /// Nothing is recorded: the token was used, the key is free.
-    Absent,
-    /// It runs, since this time, in milliseconds since 1970.
-    Running(u64),
-    /// This run has ended, and nobody can tell how.
-    Unknown(RunId),
-    /// It is done, and this is the reply, or why none was stored. Of a token: an attempt has used it, and may still ask again or
-    /// release it.
-    Done(Result<Reply, NoReply>),
-    /// The token was revoked before it was used.
-    Revoked,
-    /// It would not be looked up at all.
-    Rejected(Rejection),
-}
-
-impl Seen {
-    /// The reply, or what to tell whoever wants to see it.
-    ///
-    /// # Errors
-    /// Unless there is a reply.
-    pub fn into_reply(self) -> Result<Reply, Rejection> {
-        Err(match self {
-            Self::Done(Ok(reply)) => return Ok(reply),
-            Self::Done(Err(reason)) => reason.into(),
-            Self::Revoked => Code::TokenRevoked.into(),
-            Self::Running(_) => Code::InProgress.into(),
-            Self::Unknown(_) => Code::OutcomeUnknown.into(),
-            Self::Absent | Self::Issued => Code::NotFound.into(),
-            Self::Rejected(rejection) => rejection,
-        })
-    }
-}
+pub struct Guard(Arc<Engine>);
 
 impl Guard {
-    /// How long a token may live at all.
-    pub const TOKEN_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
+    /// How long a token may live.
+    pub const TOKEN_TTL: RangeInclusive<Duration> = TOKEN_TTL;
 
     /// A guard with default settings on this store.
     pub fn new(store: impl Store) -> Self {
@@ -138,152 +70,370 @@ impl Guard {
         GuardBuilder::on(store)
     }
 
-    /// Issues a token that lives for `ttl`.
+    /// Issues a token that expires after `ttl`.
     ///
     /// # Errors
-    /// If the store did not take it, or if that cannot be told. A token that is not stored is never given out.
-    pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, StoreError> {
-        let id = random::id();
-        let ticket = Ticket::of_token(id);
-        self.admit(&ticket).await?;
-        let epoch = match self.0.store.epoch(&ticket) {
-            Some(epoch) => epoch,
-            None => self.0.store.ask_epoch(&ticket).await.map_err(StoreError::certainly_not_executed)?,
-        };
-        let token = self.sign(&*self.mint().await?, id, ttl, epoch, &bound);
-        let life = ttl.saturating_add(GRACE);
-        match self.0.store.insert(&ticket, &Record::ISSUED, life).await? {
-            None => {
-                self.0.meter.issued();
-                Ok(token)
-            }
-            Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
-        }
+    /// If `ttl` is outside of [`TOKEN_TTL`](Self::TOKEN_TTL), if the store did not take the token, or if that is unknown. A token that is
+    /// not stored is never given out.
+    pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, IssueError> {
+        issue::issue(&self.0, ttl, &bound).await
     }
 
-    /// A token that is stored nowhere, for pages of an application whose guard does not enforce: they need one to go on. Nobody
-    /// knows what it is signed with, so a guard that enforces asks for another, and does not take it for a used one.
-    #[cfg(feature = "actix")]
-    pub(crate) fn blank(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
-        self.sign(&Mint::new([Secret::random()]), random::id(), ttl, Epoch::default(), bound)
-    }
-
-    fn sign(&self, mint: &Mint, id: Uuid, ttl: Duration, epoch: Epoch, bound: &Binding<'_>) -> Token {
-        let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        let expires_at = self.0.clock.wall().saturating_add(ttl_millis);
-        mint.sign(id, expires_at, epoch, bound)
-    }
-
-    /// Decides whether a submission runs, whatever the guard's [`mode`](Self::mode): that is for whoever acts on the verdict.
-    /// Nothing is asked of the store for a token that is not good here.
-    ///
-    /// Once this has been called, poll it to its end: a token that is used up by a future that was dropped is gone.
+    /// The time to live that a caller asked for, from a second to `longest`; the default if it asked for none.
     ///
     /// # Errors
-    /// If the store could not be asked; [`Rejection::after`] says what to tell the caller. Nothing may run.
+    /// What the caller receives if it asked for a time that is not allowed.
+    pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
+        issue::ttl(&self.0, asked, longest)
+    }
+
+    /// Decides whether a submission runs, whatever the guard's [`mode`](Self::mode) is: acting on the mode is up to the caller. For a token
+    /// that is not valid here the store is not asked.
+    ///
+    /// # Errors
+    /// If the store could not be asked; [`Rejection::after`] says what the client receives. Nothing may run.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe** with a plain token: dropping this future may consume the token without a run. Spawn it as a task of its own, or
+    /// give the request an [attempt](Intent::attempt), which may ask again. Under every other policy a claim that may have been written is
+    /// revoked in the background.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let verdict = self.decide(policy, intent).await;
-        self.0.meter.verdict(policy, &verdict, intent);
+        self.count_verdict(policy, &verdict, intent);
         verdict
     }
 
-    /// The same, for whoever counts what became of it.
-    pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        let decided = match policy {
-            Policy::Token(rules) => self.check_token(rules, intent).await,
-            // Apart, so that a token does not carry room for a claim with it.
-            Policy::Key(rules) => Box::pin(self.check_key(rules, intent)).await,
-            Policy::Interval(rules) => Box::pin(self.check_interval(rules, intent)).await,
-        };
-        match (decided, intent.within) {
-            (Ok(Verdict::Reject(rejection)), Some(run)) => {
-                Ok(Verdict::Reject(Box::pin(self.unless_within(run, rejection, policy, intent)).await))
-            }
-            (decided, _) => decided,
-        }
+    /// As [`check`](Self::check), but a duplicate of a run in flight waits for its reply, for this long at most.
+    ///
+    /// If the first run was not applied, the duplicates that wait decide again, once: one of them gets the verdict to run, and the others
+    /// wait for that run. A waiter is rejected as `in_progress` if the time is over, if too many wait already, or if the second run was not
+    /// applied either. A run whose outcome is unknown is never decided again. Under a key only waiters in the process whose run was not
+    /// applied decide again: waiters elsewhere cannot tell a key that was released from a claim that has expired, and are rejected as
+    /// `in_progress`.
+    ///
+    /// # Errors
+    /// As `check` does.
+    pub async fn check_and_wait(
+        &self,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        longest: Duration,
+    ) -> Result<Verdict, StoreError> {
+        self.check_and_wait_until(policy, intent, tokio::time::sleep(longest)).await
     }
 
-    /// Tells what is recorded, and changes nothing. What it says may be over a moment later: it is for people and for
-    /// reconciliation, never to decide whether to run.
+    /// As [`check_and_wait`](Self::check_and_wait), but until this future completes: a timeout, or a client that has closed its
+    /// connection. It is polled only while the duplicate waits.
+    ///
+    /// # Errors
+    /// As `check` does.
+    pub async fn check_and_wait_until(
+        &self,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        enough: impl Future<Output = ()>,
+    ) -> Result<Verdict, StoreError> {
+        let verdict = match self.decide(policy, intent).await {
+            Ok(Verdict::Reject(rejection)) => self.wait_after(rejection, policy, intent, enough, |_| {}).await,
+            verdict => verdict,
+        };
+        self.count_verdict(policy, &verdict, intent);
+        verdict
+    }
+
+    /// Whether the intent presents a token of ours that is valid for it and has not expired. The store is not asked, so whether it was used
+    /// is not known, and nothing is used up: for routing and for early responses, never to decide.
+    pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
+        self.0.secrets.known().is_some_and(|mint| check::present(&self.0, &mint, policy, intent).is_ok())
+    }
+
+    /// Runs some work once, and gives what came of it to every later caller with the same intent. A caller that comes while the
+    /// work runs is refused, and told when to come back.
+    ///
+    /// # When the work fails
+    ///
+    /// An `Err` counts like a response with status 500, unless it is a [`Failure`](crate::Failure) that says more:
+    ///
+    /// | the work ends with | token, interval, key | key with [at most once](crate::KeyRules::at_most_once) |
+    /// |---|---|---|
+    /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`] |
+    /// | `Err(Failure::NotApplied(error))` | not applied | not applied: the next caller runs it again |
+    /// | `Err(Failure::Unknown(error))`, a panic, a future that is dropped | unknown: a token stays used, a claim waits for its lease | unknown |
+    ///
+    /// The caller gets [`RunError::Failed`] if the work was not applied, and [`RunError::Unknown`] if that is unknown.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: dropping this future while the work runs leaves an unknown outcome. Spawn it as a task of its own
+    /// where that may happen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use onceward::{Intent, Key, KeyRules, Policy, RunOutcome, Subject, testing};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let (guard, _clock) = testing::guard();
+    /// let message = Key::of_parts(["billing", "4711"])?;
+    /// let intent = Intent::new("send invoice", Subject::anonymous()).key(&message);
+    /// let policy = Policy::key(KeyRules::retryable());
+    ///
+    /// let send = async || Ok::<_, std::io::Error>("sent".to_owned());
+    /// assert_eq!(guard.run(&policy, &intent, send).await?, RunOutcome::Executed("sent".to_owned()));
+    /// let again = async || unreachable!("it is done");
+    /// assert_eq!(guard.run::<String, std::io::Error, _, _>(&policy, &intent, again).await?.into_value(), "sent");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// Under `hold`, work says where it is certain that nothing took effect:
+    ///
+    /// ```
+    /// use onceward::Failure::{self, NotApplied};
+    /// use onceward::{Intent, Key, KeyRules, Policy, RunError, Subject, testing};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let (guard, _clock) = testing::guard();
+    /// let message = Key::new("charge-4711")?;
+    /// let intent = Intent::new("charge", Subject::named("alice")).key(&message);
+    /// let policy = Policy::key(KeyRules::at_most_once());
+    ///
+    /// let closed = async || Err::<(), _>(NotApplied("the bank is closed"));
+    /// let told = guard.run(&policy, &intent, closed).await;
+    /// assert!(matches!(told, Err(RunError::Failed("the bank is closed"))));
+    ///
+    /// // Every error that converts into the inner one may be passed on with `?`.
+    /// let lost = async || -> Result<(), Failure<Box<dyn std::error::Error>>> {
+    ///     Err(std::io::Error::other("the response was lost"))?;
+    ///     Ok(())
+    /// };
+    /// assert!(matches!(guard.run(&policy, &intent, lost).await, Err(RunError::Unknown(_))), "it may have been charged");
+    /// let again = async || unreachable!("nobody knows whether it was charged");
+    /// let told = guard.run::<(), std::io::Error, _, _>(&policy, &intent, again).await;
+    /// assert!(matches!(told, Err(RunError::Rejected(_))), "outcome_unknown, until it is settled");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// If nothing came of it.
+    pub async fn run<T, E, F, W>(
+        &self,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        work: W,
+    ) -> Result<RunOutcome<T>, RunError<E::Error>>
+    where
+        T: Serialize + DeserializeOwned,
+        E: IntoFailure,
+        F: Future<Output = Result<T, E>>,
+        W: FnOnce() -> F,
+    {
+        run::run(self, policy, intent, work).await
+    }
+
+    /// Runs some work in a transaction of this pool, once: what it wrote is committed together with a record of it, and whoever comes
+    /// later with the same intent gets what came of it. Whoever comes meanwhile waits.
+    ///
+    /// Work that fails is rolled back, so it did not take effect, and the next one with the same intent runs it again, also with
+    /// [at most once](KeyRules::at_most_once). So is work that the database wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
+    /// Should the answer to the commit be lost, it is asked for with the name of the run, and never guessed. The pool's own
+    /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
+    ///
+    /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
+    /// has forgotten, the handler runs, and this gives what came of it before. The answer then is marked as *executed*, since the handler
+    /// was, and it is counted once, by `Protect`: this counts no verdicts of its own. A handler that answers with an error marks its
+    /// answer with [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and with `hold` takes a 500 or 503 for
+    /// an unknown outcome.
+    ///
+    /// # Errors
+    /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the
+    /// database did not say for half a minute, or said it when [`retain`](KeyRules::retain) was over: until then the same intent again
+    /// finds out.
+    ///
+    /// A commit that has no answer within ten seconds is asked about over another connection. Its own goes back to the pool, which asks it
+    /// whether it is there for as long as it takes; `PoolOptions::after_release` can put an end to that.
+    #[cfg(feature = "sql")]
+    pub async fn transact<DB, T, E, F, W>(
+        &self,
+        pool: &sqlx::Pool<DB>,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        work: W,
+    ) -> Result<RunOutcome<T>, RunError<E>>
+    where
+        DB: Dialect,
+        T: Serialize + DeserializeOwned,
+        E: std::error::Error + 'static,
+        F: Future<Output = Result<T, E>>,
+        W: FnMut(TxHandle<DB>) -> F,
+    {
+        transaction::run::transact(&self.0, pool, rules, intent, work).await
+    }
+
+    /// Opens a pass that was made by [`Pass::into_signed`](crate::Pass::into_signed); `None` if none of our secrets has signed it.
+    ///
+    /// # Errors
+    /// If the signing secret could not be fetched.
+    pub async fn open_pass(&self, text: &str) -> Result<Option<SignedPass>, StoreError> {
+        signed::open(&self.0, text).await
+    }
+
+    /// Fetches the signing secret, unless it is known: before a claim whose pass is to be [signed](crate::Pass::into_signed), so that
+    /// nothing stays claimed for which no pass can be signed.
     ///
     /// # Errors
     /// If the store could not be asked.
-    pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Seen, StoreError> {
-        match policy {
-            Policy::Token(rules) => match verify(&*self.mint().await?, rules.bound, intent) {
-                Ok(token) => self.look_at_token(rules, intent, &token).await,
-                Err(rejection) => Ok(Seen::Rejected(rejection)),
-            },
-            Policy::Interval(_) => Ok(Seen::Rejected(Code::NotFound.into())),
-            Policy::Key(_) => match intent.key {
-                Some(key) => self.look_up(&Ticket::of_key(&intent.subject, &intent.action, key)).await,
-                None => Ok(Seen::Rejected(Code::KeyMissing.into())),
-            },
-        }
+    pub async fn fetch_secret(&self) -> Result<(), StoreError> {
+        self.0.mint().await.map(drop)
     }
 
-    async fn look_at_token(
-        &self,
-        rules: &TokenRules,
-        intent: &Intent<'_>,
-        token: &TokenFields,
-    ) -> Result<Seen, StoreError> {
-        let ticket = Ticket::of_token(token.id);
-        let late = self.late(token, &ticket).await?;
-        // What became of it is remembered for longer than it is good.
-        if let (Some(late), None) = (&late, &rules.remember) {
-            return Ok(Seen::Rejected(late.clone()));
-        }
-        let record = self.record(&ticket).await?;
-        // Somebody else's answer is for somebody else.
-        if let Some(
-            found @ (Record::Claimed(ClaimRecord { asker: Some(asker), .. })
-            | Record::Done(DoneRecord { asker: Some(asker), .. })),
-        ) = &record
-            && *asker != intent.asker(token.id)
-        {
-            return Ok(Seen::Rejected(found.used().into()));
-        }
-        let seen = record.map_or(Seen::Absent, |record| self.seen(record));
-        Ok(match late {
-            Some(late) if matches!(seen, Seen::Issued | Seen::Absent) => Seen::Rejected(late),
-            _ => seen,
-        })
-    }
-
-    /// Asks the store whether it answers, and takes what is written.
+    /// Shows what is on record of a submission, and changes nothing.
     ///
     /// # Errors
-    /// If it does not. A Redis that has reached `maxmemory` and evicts nothing refuses what is new:
-    /// [`StoreError::is_full`] tells that from one that cannot be reached.
+    /// If the store could not be asked.
+    pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Snapshot, StoreError> {
+        inspect::look(&self.0, policy, intent).await
+    }
+
+    /// Shows what is on record under a ticket, as a log names it, and changes nothing.
+    ///
+    /// # Errors
+    /// If the store could not be asked.
+    pub async fn look_at(&self, ticket: &Ticket) -> Result<Snapshot, StoreError> {
+        inspect::look_at(&self.0, ticket).await
+    }
+
+    /// Shows everything that can be told of the token that is presented, and changes nothing; `None` if the text does not have the shape of
+    /// a token. For people, never to decide whether to run.
+    ///
+    /// # Errors
+    /// If the store could not be asked.
+    pub async fn inspect(&self, intent: &Intent<'_>) -> Result<Option<TokenInfo>, StoreError> {
+        inspect::inspect(&self.0, intent).await
+    }
+
+    /// Settles a run whose outcome is unknown, under a key or with a remembered token: it took effect, and a duplicate receives this reply
+    /// from now on; or it did not, and the next request runs. A run that is still alive, as far as this machine's clock can tell, is left
+    /// alone. With the name of the run, as [`look`](Self::look) shows it, that run alone is settled: repeating it does no harm, even if the
+    /// handler has run again meanwhile.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn settle(
+        &self,
+        rules: &KeyRules,
+        intent: &Intent<'_>,
+        run: Option<RunId>,
+        effect: Effect,
+        reply: Option<Reply>,
+    ) -> Result<Settled, StoreError> {
+        settle::settle_intent(&self.0, rules, intent, Settlement { run, effect, reply }).await
+    }
+
+    /// As [`settle`](Self::settle), by the ticket alone, as a log names it. A token that is settled as not applied does not become valid
+    /// again: its expiry is not on record.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn settle_ticket(
+        &self,
+        rules: &KeyRules,
+        ticket: Ticket,
+        run: Option<RunId>,
+        effect: Effect,
+        reply: Option<Reply>,
+    ) -> Result<Settled, StoreError> {
+        let target = Target { ticket, token: None, action: "" };
+        settle::settle(&self.0, rules, &target, Settlement { run, effect, reply }).await
+    }
+
+    /// Makes a token valid again that this attempt has redeemed, for the rest of its life: the submission did not take effect.
+    ///
+    /// `run` is what [`Pass::run_id`](crate::Pass::run_id) named when the attempt redeemed the token; the same attempt gets the same one when
+    /// it asks again. Repeating a release does no harm: once the attempt has redeemed the token again, that is another run, and the release
+    /// of the first is [lost](Settled::Lost). So is one for a token of an earlier epoch of the store.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn release(&self, token: &str, attempt: &Attempt, run: RunId) -> Result<Settled, StoreError> {
+        release::release(&self.0, token, attempt, run).await
+    }
+
+    /// Takes a token out of use, whatever it is bound to: for operators, not for callers. The record of a run stays there.
+    ///
+    /// # Errors
+    /// If the store could not be asked, or if its reply was lost: send it again.
+    pub async fn revoke(&self, token: &str) -> Result<Revocation, StoreError> {
+        revoke::revoke(&self.0, token).await
+    }
+
+    /// Asks the store whether it answers and accepts writes.
+    ///
+    /// # Errors
+    /// If it does not. A Redis that has reached `maxmemory` and evicts nothing rejects new records: [`StoreError::is_full`] tells that from
+    /// one that cannot be reached.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.0.store.ping().await
     }
 
-    /// Lets nothing new begin, and waits until everything that runs under this guard has ended, however long that takes.
+    /// Starts a graceful shutdown: from now on responses close their connections, so that clients connect elsewhere.
+    pub fn begin_draining(&self) {
+        self.0.shutdown.begin_draining();
+    }
+
+    /// Whether a graceful shutdown has started.
+    pub fn is_draining(&self) -> bool {
+        self.0.shutdown.is_draining()
+    }
+
+    /// Rejects new work, and waits until every run in flight under this guard has ended, however long that takes.
     ///
-    /// Await this before the server is stopped, since a server waits for its connections only, and drops a run whose
-    /// client has gone. [`begin_draining`](Self::begin_draining) a moment earlier spares callers a rejection.
+    /// Await this before the server is stopped: a server waits for its connections only, and drops a run whose client has gone.
+    /// [`begin_draining`](Self::begin_draining) a moment earlier spares callers a rejection.
     pub async fn drain(&self) {
-        self.0.drain.wait().await;
+        self.0.shutdown.wait().await;
     }
 
-    /// The life of a token for which somebody has asked for one, or not: from a second to `longest`.
+    /// How many requests would have been rejected or replayed in [`Mode::Observe`], by the code of the rejection or `replayed`. `unread` counts
+    /// requests that could not be judged, because their handler answered without reading a body that had not arrived.
+    pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
+        self.0.rollout.observed()
+    }
+
+    /// How many submissions ran unprotected because the store could not be asked and their policy
+    /// [fails open](crate::IntervalRules::fail_open).
+    pub fn let_through(&self) -> u64 {
+        self.0.rollout.count_let_through()
+    }
+
+    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, how full a memory store is. Call it before metrics are
+    /// exported; it costs requests nothing. Of several guards the last one is seen.
     ///
-    /// # Errors
-    /// What to tell whoever asked for a life that is not allowed.
-    pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
-        match asked {
-            None => Ok(self.0.token_ttl),
-            Some(ttl) if (*Self::TOKEN_TTL.start()..=longest).contains(&ttl) => Ok(ttl),
-            Some(_) => {
-                let longest = onceward_api::duration::text(longest);
-                Err(Rejection::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
-            }
-        }
+    /// Everything else that [`onceward_api::metric`] lists is counted as it happens, by the recorder that was installed when the guard was
+    /// built.
+    pub fn report(&self) {
+        let gauge = |metric: &metric::Metric, value: f64| metrics::gauge!(metric.name).set(value);
+        gauge(&metric::RUNNING, self.0.shutdown.count() as f64);
+        gauge(&metric::WAITING, self.0.waiters.count() as f64);
+        gauge(&metric::RETRYING, self.0.renewals.retrying() as f64);
+        // A slow store reports itself.
+        gauge(&metric::SLOW_NODES, 0.0);
+        self.0.store.report();
     }
 
-    /// How long callers get to notice that the process is about to stop.
+    /// The guard's mode.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// How long a token lives by default.
+    pub fn token_ttl(&self) -> Duration {
+        self.0.token_ttl
+    }
+
+    /// The grace period after a signal to stop, in which clients can connect elsewhere.
     pub fn last_call(&self) -> Duration {
         self.0.last_call
     }
@@ -293,150 +443,9 @@ impl Guard {
         self.0.drain_limit
     }
 
-    /// How long a token lives where nobody says otherwise.
-    pub fn token_ttl(&self) -> Duration {
-        self.0.token_ttl
-    }
-
-    /// Says that the end is near: from now on answers close their connections, so that those in use go elsewhere.
-    pub fn begin_draining(&self) {
-        self.0.drain.begin_draining();
-    }
-
-    /// Whether the end is near.
-    pub fn is_draining(&self) -> bool {
-        self.0.drain.is_draining()
-    }
-
-    /// Counts something that runs, unless nothing new may begin.
-    #[cfg(any(feature = "actix", feature = "sql"))]
-    pub(crate) fn begin(&self) -> Option<InFlight> {
-        self.0.drain.begin()
-    }
-
-    /// How much runs.
-    pub(crate) fn running(&self) -> usize {
-        self.0.drain.count()
-    }
-
-    pub(crate) fn meter(&self) -> &Arc<Metrics> {
-        &self.0.meter
-    }
-
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.0.store
-    }
-
-    /// The home of its store, if that is in memory.
-    #[cfg(feature = "actix")]
-    pub(crate) fn home(&self) -> Option<&Arc<Home>> {
-        self.0.home.as_ref()
-    }
-
-    pub(crate) fn waiting(&self) -> &Waiters {
-        &self.0.waiting
-    }
-
-    /// How much it does.
-    pub fn mode(&self) -> Mode {
-        self.0.mode
-    }
-
-    pub(crate) fn observed(&self) -> &ObservedCounts {
-        &self.0.observed
-    }
-
-    pub(crate) fn upkeep(&self) -> &RenewalQueue {
-        &self.0.upkeep
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.0.clock
-    }
-
-    /// Where the pages stand that explain a problem's code.
+    /// The address of the pages that explain problem codes.
     pub fn problem_base(&self) -> &str {
         &self.0.problem_base
-    }
-
-    /// Whether the intent presents a token of ours that is good for it and has not expired. The store is not asked, so
-    /// whether it was used is not known, and nothing is used up: for routing and for early answers, never to decide.
-    pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
-        self.0.sharing.known().is_some_and(|mint| self.present(&mint, policy, intent).is_ok())
-    }
-
-    /// The token that is presented, if it is ours and good for what it is presented for, however old it is.
-    pub(crate) async fn presented(&self, intent: &Intent<'_>) -> Result<Result<TokenFields, Rejection>, StoreError> {
-        Ok(verify(&*self.mint().await?, false, intent))
-    }
-
-    pub(crate) async fn look_up(&self, ticket: &Ticket) -> Result<Seen, StoreError> {
-        Ok(self.record(ticket).await?.map_or(Seen::Absent, |record| self.seen(record)))
-    }
-
-    async fn record(&self, ticket: &Ticket) -> Result<Option<Record>, StoreError> {
-        let found = self.0.store.look(ticket).await?;
-        found.as_deref().map(Record::decode).transpose().map_err(StoreError::not_executed)
-    }
-
-    /// What a record says at this moment.
-    pub(crate) fn seen(&self, record: Record) -> Seen {
-        match record {
-            Record::Issued => Seen::Issued,
-            Record::Attempted(_) => Seen::Done(Err(NoReply::Unrecorded)),
-            Record::Claimed(claimed) if claimed.is_running(self.0.clock.wall()) => Seen::Running(claimed.started_at),
-            Record::Claimed(claimed) => Seen::Unknown(claimed.run),
-            Record::Done(done) if done.is_revocation() => Seen::Revoked,
-            Record::Done(done) => Seen::Done(done.reply),
-        }
-    }
-
-    /// Has the signing secret fetched, unless it is known: before something is claimed that is to be
-    /// [written down](Pass::into_signed), so that nothing stays claimed for which no pass can be signed.
-    ///
-    /// # Errors
-    /// If the store could not be asked.
-    pub async fn fetch_secret(&self) -> Result<(), StoreError> {
-        self.mint().await.map(drop)
-    }
-
-    pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
-        self.0.sharing.mint(&*self.0.store).await
-    }
-
-    /// The mint, with every secret that the store has at this moment.
-    pub(crate) async fn mint_of_now(&self) -> Result<Arc<Mint>, StoreError> {
-        self.0.sharing.share(&*self.0.store).await.map_err(StoreError::certainly_not_executed)
-    }
-
-    /// Everything that can be said of a token without the store, in the contract's order.
-    fn present(&self, mint: &Mint, policy: &Policy, intent: &Intent<'_>) -> Result<TokenFields, Rejection> {
-        let Policy::Token(rules) = policy else { return Err(Code::TokenMissing.into()) };
-        let token = verify(mint, rules.bound, intent)?;
-        if self.is_expired(&token) {
-            return Err(Code::TokenExpired.into());
-        }
-        match self.0.store.epoch(&Ticket::of_token(token.id)) {
-            Some(epoch) if epoch != token.epoch => Err(Code::TokenStale.into()),
-            _ => Ok(token),
-        }
-    }
-
-    fn is_expired(&self, token: &TokenFields) -> bool {
-        token.expires_at <= self.0.clock.wall()
-    }
-
-    /// Why it is too late for a token, if it has expired or is of an earlier life of the store. That such a life is over is
-    /// not believed before the store has been asked: the token may be of a newer one.
-    pub(crate) async fn late(&self, token: &TokenFields, ticket: &Ticket) -> Result<Option<Rejection>, StoreError> {
-        if self.is_expired(token) {
-            return Ok(Some(Code::TokenExpired.into()));
-        }
-        if self.0.store.epoch(ticket) == Some(token.epoch) {
-            return Ok(None);
-        }
-        let asked = self.0.store.ask_epoch(ticket).await.map_err(StoreError::certainly_not_executed)?;
-        Ok((asked != token.epoch).then(|| Code::TokenStale.into()))
     }
 }
 
@@ -448,11 +457,14 @@ impl fmt::Debug for Guard {
 
 #[cfg(test)]
 mod tests {
+    use onceward_api::Code;
+
     use super::*;
     use crate::clock::ManualClock;
     use crate::intent::Subject;
-    use crate::pass::Settled;
+    use crate::settled::Settled;
     use crate::store::Memory;
+    use crate::token::TokenFields;
 
     const TTL: Duration = Duration::from_secs(60);
 
@@ -487,13 +499,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn ttl_outside_of_its_range_is_rejected_by_issue_and_builder() {
+        let (guard, _store, _clock) = guard();
+        let second = Duration::from_secs(1);
+        for ttl in [Duration::ZERO, second - Duration::from_nanos(1), second * 60 * 60 * 24 + Duration::from_nanos(1)] {
+            assert!(matches!(guard.issue(ttl, Binding::none()).await, Err(IssueError::Ttl(_))), "{ttl:?}");
+            assert!(Guard::builder(Memory::new()).token_ttl(ttl).is_err(), "{ttl:?}");
+        }
+        let tokens = [second, second * 60 * 60 * 24].map(|ttl| guard.issue(ttl, Binding::none()));
+        for token in tokens {
+            token.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn a_token_is_put_back_for_the_rest_of_its_life_if_that_is_a_second() {
         let (guard, _store, clock) = guard();
         let token = guard.issue(TTL, Binding::none()).await.unwrap();
         for _ in 0..2 {
             let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("it is good") };
             clock.advance(Duration::from_millis(29_500));
-            assert_eq!(pass.release().await.unwrap(), Settled::Back);
+            assert_eq!(pass.release().await.unwrap(), Settled::Released);
         }
         let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("a second is left") };
         clock.advance(Duration::from_millis(1));

@@ -5,10 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use onceward_api::path::canonical_action;
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
+use crate::digest;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::run_id::RunId;
@@ -84,15 +84,8 @@ impl<'a> Intent<'a> {
 
     /// What the store gets to see of who presents a token, and for what. Who does not know the token cannot try names against it.
     pub(crate) fn asker(&self, token: Uuid) -> [u8; 16] {
-        let mut digest = Sha256::new().chain_update(token.as_bytes());
-        for field in [self.subject.to_bytes().as_slice(), self.action.as_bytes()] {
-            digest.update((field.len() as u64).to_be_bytes());
-            digest.update(field);
-        }
-        let whole: [u8; 32] = digest.finalize().into();
-        let mut half = [0; 16];
-        half.copy_from_slice(&whole[..16]);
-        half
+        let (subject, action) = (self.subject.to_bytes(), self.action.as_bytes());
+        digest::half(digest::of([token.as_bytes().as_slice(), &subject, action]))
     }
 }
 
@@ -136,7 +129,6 @@ impl<'a> Subject<'a> {
     }
 
     /// The same, without a copy of its name.
-    #[cfg(feature = "actix")]
     pub(crate) fn borrowed(&self) -> Subject<'_> {
         Subject(match &self.0 {
             Who::Anonymous => Who::Anonymous,

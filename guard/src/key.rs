@@ -66,7 +66,6 @@ impl Key {
         if (1..=LONGEST).contains(&text.len()) { Ok(Self(text)) } else { Err(BadKey::Length) }
     }
 
-    #[cfg(feature = "actix")]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

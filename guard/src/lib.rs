@@ -74,47 +74,50 @@ mod audit;
 mod backoff;
 mod claim;
 mod clock;
-mod examination;
+mod digest;
+mod effect;
+mod engine;
+mod epoch;
 mod failure;
 mod fingerprint;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
-mod inspection;
 mod intent;
 mod key;
 mod metrics;
-mod mint;
 mod mode;
-mod no_reply;
 mod pass;
 #[cfg(feature = "sql")]
 pub mod patterns;
 mod policy;
 mod random;
 mod record;
+mod redemption;
 mod rejection;
 mod renewal;
 mod reply;
+mod rollout;
 mod run;
 mod run_id;
 mod runtime;
-mod salt;
-#[cfg(test)]
-mod schedules;
-mod secret;
-mod settlement;
+mod settled;
 mod shared_secret;
 mod shutdown;
+// Part of the library only to reach its internals; it lives with the tests.
+#[cfg(test)]
+#[path = "../tests/simulator/schedules.rs"]
+mod simulator;
+mod snapshot;
 pub mod store;
 pub mod testing;
 mod ticket;
 mod token;
 #[cfg(feature = "sql")]
 pub mod transaction;
-mod waiting;
-mod written;
+mod verdict;
+mod waiters;
 
 #[cfg(feature = "actix")]
 pub mod actix;
@@ -123,26 +126,26 @@ pub use onceward_api as api;
 
 pub use crate::attempt::{Attempt, BadAttempt};
 pub use crate::clock::{Clock, ManualClock};
-pub use crate::examination::Examined;
+pub use crate::effect::Effect;
 pub use crate::failure::{Failure, IntoFailure};
 pub use crate::fingerprint::{BadPointer, Content, Fields, Fingerprint};
-pub use crate::guard::{Guard, GuardBuilder, Released, Seen, Verdict};
-pub use crate::inspection::{Inspected, Revoked};
+pub use crate::guard::{Guard, GuardBuilder, InvalidTtl, IssueError, Revocation};
 pub use crate::intent::{Binding, Intent, Subject};
 pub use crate::key::{BadKey, Key};
 pub use crate::mode::Mode;
-pub use crate::no_reply::NoReply;
-pub use crate::pass::{Pass, Settled};
-pub use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules, ZeroInterval};
+pub use crate::pass::Pass;
+pub use crate::pass::signed::SignedPass;
+pub use crate::policy::{IntervalRules, KeyRules, Policy, RulesError, TokenRules};
 pub use crate::rejection::Rejection;
-pub use crate::reply::Reply;
+pub use crate::reply::{NoReply, Reply};
 pub use crate::run::{RunError, RunOutcome};
 pub use crate::run_id::RunId;
-pub use crate::secret::{Secret, WeakSecret};
-pub use crate::settlement::Resolved;
+pub use crate::settled::Settled;
+pub use crate::snapshot::{RecordState, Snapshot, TokenInfo};
 pub use crate::ticket::{BadTicket, Kind, Ticket};
 pub use crate::token::Token;
-pub use crate::written::SignedPass;
+pub use crate::token::secret::{Secret, WeakSecret};
+pub use crate::verdict::Verdict;
 
 /// The examples of the README, run as tests.
 #[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]

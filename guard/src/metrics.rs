@@ -6,24 +6,17 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use metrics::{Counter, counter, gauge};
+use metrics::{Counter, counter};
 use onceward_api::metric::{self, Metric, MetricKind};
 use onceward_api::{Code, Outcome};
-
-use crate::audit::AuditEvent;
-use crate::guard::{Guard, Verdict};
-use crate::intent::Intent;
-use crate::policy::Policy;
-use crate::rejection::Rejection;
-use crate::store::StoreError;
 
 /// The handles of one guard.
 pub(crate) struct Metrics {
     issued: Counter,
     verdicts: [VerdictCounters; PolicyLabel::ALL.len()],
-    claims: [[Counter; AuditEvent::ALL.len()]; PolicyLabel::ALL.len()],
+    claims: [[Counter; ClaimEvent::ALL.len()]; PolicyLabel::ALL.len()],
     answered: Counter,
     ran: Counter,
     in_vain: Counter,
@@ -32,13 +25,37 @@ pub(crate) struct Metrics {
     unprotected: Counter,
 }
 
-/// A row of the table of policies, and the value of the label `policy`.
+/// A label of the table of policies, and the value of the label `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyLabel {
     Token,
     Remembered,
     Key,
     Interval,
+}
+
+/// What happened to a claim, as metrics and the audit log name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClaimEvent {
+    Claimed,
+    Completed,
+    Released,
+    Unknown,
+    Lost,
+}
+
+impl ClaimEvent {
+    const ALL: [Self; 5] = [Self::Claimed, Self::Completed, Self::Released, Self::Unknown, Self::Lost];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Completed => "completed",
+            Self::Released => "released",
+            Self::Unknown => "unknown",
+            Self::Lost => "lost",
+        }
+    }
 }
 
 /// What came of waiting for the first.
@@ -53,51 +70,49 @@ pub(crate) enum WaitResult {
 
 /// What was decided under one policy.
 struct VerdictCounters {
-    row: PolicyLabel,
+    label: PolicyLabel,
     run: Counter,
     replay: Counter,
     /// By code. A code that this policy does not use by itself is registered when an application first does.
-    refused: [OnceLock<Counter>; Code::ALL.len()],
+    rejected: [OnceLock<Counter>; Code::ALL.len()],
 }
 
 impl Metrics {
     /// Registers with the recorder that is installed now.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Self {
         metric::OF_THE_LIBRARY.iter().for_each(describe);
         counter!(metric::WOULD_HAVE.name, "outcome" => Outcome::Replayed.as_str()).increment(0);
-        Arc::new(Self {
+        Self {
             issued: counter!(metric::ISSUED.name),
             verdicts: PolicyLabel::ALL.map(VerdictCounters::new),
-            claims: PolicyLabel::ALL.map(|row| AuditEvent::ALL.map(|event| happened(row, event))),
+            claims: PolicyLabel::ALL.map(|label| ClaimEvent::ALL.map(|event| happened(label, event))),
             answered: counter!(metric::WAITS.name, "outcome" => "answered"),
             ran: counter!(metric::WAITS.name, "outcome" => "ran"),
             in_vain: counter!(metric::WAITS.name, "outcome" => "in_vain"),
             renewed: counter!(metric::RENEWALS.name, "outcome" => "renewed"),
             not_renewed: counter!(metric::RENEWALS.name, "outcome" => "failed"),
             unprotected: counter!(metric::UNPROTECTED.name),
-        })
+        }
     }
 
     pub(crate) fn issued(&self) {
         self.issued.increment(1);
     }
 
-    /// Counts what was decided of a submission. A store that failed is counted as what its caller is told.
-    pub(crate) fn verdict(&self, policy: &Policy, verdict: &Result<Verdict, StoreError>, intent: &Intent<'_>) {
-        match verdict {
-            Ok(Verdict::Run(_)) => self.verdicts[PolicyLabel::of(policy) as usize].run.increment(1),
-            Ok(Verdict::Replay(_)) => self.verdicts[PolicyLabel::of(policy) as usize].replay.increment(1),
-            Ok(Verdict::Reject(rejection)) => self.refused(policy, rejection.code()),
-            Err(error) => self.refused(policy, Rejection::after(error, policy, intent).code()),
-        }
+    pub(crate) fn run(&self, label: PolicyLabel) {
+        self.verdicts[label as usize].run.increment(1);
     }
 
-    pub(crate) fn refused(&self, policy: &Policy, code: Code) {
-        self.verdicts[PolicyLabel::of(policy) as usize].refused(code).increment(1);
+    pub(crate) fn replay(&self, label: PolicyLabel) {
+        self.verdicts[label as usize].replay.increment(1);
     }
 
-    pub(crate) fn claim(&self, row: PolicyLabel, event: AuditEvent) {
-        self.claims[row as usize][event as usize].increment(1);
+    pub(crate) fn reject(&self, label: PolicyLabel, code: Code) {
+        self.verdicts[label as usize].rejected(code).increment(1);
+    }
+
+    pub(crate) fn claim(&self, label: PolicyLabel, event: ClaimEvent) {
+        self.claims[label as usize][event as usize].increment(1);
     }
 
     pub(crate) fn waited(&self, waited: WaitResult) {
@@ -133,32 +148,23 @@ pub(crate) fn would_have(outcome: &'static str) {
 }
 
 impl VerdictCounters {
-    fn new(row: PolicyLabel) -> Self {
-        let refused = [const { OnceLock::new() }; Code::ALL.len()];
-        let replay = if row.keeps_replies() { decided(row, "replay") } else { Counter::noop() };
-        let verdicts = Self { row, run: decided(row, "run"), replay, refused };
-        for code in row.rejections() {
-            verdicts.refused(*code);
+    fn new(label: PolicyLabel) -> Self {
+        let rejected = [const { OnceLock::new() }; Code::ALL.len()];
+        let replay = if label.keeps_replies() { decided(label, "replay") } else { Counter::noop() };
+        let verdicts = Self { label, run: decided(label, "run"), replay, rejected };
+        for code in label.rejections() {
+            verdicts.rejected(*code);
         }
         verdicts
     }
 
-    fn refused(&self, code: Code) -> &Counter {
-        self.refused[code as usize].get_or_init(|| decided(self.row, code.as_str()))
+    fn rejected(&self, code: Code) -> &Counter {
+        self.rejected[code as usize].get_or_init(|| decided(self.label, code.as_str()))
     }
 }
 
 impl PolicyLabel {
     const ALL: [Self; 4] = [Self::Token, Self::Remembered, Self::Key, Self::Interval];
-
-    pub(crate) fn of(policy: &Policy) -> Self {
-        match policy {
-            Policy::Token(rules) if rules.remember.is_none() => Self::Token,
-            Policy::Token(_) => Self::Remembered,
-            Policy::Key(_) => Self::Key,
-            Policy::Interval(_) => Self::Interval,
-        }
-    }
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -224,16 +230,16 @@ impl PolicyLabel {
     }
 }
 
-fn decided(row: PolicyLabel, code: &'static str) -> Counter {
-    counter!(metric::VERDICTS.name, "policy" => row.as_str(), "code" => code)
+fn decided(label: PolicyLabel, code: &'static str) -> Counter {
+    counter!(metric::VERDICTS.name, "policy" => label.as_str(), "code" => code)
 }
 
 /// A plain token has no claim, so nothing happens to one.
-fn happened(row: PolicyLabel, event: AuditEvent) -> Counter {
-    match row {
+fn happened(label: PolicyLabel, event: ClaimEvent) -> Counter {
+    match label {
         PolicyLabel::Token => Counter::noop(),
         PolicyLabel::Remembered | PolicyLabel::Key | PolicyLabel::Interval => {
-            counter!(metric::CLAIMS.name, "policy" => row.as_str(), "event" => event.as_str())
+            counter!(metric::CLAIMS.name, "policy" => label.as_str(), "event" => event.as_str())
         }
     }
 }
@@ -243,21 +249,5 @@ fn describe(metric: &Metric) {
         MetricKind::Counter => metrics::describe_counter!(metric.name, metric.help),
         MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
         MetricKind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
-    }
-}
-
-impl Guard {
-    /// Tells the recorder of metrics how things are at this moment: what runs, who waits, what is retried, how full a memory store is. Whoever
-    /// exports metrics calls this before; nothing of it costs a request anything. Of several guards the last one is seen.
-    ///
-    /// Everything else that [`onceward_api::metric`] lists is told as it happens, to the recorder that was installed when the
-    /// guard was built.
-    pub fn report(&self) {
-        gauge!(metric::RUNNING.name).set(self.running() as f64);
-        gauge!(metric::WAITING.name).set(self.waiting().count() as f64);
-        gauge!(metric::RETRYING.name).set(self.upkeep().retrying() as f64);
-        // A store that is slow says so itself.
-        gauge!(metric::SLOW_NODES.name).set(0.0);
-        self.store().report();
     }
 }

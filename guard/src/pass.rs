@@ -1,54 +1,22 @@
 //! The permission to run, settled once.
 
+pub(crate) mod signed;
+
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "actix")]
-use onceward_api::Outcome;
-
 use crate::attempt::Attempt;
 use crate::claim::Claim;
-use crate::guard::{Guard, Released};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::intent::{Binding, Intent};
-use crate::no_reply::NoReply;
-use crate::policy::Effect;
-#[cfg(feature = "actix")]
-use crate::policy::Policy;
-use crate::record::Record;
-use crate::reply::Reply;
+use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
+use crate::settled::Settled;
 use crate::shutdown::InFlight;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
-
-/// What became of a pass when it was settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// It is settled: a token stays used, a reply is on record, and of an unknown end nothing is given back. Nor is a token that
-    /// was to be given back and could not be: it has less than a second to live, or was revoked meanwhile.
-    Final,
-    /// The same may be sent again: the token works again, the key is free.
-    Back,
-    /// Somebody else has the key by now, because the claim outlived its lease: nothing keeps a duplicate from having run.
-    Lost,
-}
-
-impl Settled {
-    /// What the client is told of a run. An effect that is not on record keeps no duplicate from running, and its answer says so.
-    #[cfg(feature = "actix")]
-    pub(crate) fn outcome(settled: &Result<Self, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
-        let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
-        match (effect, settled) {
-            (_, Ok(Self::Lost)) => Outcome::Unprotected,
-            (Effect::Applied, Err(_)) if !is_plain_token => Outcome::Unprotected,
-            (Effect::Applied, _) => Outcome::Executed,
-            (Effect::NotApplied, Ok(Self::Back)) => Outcome::NotApplied,
-            (Effect::NotApplied, Ok(Self::Final) | Err(_)) => Outcome::NotReleased,
-            (Effect::Unknown, _) => Outcome::Unknown,
-        }
-    }
-}
 
 /// The permission to run. Whoever holds it runs the work and then says how it ended, once.
 ///
@@ -56,10 +24,10 @@ impl Settled {
 /// claim on its key is renewed.
 #[must_use = "a pass that is dropped uses up the token without a run"]
 pub struct Pass {
-    guard: Guard,
+    engine: Arc<Engine>,
     basis: Basis,
     /// Taken when it is settled.
-    running: Option<InFlight>,
+    in_flight: Option<InFlight>,
 }
 
 /// What a pass was given for.
@@ -73,22 +41,22 @@ enum Basis {
 }
 
 impl Pass {
-    pub(crate) fn of_token(guard: Guard, token: TokenFields, running: InFlight) -> Self {
-        Self { guard, basis: Basis::Token(token), running: Some(running) }
+    pub(crate) fn of_token(engine: Arc<Engine>, token: TokenFields, in_flight: InFlight) -> Self {
+        Self { engine, basis: Basis::Token(token), in_flight: Some(in_flight) }
     }
 
     pub(crate) fn of_attempt(
-        guard: Guard,
+        engine: Arc<Engine>,
         token: TokenFields,
         attempt: &Attempt,
         run: RunId,
-        running: InFlight,
+        in_flight: InFlight,
     ) -> Self {
-        Self { guard, basis: Basis::Attempt(token, attempt.clone(), run), running: Some(running) }
+        Self { engine, basis: Basis::Attempt(token, attempt.clone(), run), in_flight: Some(in_flight) }
     }
 
-    pub(crate) fn of_claim(guard: Guard, claim: Arc<Claim>, running: InFlight) -> Self {
-        Self { guard, basis: Basis::Claim(claim), running: Some(running) }
+    pub(crate) fn of_claim(engine: Arc<Engine>, claim: Arc<Claim>, in_flight: InFlight) -> Self {
+        Self { engine, basis: Basis::Claim(claim), in_flight: Some(in_flight) }
     }
 
     /// The name of this run, unless it is that of a token without an attempt. The same attempt, asked for again, carries on
@@ -160,18 +128,18 @@ impl Pass {
 
     /// It stays as it is, which is what the store says already.
     fn spend(mut self) -> Settled {
-        self.running = None;
+        self.in_flight = None;
         Settled::Final
     }
 
     async fn write(mut self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
-        let Some(running) = self.running.take() else { return Ok(Settled::Final) };
+        let Some(in_flight) = self.in_flight.take() else { return Ok(Settled::Final) };
         match &self.basis {
-            Basis::Claim(claim) => claim.settle(effect, reply, running).await,
-            Basis::Token(token) => self.put_back(token).await,
+            Basis::Claim(claim) => claim.settle(effect, reply, in_flight).await,
+            Basis::Token(token) => self.engine.give_back(token).await,
             Basis::Attempt(token, attempt, run) => {
-                let released = self.guard.unmark(token, attempt, *run).await?;
-                Ok(if released == Released::Back { Settled::Back } else { Settled::Final })
+                let released = self.engine.unmark(token, attempt, *run).await?;
+                Ok(if released == Settled::Released { released } else { Settled::Final })
             }
         }
     }
@@ -184,10 +152,10 @@ impl Pass {
     /// before anything is claimed.
     pub async fn into_signed(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
-        let Some(written) = self.guard.into_signed(claim).await? else { return Ok(None) };
-        claim.give_out().await;
-        self.running = None;
-        Ok(Some(written))
+        let Some(signed) = signed::sign(&*self.engine.mint().await?, claim) else { return Ok(None) };
+        claim.hand_over_to_signed().await;
+        self.in_flight = None;
+        Ok(Some(signed))
     }
 
     /// How the token of this pass was bound, for a successor that is bound alike.
@@ -207,22 +175,11 @@ impl Pass {
         }
         binding
     }
-
-    async fn put_back(&self, token: &TokenFields) -> Result<Settled, StoreError> {
-        let Some(life) = TokenFields::worth_putting_back(token.expires_at, self.guard.clock()) else {
-            return Ok(Settled::Final);
-        };
-        // The one write that would not recognise itself if it were sent again, so it is sent once.
-        match self.guard.store().put_back(&Ticket::of_token(token.id), &Record::ISSUED, life).await? {
-            Some(found) if found != Record::ISSUED.as_slice() => Ok(Settled::Final),
-            _ => Ok(Settled::Back),
-        }
-    }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        if self.running.take().is_none() {
+        if self.in_flight.take().is_none() {
             return;
         }
         if let Basis::Claim(claim) = &self.basis {

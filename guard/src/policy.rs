@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::no_reply::NoReply;
-use crate::record::UnknownRecord;
-use crate::reply::Reply;
-use crate::store::StoreError;
+use crate::effect::Effect;
+use crate::metrics::PolicyLabel;
+use crate::reply::{NoReply, Reply};
 
 /// How a submission is told from its repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,17 +17,6 @@ pub enum Policy {
     Key(KeyRules),
     /// Nobody made anything: the same, from the same caller, is taken once in a while.
     Interval(IntervalRules),
-}
-
-/// Whether the submission took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// It did; a duplicate must not.
-    Applied,
-    /// It did not, and may be sent again.
-    NotApplied,
-    /// Nobody can tell, so nothing is given back.
-    Unknown,
 }
 
 /// What holds for a token.
@@ -91,9 +79,9 @@ impl IntervalRules {
     ///
     /// # Errors
     /// If that is no time at all.
-    pub fn every(mut self, every: Duration) -> Result<Self, ZeroInterval> {
+    pub fn every(mut self, every: Duration) -> Result<Self, RulesError> {
         self.every = every;
-        if every < Duration::from_millis(1) { Err(ZeroInterval) } else { Ok(self) }
+        if every < Duration::from_millis(1) { Err(RulesError::IntervalTooShort) } else { Ok(self) }
     }
 
     /// How long it is kept for a handler that takes longer than the interval: an hour. Work that takes longer still is taken for
@@ -152,12 +140,29 @@ impl Default for IntervalRules {
     }
 }
 
-/// An interval of no time at all.
+/// A setting that a policy cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an interval takes a millisecond at least; to have none, do not protect the route")]
-pub struct ZeroInterval;
+#[non_exhaustive]
+pub enum RulesError {
+    /// See [`IntervalRules::every`].
+    #[error("an interval lasts 1 millisecond at least; to have none, do not protect the route")]
+    IntervalTooShort,
+    /// See [`KeyRules::lease`].
+    #[error("a lease lasts 100 milliseconds at least, so that it can be renewed in time")]
+    LeaseTooShort,
+}
 
-/// What holds for a key: how long its claim and its reply live, and what becomes of a run that nobody can tell the end of.
+/// The settings of a key: how long its claim and its reply live, and what happens after a run whose outcome is unknown.
+///
+/// There is no default: [`at_most_once`](Self::at_most_once) or [`retryable`](Self::retryable) has to be written out.
+///
+/// ```compile_fail,E0599
+/// onceward::KeyRules::default();
+/// ```
+///
+/// ```compile_fail,E0599
+/// onceward::KeyRules::new();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRules {
     pub(crate) lease: Duration,
@@ -198,12 +203,14 @@ impl KeyRules {
         }
     }
 
-    /// How long a claim lives whose owner has died: 15 seconds. It is renewed as long as its owner lives, so it may well be
-    /// shorter than the work takes. Less than 100 milliseconds counts as that.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease.max(Self::SHORTEST_LEASE);
-        self
+    /// How long a claim lives after its process has crashed: 15 seconds. It is renewed as long as the process lives, so it may well be
+    /// shorter than the handler takes.
+    ///
+    /// # Errors
+    /// If it is shorter than 100 milliseconds: a renewal has to fit into it.
+    pub fn lease(mut self, lease: Duration) -> Result<Self, RulesError> {
+        self.lease = lease;
+        if lease < Self::SHORTEST_LEASE { Err(RulesError::LeaseTooShort) } else { Ok(self) }
     }
 
     /// How long a claim is renewed: an hour. Work that takes longer is taken for lost.
@@ -284,7 +291,6 @@ impl Policy {
 
     /// Whether an error of a type that only an extractor makes proves that the handler was not entered. A handler can construct such
     /// an error, so at most once asks for a better proof. Under a token or in an interval every 4xx counts as not applied anyway.
-    #[cfg(feature = "actix")]
     pub(crate) fn believes_extractors(&self) -> bool {
         matches!(self, Self::Key(rules) if !rules.at_most_once)
     }
@@ -299,7 +305,6 @@ impl Policy {
     }
 
     /// Whether an answer is kept for whoever comes later.
-    #[cfg(feature = "actix")]
     pub(crate) fn keeps_replies(&self) -> bool {
         match self {
             Self::Key(_) => true,
@@ -308,10 +313,19 @@ impl Policy {
         }
     }
 
-    /// Whether a submission runs although the store could not be asked. A record of another version is an answer, and none that
-    /// anything may run by.
-    pub(crate) fn fails_open(&self, error: &StoreError) -> bool {
-        matches!(self, Self::Interval(rules) if rules.fails_open) && !error.is_because_of::<UnknownRecord>()
+    /// Whether a submission runs although the store could not be asked.
+    pub(crate) fn fails_open(&self) -> bool {
+        matches!(self, Self::Interval(rules) if rules.fails_open)
+    }
+
+    /// Its name in metrics and logs.
+    pub(crate) fn label(&self) -> PolicyLabel {
+        match self {
+            Self::Token(rules) if rules.remember.is_none() => PolicyLabel::Token,
+            Self::Token(_) => PolicyLabel::Remembered,
+            Self::Key(_) => PolicyLabel::Key,
+            Self::Interval(_) => PolicyLabel::Interval,
+        }
     }
 }
 
@@ -331,10 +345,18 @@ mod tests {
 
     #[test]
     fn an_interval_of_no_time_is_none() {
-        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(ZeroInterval));
-        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(ZeroInterval));
+        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(RulesError::IntervalTooShort));
+        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(RulesError::IntervalTooShort));
         let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
         assert_eq!(short.claim().lease, Duration::from_millis(300));
+    }
+
+    #[test]
+    fn lease_that_no_renewal_fits_into_is_an_error() {
+        for rules in [KeyRules::at_most_once, KeyRules::retryable] {
+            assert_eq!(rules().lease(Duration::from_millis(99)), Err(RulesError::LeaseTooShort));
+            assert_eq!(rules().lease(Duration::from_millis(100)).unwrap().lease, Duration::from_millis(100));
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! What the store holds, as versioned bytes.
 
-mod claimed;
+mod claim;
+mod codec;
 mod done;
-mod fields;
 
 use onceward_api::Code;
 
-pub(crate) use self::claimed::ClaimRecord;
+pub(crate) use self::claim::ClaimRecord;
+use self::codec::Reader;
 pub(crate) use self::done::{DoneRecord, NOBODY, REVOKED};
-use self::fields::Reader;
 use crate::run_id::RunId;
 
 /// The version of the layout, the first byte of every record. A record of another version is never interpreted.
@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::no_reply::NoReply;
+    use crate::reply::NoReply;
     use crate::reply::Reply;
 
     fn samples() -> Vec<(Vec<u8>, Record)> {

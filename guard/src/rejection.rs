@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use onceward_api::{Code, Problem, Retry};
 
-use crate::intent::Intent;
-use crate::policy::{Policy, TokenRules};
-use crate::store::StoreError;
+use crate::reply::{NoReply, Reply};
 
 /// How long a caller waits before it asks again, where nothing better is known.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -55,26 +53,24 @@ impl Rejection {
     pub fn problem(&self) -> Problem {
         Problem::new(self.code).detail(self.detail.clone())
     }
-
-    /// What a client is told when the store failed while it was asked whether to run. The reason goes to the log of
-    /// whoever runs the store, never to the client.
-    pub fn after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Self {
-        match (policy, error, intent.repeats_attempt) {
-            (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
-            // The claim that may be there is taken back, or lapses with its lease.
-            (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
-            (Policy::Token(TokenRules { remember: Some(_), .. }), StoreError::Unknown(_), _) => {
-                Self::new(Code::StoreUnavailable)
-            }
-            // An attempt that was accepted after all is accepted again: the same is to be asked again.
-            (Policy::Token(_), StoreError::Unknown(_), true) => Self::new(Code::StoreUnavailable),
-            (Policy::Token(_), StoreError::Unknown(_), false) => Self::new(Code::RedeemUnknown),
-        }
-    }
 }
 
 impl From<Code> for Rejection {
     fn from(code: Code) -> Self {
         Self::new(code)
     }
+}
+
+impl From<NoReply> for Rejection {
+    fn from(reason: NoReply) -> Self {
+        Self::new(Code::ReplyNotKept).detail(format!("This submission was carried out before. {}", reason.says()))
+    }
+}
+
+/// What a duplicate receives. It never runs.
+#[derive(Debug)]
+pub(crate) enum Duplicate {
+    /// The stored response of the first run.
+    Replay(Reply),
+    Reject(Rejection),
 }

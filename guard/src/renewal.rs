@@ -1,21 +1,22 @@
-//! What goes on beside the handlers: claims are renewed, and what could not be written is tried again.
+//! Renews claims while their handlers run, and retries what could not be written.
 //!
-//! It runs on the background thread, so that a handler that blocks its own thread does not lose its claim.
+//! Both loops run on the background thread, so that a handler that blocks its own thread does not lose its claim.
 
 mod queue;
 mod retries;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::queue::{Due, DueQueue};
 use self::retries::keep_trying;
-use crate::claim::Claim;
 use crate::clock::Clock;
 use crate::runtime;
 
@@ -24,6 +25,18 @@ const BY_HAND: Duration = Duration::from_millis(5);
 /// How many claims may wait to be tried again before new ones are rejected. They are retried within a lease once the store answers, and take
 /// a few megabytes beside the responses that are to be written.
 const MOST: usize = 4_096;
+
+/// A claim, as far as its renewal is concerned.
+#[async_trait]
+pub(crate) trait Renewable: Send + Sync {
+    /// Takes the next step: renews, or tries again what failed. Returns whether the store has answered.
+    async fn step(self: Arc<Self>) -> bool;
+
+    /// Whether the store answers a look at this claim.
+    async fn is_answered(&self) -> bool;
+
+    fn lease(&self) -> Duration;
+}
 
 /// Claims that need a step at some time. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -44,12 +57,12 @@ pub(crate) enum QueuePosition {
 }
 
 impl RenewalQueue {
-    /// Takes steps as they become due, until nobody is left to add any and all are done.
+    /// Takes steps as they become due, until the guard and all its claims are gone.
     pub(crate) fn begin(clock: Clock, gone: watch::Receiver<()>) -> Self {
-        let upkeep = Self::by_hand(clock);
-        runtime::spawn(keep_up(upkeep.clone(), gone.clone()));
-        runtime::spawn(keep_trying(upkeep.clone(), gone));
-        upkeep
+        let queue = Self::by_hand(clock);
+        runtime::spawn(keep_up(queue.clone(), gone.clone()));
+        runtime::spawn(keep_trying(queue.clone(), gone));
+        queue
     }
 
     /// Takes no step by itself.
@@ -58,12 +71,12 @@ impl RenewalQueue {
     }
 
     /// A step of this claim is due in a while.
-    pub(crate) fn add(&self, claim: Arc<Claim>, after: Duration) -> QueuePosition {
+    pub(crate) fn add(&self, claim: Arc<dyn Renewable>, after: Duration) -> QueuePosition {
         QueuePosition::Step(self.0.steps.add(claim, self.after(after)))
     }
 
     /// The last step of this claim has failed, and is tried again after a while, and when the store answers.
-    pub(crate) fn retry(&self, claim: Arc<Claim>, after: Duration) -> QueuePosition {
+    pub(crate) fn retry(&self, claim: Arc<dyn Renewable>, after: Duration) -> QueuePosition {
         QueuePosition::Retry(self.0.retries.add(claim, self.after(after)))
     }
 
@@ -85,18 +98,13 @@ impl RenewalQueue {
         self.retrying() >= MOST
     }
 
-    /// Whether no claim is left: each has its own clone, and each of the two loops.
-    fn is_over(&self) -> bool {
-        Arc::strong_count(&self.0) <= 2
-    }
-
     fn after(&self, time: Duration) -> u64 {
         self.0.clock.steady().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Takes one out, whenever it is due.
     #[cfg(test)]
-    pub(crate) fn take(&self, choose: impl FnOnce(usize) -> usize) -> Option<Arc<Claim>> {
+    pub(crate) fn take(&self, choose: impl FnOnce(usize) -> usize) -> Option<Arc<dyn Renewable>> {
         let steps = self.0.steps.len();
         let at = match steps + self.retrying() {
             0 => return None,
@@ -107,7 +115,7 @@ impl RenewalQueue {
 
     /// Takes out all that are due.
     #[cfg(test)]
-    pub(crate) fn take_due(&self) -> Vec<Arc<Claim>> {
+    pub(crate) fn take_due(&self) -> Vec<Arc<dyn Renewable>> {
         let now = self.0.clock.steady();
         let (mut due, _) = self.0.steps.due(now, usize::MAX);
         due.extend(self.0.retries.due(now, usize::MAX).0);
@@ -115,36 +123,28 @@ impl RenewalQueue {
     }
 }
 
-async fn keep_up(upkeep: RenewalQueue, mut gone: watch::Receiver<()>) {
-    let mut is_gone = false;
+async fn keep_up(queue: RenewalQueue, mut gone: watch::Receiver<()>) {
     let mut steps = JoinSet::new();
     loop {
         while steps.try_join_next().is_some() {}
-        let (due, wait) = upkeep.0.steps.due(upkeep.0.clock.steady(), usize::MAX);
+        let (due, wait) = queue.0.steps.due(queue.0.clock.steady(), usize::MAX);
         for claim in due {
             steps.spawn(async move { claim.step().await });
         }
-        if is_gone && upkeep.is_over() {
+        if queue.0.idle(&queue.0.steps, wait, &mut gone).await.is_break() {
             return;
         }
-        is_gone |= idle(&upkeep, &upkeep.0.steps, wait, &mut gone, is_gone).await;
     }
 }
 
-/// Waits until something in this queue is due, and says whether the guard is gone.
-async fn idle(
-    upkeep: &RenewalQueue,
-    queue: &DueQueue,
-    wait: Option<Duration>,
-    gone: &mut watch::Receiver<()>,
-    is_gone: bool,
-) -> bool {
-    let wait = wait.map(|wait| if upkeep.0.clock.is_manual() { wait.min(BY_HAND) } else { wait });
-    // Once the guard is gone, it looks by itself.
-    let longest = if is_gone { Duration::from_millis(100) } else { Duration::MAX };
-    tokio::select! {
-        () = tokio::time::sleep(wait.unwrap_or(longest).min(longest)) => false,
-        () = queue.woken() => false,
-        changed = gone.changed(), if !is_gone => changed.is_err(),
+impl Queues {
+    /// Waits until something in this queue is due, or until the guard and all its claims are gone.
+    async fn idle(&self, queue: &DueQueue, wait: Option<Duration>, gone: &mut watch::Receiver<()>) -> ControlFlow<()> {
+        let wait = wait.map(|wait| if self.clock.is_manual() { wait.min(BY_HAND) } else { wait });
+        tokio::select! {
+            () = tokio::time::sleep(wait.unwrap_or(Duration::MAX)) => ControlFlow::Continue(()),
+            () = queue.woken() => ControlFlow::Continue(()),
+            _ = gone.changed() => ControlFlow::Break(()),
+        }
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::mint::Mint;
-use crate::salt::Salt;
-use crate::secret::Secret;
 use crate::store::{Bytes, Compared, Store, StoreError};
 use crate::ticket::Ticket;
+use crate::token::mint::Mint;
+use crate::token::salt::Salt;
+use crate::token::secret::Secret;
 
 /// How long what is shared stays in the store. It is put there again when it is gone.
 const RETAIN: Duration = Duration::from_secs(400 * 24 * 60 * 60);

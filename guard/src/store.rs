@@ -16,7 +16,6 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "actix")]
 pub(crate) use self::memory::Home;
 pub use self::memory::Memory;
 pub(crate) use self::metered::Metered;
@@ -24,6 +23,7 @@ pub(crate) use self::metered::Metered;
 pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]
 pub use self::sql::{Migrated, Sql, SqlError};
+pub use crate::epoch::Epoch;
 use crate::ticket::{Kind, Ticket};
 
 /// A place that keeps records for a while.
@@ -245,9 +245,6 @@ impl<S: Store> Store for Arc<S> {
         (**self).report();
     }
 }
-
-/// One uninterrupted life of a store.
-pub type Epoch = [u8; 8];
 
 /// What was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use onceward_api::path::canonical_action;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::digest;
 use crate::intent::Subject;
 use crate::key::Key;
 
@@ -66,12 +67,9 @@ impl Ticket {
     /// another's record by moving characters from one to the next. An action that is a method and a path goes by its
     /// [canonical path](canonical_action).
     pub fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
-        let (mut digest, action) = (Sha256::new(), canonical_action(action));
-        for field in [subject.to_bytes().as_slice(), action.as_bytes(), key.as_bytes()] {
-            digest.update((field.len() as u64).to_be_bytes());
-            digest.update(field);
-        }
-        Self { kind: Kind::Key, digest: digest.finalize().into() }
+        let action = canonical_action(action);
+        let digest = digest::of([subject.to_bytes().as_slice(), action.as_bytes(), key.as_bytes()]);
+        Self { kind: Kind::Key, digest }
     }
 
     /// The ticket of an interval that goes by a name: as of a key, so that it is the same whatever secret a process signs with.

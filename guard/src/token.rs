@@ -1,14 +1,18 @@
 //! A token: `ow1_` and the base64url of flags, id, expiry, epoch and tag.
 
+pub(crate) mod mint;
+pub(crate) mod salt;
+pub(crate) mod secret;
+
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
-use crate::clock::Clock;
-use crate::store::Epoch;
+use crate::clock::{self, Clock};
+use crate::epoch::Epoch;
 
 const PREFIX: &str = "ow1_";
 const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
@@ -40,9 +44,9 @@ impl Token {
         &self.text
     }
 
-    /// When it expires, in milliseconds since 1970.
-    pub fn expires_at(&self) -> u64 {
-        self.expires_at
+    /// When it expires.
+    pub fn expires_at(&self) -> SystemTime {
+        clock::system_time(self.expires_at)
     }
 }
 

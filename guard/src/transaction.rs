@@ -64,7 +64,7 @@
 mod claim;
 mod error;
 mod handle;
-mod run;
+pub(crate) mod run;
 
 use sqlx::{Pool, Transaction};
 

@@ -10,6 +10,7 @@ use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
+use onceward::InvalidTtl;
 use onceward::store::{BadAddress, SqlError, StoreError};
 use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
@@ -50,6 +51,9 @@ pub struct Application {
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
+    /// No token can live for so long as the settings say.
+    #[error("token_ttl: {0}")]
+    TokenTtl(#[from] InvalidTtl),
     /// The address of the store is none.
     #[error("store: {0}")]
     Store(#[from] BadAddress),

@@ -25,7 +25,7 @@ pub(crate) async fn build_guard(config: &Config) -> Result<Guard, BuildError> {
         }
         StoreAddress::Sql(url) => Guard::builder(database(url, config).await?),
     };
-    let builder = builder.token_ttl(config.token_ttl).share_every(config.share_every);
+    let builder = builder.token_ttl(config.token_ttl)?.share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
     let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
     let guard = match &config.secret_previous {

@@ -1,122 +1,185 @@
 //! Onceward against real parts. Each module is one kind of promise; each test's name says which promise it is.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
-mod backends;
-mod bad_input;
-mod binding;
-mod claims;
-mod claims_long;
-mod cli;
-mod cli_audit;
-mod cli_check;
-mod cluster;
-mod defects;
-mod demo;
-mod demo_bounds;
-mod demo_snippets;
-mod deployment;
-mod epochs;
-mod faults;
-mod forward_auth;
-mod full_redis;
-mod functions;
-mod gateways;
-mod gateways_outcomes;
-mod gateways_tricks;
-mod guarantees;
-mod held_limits;
-mod hidden_token;
-mod inner_guards;
-mod intervals;
-mod key_places;
-mod keys;
-mod keys_commands;
-mod keys_content;
-mod keys_crashes;
-mod keys_faults;
-mod keys_look;
-mod keys_pauses;
-mod keys_races;
-mod keys_replay;
-mod keys_settling;
-mod keys_trace;
-mod keys_upkeep;
-mod keys_wire;
-mod lifecycle;
-mod losses;
-mod memory_limit;
+/// The actix-web middleware.
+mod actix {
+    mod conflicting_guards;
+    mod disconnect_and_shutdown;
+    mod middleware_order;
+    mod nested_guards;
+    mod outcome_header;
+    mod path_rewriting;
+    mod path_spellings;
+    mod rollout;
+    pub(crate) mod store_per_worker;
+}
+
+/// The command line.
+mod cli {
+    mod audit;
+    mod check_redis;
+    mod check_sqlite;
+    mod commands;
+}
+
+/// The demo shop.
+mod demo {
+    mod code_snippets;
+    mod hostile_visitors;
+    mod shop;
+}
+
+/// README, docs and their examples, and rules for the test sources.
+mod docs {
+    mod backend_examples;
+    mod guarantees;
+    mod links;
+    mod literal_sleeps;
+    mod readme;
+}
+
+/// Gateways that ask the service before they forward a request.
+mod gateways {
+    mod forward_auth;
+    mod hostile_clients;
+    mod outcome_header;
+    mod recipes;
+    mod upstream_failover;
+}
+
+/// The test harness itself.
+mod harness {
+    mod real_servers;
+}
+
+/// Intervals and locks.
+mod intervals {
+    mod windows_and_locks;
+}
+
+/// Keys: which requests share one, what a duplicate receives, and what a crash or a fault leaves behind.
+mod keys {
+    pub(crate) mod audit_log;
+    mod background_writes;
+    mod crashes;
+    mod effect_of_response;
+    mod fingerprints;
+    mod forwarded_errors;
+    mod http_bodies;
+    mod key_sources;
+    mod lookup_and_settle;
+    mod paused_process;
+    mod races;
+    mod redis_commands;
+    mod redis_faults;
+    mod replay;
+    mod response_not_stored;
+    mod unknown_outcome_retention;
+    pub(crate) mod unreadable_keys;
+    mod waiting;
+}
+
+/// The library without HTTP, and what it depends on.
+mod library {
+    mod dependencies;
+    mod run_function;
+}
 mod museum;
-mod near;
-mod normalized;
-mod not_kept;
-mod odd_requests;
-mod outcomes;
-mod passed_on;
 mod patterns;
-mod races;
-mod readme;
-mod remembered;
-mod remembered_waiting;
-mod repeated_release;
-mod requirements;
-mod revoked;
-mod rollout;
-mod sdk;
-mod sdk_bodies;
-mod sdk_faults;
-mod sdk_input;
-mod sdk_intervals;
-mod sdk_kills;
-mod sdk_middleware;
-mod sdk_pool;
-mod sdk_undecided;
-mod sdk_wire;
-mod secret_rotation;
-mod secret_sharing;
-mod sentinel;
-mod service;
-mod service_admin;
-mod service_callers;
-mod service_flood;
-mod service_input;
-mod service_limits;
-mod service_metrics;
-mod service_operation;
-mod service_places;
-mod service_sdk;
-mod service_secrets;
-mod service_settings;
-mod service_slow;
-mod service_specification;
-mod service_start;
-mod service_stop;
-mod settling;
-mod slow_faults;
-mod soak;
-mod spellings;
-mod sql;
-mod sql_check;
-mod sql_claims;
-mod sql_clock;
-mod sql_commits;
-mod sql_faults;
-mod sql_file;
-mod sql_front;
-mod sql_input;
-mod sql_service;
-mod sql_transactions;
-mod sql_upkeep;
-mod stores;
-mod stories;
-mod test_bed;
-mod tls_and_acl;
-mod tree;
-mod turns;
-mod two_guards;
-mod upstreams;
-mod waiting;
-mod worker_stores;
-mod wrapping;
+
+/// The store on Redis: one server, Sentinel, Cluster, and their faults.
+mod redis {
+    pub(crate) mod cluster;
+    mod command_batches;
+    pub(crate) mod epochs;
+    pub(crate) mod faults;
+    mod latency_faults;
+    mod lost_replies;
+    mod out_of_memory;
+    mod sentinel;
+    mod store;
+    mod thread_connections;
+    mod tls_and_acl;
+}
+
+/// Whole scenarios across processes.
+mod scenarios {
+    mod end_to_end;
+    mod soak;
+}
+
+/// The Rust client SDK.
+mod sdk {
+    mod bad_input;
+    mod bodies;
+    mod intervals;
+    mod killed_servers;
+    mod network_faults;
+    mod reqwest_middleware;
+    mod retries_and_redirects;
+    mod submissions;
+    mod token_pool;
+    mod unknown_outcome;
+}
+
+/// The service over HTTP.
+mod service {
+    mod admin_listener;
+    mod bad_input;
+    pub(crate) mod claims;
+    mod connection_flood;
+    mod cors_and_rate_limit;
+    mod deployment_files;
+    mod graceful_shutdown;
+    mod long_claims;
+    mod malformed_http;
+    mod max_in_flight;
+    mod metrics;
+    mod openapi;
+    mod operation;
+    mod redeem;
+    mod repeated_release;
+    mod request_limits;
+    mod sdk_script;
+    mod secrets_in_logs;
+    mod settings;
+    mod slow_clients;
+    mod startup_output;
+}
+
+/// The store and transactions on PostgreSQL and SQLite.
+mod sql {
+    mod clock_jumps;
+    mod expiry_and_cleanup;
+    mod faults;
+    mod lost_commits;
+    mod redis_in_front;
+    mod replaced_sqlite_file;
+    mod service;
+    mod store;
+    mod transaction_edge_cases;
+    mod transactions;
+    mod unusable_databases;
+}
+
+/// Stores inside the process.
+mod stores {
+    mod memory_limit;
+}
+
+/// Tokens: what they are valid for, what uses them up, and what gives them back.
+mod tokens {
+    mod bad_input;
+    mod binding;
+    mod effect_of_response;
+    mod hidden_form_field;
+    pub(crate) mod races;
+    pub(crate) mod remembered;
+    mod remembered_concurrent;
+    mod revoked;
+    mod secret_rotation;
+    mod shared_secret;
+}
 
 /// The shop as a program of its own.
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

@@ -1,18 +1,19 @@
 //! Bugs that really happened elsewhere. Each row is one story that Onceward gets right, and that an implementation with
 //! that bug gets wrong: a row that both pass would prove nothing.
 
+mod attempts;
 mod bodies;
 mod claims;
 mod clients;
 mod clocks;
 mod consumers;
-mod files;
 mod gateways;
+mod guard_wiring;
 mod intervals;
 mod keys;
-mod redeeming;
-mod remembered;
-mod wiring;
+mod original_defects;
+mod remembered_tokens;
+mod sqlite_file;
 
 use std::time::Duration;
 
@@ -20,17 +21,17 @@ use actix_web::{App, HttpServer};
 use onceward::Guard;
 use onceward::store::Redis;
 use onceward_tests::client::{ask_token, order, send, submit, token};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
 use onceward_tests::flawed::{Flaw, Flawed};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
-use onceward_tests::proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, Served, routes};
-use onceward_tests::wait::until;
 use tokio::time::Instant;
 
 use crate::PEER;
-use crate::races::race;
+use crate::tokens::races::race;
 
 /// How a story ends: with what went wrong, if anything did.
 type Told = Result<(), String>;

@@ -1,12 +1,12 @@
 //! Changes to rows that are asked for twice, at once, late or in the wrong order, on real databases. Beside each stands what
 //! is usually written instead, which has to fail.
 
-mod cost;
+mod bad_input;
 mod delete;
-mod input;
 mod insert;
 mod isolation;
 mod lock;
+mod statement_count;
 mod status;
 mod stock;
 mod version;

@@ -79,7 +79,7 @@ pub async fn at_last(request: RequestBuilder) -> Answer {
         if answer.outcome != "store_unavailable" {
             return answer;
         }
-        sleep(Duration::from_millis(250)).await;
+        sleep(Duration::from_millis(50)).await;
     }
 }
 

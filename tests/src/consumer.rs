@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands as _, RedisResult};
 use serde::{Deserialize, Serialize};
 
-use crate::keyed::BRIEF;
+use crate::key_routes::BRIEF;
 use crate::ledger::Ledger;
 
 /// Where consumers write down what became of each delivery.
@@ -84,7 +84,7 @@ impl Consumer {
 async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection, queue: String, message: Message) {
     let Ok(key) = Key::new(&message.id) else { return };
     let intent = Intent::new("send", Subject::anonymous()).key(&key);
-    let policy = Policy::key(KeyRules::retryable().lease(BRIEF));
+    let policy = Policy::key(KeyRules::retryable().lease(BRIEF).unwrap());
     let ran = guard.run(&policy, &intent, async || work(&ledger, &message).await).await;
     let became = match &ran {
         Ok(RunOutcome::Executed(receipt)) => format!("executed by {}", receipt.by),

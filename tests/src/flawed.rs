@@ -3,9 +3,9 @@
 
 mod clients;
 mod consumers;
-mod files;
-mod keys;
-mod layer;
+mod key_layers;
+mod memory_layer;
+mod sqlite_layer;
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 pub use self::clients::{Careless, ClientFlaw};
 pub use self::consumers::Hasty;
-pub use self::files::WallClocked;
-pub use self::keys::{KeyFlaw, Naive};
-pub use self::layer::Layer;
-use crate::keyed::purchase;
+pub use self::key_layers::{KeyFlaw, Naive};
+pub use self::memory_layer::Layer;
+pub use self::sqlite_layer::WallClocked;
+use crate::interval_routes::HALF;
+use crate::key_routes::purchase;
 use crate::ledger::Ledger;
 use crate::shop::{header, order};
-use crate::spaced::HALF;
 
 /// What is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,11 +207,14 @@ impl Flawed {
     }
 }
 
+/// Long enough for somebody else to use the token in between.
+const REPEATED_AFTER: Duration = Duration::from_millis(800);
+
 /// Sends again what had no answer, after a moment.
 async fn insist<T, F: Future<Output = Result<T, RedisError>>>(send: impl Fn() -> F) -> RedisResult<T> {
     match send().await {
         Err(error) if error.is_connection_dropped() || error.is_timeout() => {
-            actix_web::rt::time::sleep(Duration::from_millis(800)).await;
+            actix_web::rt::time::sleep(REPEATED_AFTER).await;
             send().await
         }
         answer => answer,

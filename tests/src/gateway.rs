@@ -1,6 +1,6 @@
 //! Gateways: the real programs, with the files in `deploy` as they stand, but for addresses and places.
 
-mod given;
+mod command_line;
 
 use std::fs::{read_dir, read_link, read_to_string};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use self::given::Given;
+use self::command_line::Given;
+use crate::polling::until_blocking;
 use crate::redis_server::free_port;
-use crate::wait::until_blocking;
 
 /// The API key that every recipe gets.
 pub const KEY: &str = "a-key-of-the-gateways";

@@ -1,8 +1,17 @@
-//! What a service says of itself to Prometheus.
+//! What a service or a guard says of itself to Prometheus.
 
 use std::collections::BTreeMap;
 
+use metrics_exporter_prometheus::PrometheusBuilder;
+use onceward::Guard;
+use onceward_api::metric;
+
 use crate::client::{http, send};
+
+/// How many duplicates wait in this guard for the first to end.
+pub fn waiting(guard: &Guard) -> usize {
+    Metrics::reported_by(guard).sum(metric::WAITING.name, &[]) as usize
+}
 
 /// One reading of `/metrics`.
 #[derive(Debug)]
@@ -23,7 +32,17 @@ impl Metrics {
             "{answer:?}"
         );
         assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-        let text = String::from_utf8(answer.body.to_vec()).expect("it is text");
+        Self::parse(String::from_utf8(answer.body.to_vec()).expect("it is text"))
+    }
+
+    /// Reads what a guard in this process reports of the moment.
+    pub fn reported_by(guard: &Guard) -> Self {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || guard.report());
+        Self::parse(recorder.handle().render())
+    }
+
+    fn parse(text: String) -> Self {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let series = lines.map(|line| {
             let (name, value) = line.rsplit_once(' ').expect("a name and a value");

@@ -15,8 +15,8 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tempfile::TempDir;
 
+use crate::polling::until_blocking;
 use crate::redis_server::free_port;
-use crate::wait::until_blocking;
 use crate::wall_clock;
 
 /// Where Debian puts the programs of each version.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use redis::{Connection, cmd};
 
-use crate::proxy::{INNER, Proxy};
+use crate::faulty_tcp_proxy::{INNER, Proxy};
+use crate::polling::{until, until_blocking};
 use crate::redis_server::{RedisServer, free_port};
-use crate::wait::{until, until_blocking};
 
 /// How long a node is silent before the others take it for dead.
 const NODE_TIMEOUT: Duration = Duration::from_millis(2_000);

@@ -12,7 +12,7 @@ use redis::{Cmd, Connection, FromRedisValue};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::wait::until_blocking;
+use crate::polling::until_blocking;
 use crate::wall_clock;
 
 /// A running server.

@@ -13,10 +13,10 @@ use redis::{FromRedisValue, RedisResult};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::proxy::INNER;
+use crate::faulty_tcp_proxy::INNER;
+use crate::polling::{until, until_blocking};
 use crate::redis_cluster::{Node, among_others};
 use crate::redis_server::free_port;
-use crate::wait::{until, until_blocking};
 
 /// What the master is called.
 pub const NAME: &str = "shop";

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::peer::resident;
+use crate::polling::until_blocking;
 use crate::redis_server::free_port;
-use crate::wait::until_blocking;
 
 /// What cargo tells a test of its own package. A crate whose build goes by such variables would be built anew, with all that
 /// stands on it, each time that it is built from here and then from elsewhere.

@@ -15,7 +15,7 @@ use onceward::actix::{HasToken, MarkEffect as _, Protect, SubjectFrom, token_rou
 use onceward::store::Store;
 
 use crate::ledger::Ledger;
-use crate::{keyed, pages, remembered, spaced};
+use crate::{browser_pages, interval_routes, key_routes, remembered_routes};
 
 /// Names the order for the ledger.
 pub const ORDER: &str = "x-order";
@@ -94,7 +94,7 @@ impl Shop {
 pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let (guard, ledger) = (guard.clone(), ledger.clone());
     // They have a memory store of their own, which all workers share.
-    let pages = pages::routes(&guard);
+    let pages = browser_pages::routes(&guard);
     move |config| {
         let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
         let anyone = SubjectFrom::anonymous;
@@ -102,10 +102,10 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
             |path: &str, protect: Protect| web::resource(path.to_owned()).wrap(protect).route(web::route().to(order));
         config
             .app_data(web::Data::new(ledger.clone()))
-            .configure(keyed::routes(&guard))
+            .configure(key_routes::routes(&guard))
             .configure(pages.clone())
-            .configure(remembered::routes(&guard))
-            .configure(spaced::routes(&guard))
+            .configure(remembered_routes::routes(&guard))
+            .configure(interval_routes::routes(&guard))
             .service(token_route(&guard, anyone()))
             .service(web::scope("/my").service(token_route(&guard, user())))
             .service(protect("/orders", Protect::token(&guard, anyone())))

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::polling::until_blocking;
 use crate::redis_server::free_port;
-use crate::wait::until_blocking;
 
 /// A running server.
 pub struct TlsRedis {

@@ -46,8 +46,8 @@ impl Default for WallClock {
 
 /// Puts the library into a folder.
 pub(crate) fn compile(folder: &Path) {
-    let source = folder.join("ahead.c");
-    fs::write(&source, include_str!("ahead.c")).expect("the folder can be written");
+    let source = folder.join("wall_clock.c");
+    fs::write(&source, include_str!("wall_clock.c")).expect("the folder can be written");
     let mut compile = Command::new("cc");
     compile.args(["-shared", "-fPIC", "-o"]).arg(folder.join(NAMES.0)).arg(source);
     assert!(compile.status().expect("cc is missing; install it with: apt-get install gcc").success());

@@ -1,22 +1,22 @@
 // The page: two forms, the switches that hold for both, and everything that shows what became of it.
 
 import { Chart } from "./chart.js";
-import { guardedSays, NOTES, unguardedSays } from "./sentences.js";
-import { Side } from "./side.js";
+import { guardedMessage, NOTES, unguardedMessage } from "./messages.js";
+import { FormPanel } from "./form_panel.js";
 import { snippet, withComments } from "./snippets.js";
-import { tabs } from "./tabs.js";
+import { keyboardTabs } from "./keyboard_tabs.js";
 
 const byId = (id) => document.getElementById(id);
 const policy = () => document.querySelector("[name=policy]:checked").value;
-const conduct = () => [...document.querySelectorAll("[name=conduct]:checked")].map(({ value }) => value).join(", ");
+const handlerMode = () => [...document.querySelectorAll("[name=handler]:checked")].map(({ value }) => value).join(", ");
 
 const charts = { unguarded: new Chart(byId("unguarded-chart"), "Unguarded"), guarded: new Chart(byId("guarded-chart"), "Guarded") };
 const answered = (name) => (submission, kind) => {
   charts[name].add(submission, kind);
   count();
 };
-const unguarded = new Side("unguarded", { conduct, policy: () => "none", says: unguardedSays, answered: answered("unguarded") });
-const guarded = new Side("guarded", { conduct, policy, says: guardedSays, answered: answered("guarded") });
+const unguarded = new FormPanel("unguarded", { handlerMode, policy: () => "none", message: unguardedMessage, answered: answered("unguarded") });
+const guarded = new FormPanel("guarded", { handlerMode, policy, message: guardedMessage, answered: answered("guarded") });
 
 let visitor = "";
 let tab = "tab-html";
@@ -61,7 +61,7 @@ function show(tally) {
 }
 
 function showSnippet() {
-  const text = snippet(tab, { policy: policy(), conduct: conduct(), origin: location.origin, visitor });
+  const text = snippet(tab, { policy: policy(), handlerMode: handlerMode(), origin: location.origin, visitor });
   byId("snippet-text").replaceChildren(...withComments(text));
 }
 
@@ -72,26 +72,26 @@ function switched() {
   // Only tokens are the SDK's; a key the page makes by itself, and an interval needs nothing.
   form.toggleAttribute("data-onceward", chosen === "remembered" || chosen === "token");
   byId("policy-note").textContent = NOTES[chosen];
-  const words = conduct().split(", ");
-  byId("conduct-note").textContent = words.map((word) => NOTES[word || "well"]).join(" ");
+  const words = handlerMode().split(", ");
+  byId("handler-note").textContent = words.map((word) => NOTES[word || "well"]).join(" ");
   guarded.submissions.end();
   showSnippet();
 }
 
 async function sendBoth() {
-  for (const side of [unguarded, guarded]) side.beginAnew();
+  for (const panel of [unguarded, guarded]) panel.beginAnew();
   await guarded.ready();
-  for (const side of [unguarded, guarded, unguarded, guarded, unguarded, guarded]) side.form.requestSubmit();
+  for (const panel of [unguarded, guarded, unguarded, guarded, unguarded, guarded]) panel.form.requestSubmit();
 }
 
 async function startOver() {
   try {
     await fetch("/demo/start-over", { method: "POST" });
   } catch {
-    for (const side of [unguarded, guarded]) side.say("The server does not answer. The counts are as they were.");
+    for (const panel of [unguarded, guarded]) panel.say("The server does not answer. The counts are as they were.");
     return;
   }
-  for (const side of [unguarded, guarded]) side.clear();
+  for (const panel of [unguarded, guarded]) panel.clear();
   for (const chart of Object.values(charts)) chart.clear();
   await count();
 }
@@ -115,7 +115,7 @@ for (const input of document.querySelectorAll(".switches input")) input.addEvent
 byId("both").addEventListener("click", sendBoth);
 byId("start-over").addEventListener("click", startOver);
 byId("copy").addEventListener("click", copy);
-tabs(document.querySelector("[role=tablist]"), (chosen) => {
+keyboardTabs(document.querySelector("[role=tablist]"), (chosen) => {
   tab = chosen;
   showSnippet();
 });

@@ -37,16 +37,16 @@ ${form("", '  <input type="hidden" name="order_id" value="7c1f0e9a…">\n')}`;
   return `<!-- The form as it is. The server tells the same from the same. -->\n${form("", "")}`;
 }
 
-function fetching({ policy, conduct, takesToken }) {
-  const headers = conduct ? `\n  headers: { "Demo-Handler": "${conduct}" },` : "";
+function fetching({ policy, handlerMode, takesToken }) {
+  const headers = handlerMode ? `\n  headers: { "Demo-Handler": "${handlerMode}" },` : "";
   const call = (url, key) => `const { outcome, response } = await onceward.fetch("${url}", {
   method: "POST",${key}${headers}
   body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
 });`;
-  const after = conduct.includes("loses") ? '\nif (outcome === "unknown") alert("Nobody knows yet whether it was ordered.");' : "";
+  const after = handlerMode.includes("loses") ? '\nif (outcome === "unknown") alert("Nobody knows yet whether it was ordered.");' : "";
   if (takesToken) return `// The script of the page: /sdk/onceward.js\n${call(`/demo/orders/${policy}`, "")}${after}`;
   if (policy === "key") {
-    const key = "const key = `order-${Date.now()}`; // yours, the same for every try of this order";
+    const key = "const key = `order-${Date.now()}`; // yours, the same for every attempt of this order";
     return `// The script of the page: /sdk/onceward.js\n${key}\n${call("/demo/orders/key", "\n  key,")}${after}`;
   }
   return `const response = await fetch("/demo/orders/interval", {
@@ -56,11 +56,11 @@ function fetching({ policy, conduct, takesToken }) {
 const isDuplicate = response.status === 409; // the first one was taken: do not send it again`;
 }
 
-function curl({ policy, conduct, origin, visitor, takesToken }) {
+function curl({ policy, handlerMode, origin, visitor, takesToken }) {
   const lines = [`curl -i ${origin}/demo/orders/${policy}`, `-b onceward-demo=${visitor}`];
   if (takesToken) lines.push('-H "Onceward-Token: $TOKEN"');
   if (policy === "key") lines.push('-H "Idempotency-Key: $KEY"');
-  if (conduct) lines.push(`-H "Demo-Handler: ${conduct}"`);
+  if (handlerMode) lines.push(`-H "Demo-Handler: ${handlerMode}"`);
   lines.push("-d 'item=tea&quantity=1&name=Ada'");
   const order = lines.join(" \\\n  ");
   const token = `TOKEN=$(curl -s -X POST ${origin}/token |\n  sed 's/.*"token":"\\([^"]*\\)".*/\\1/')\n\n`;
@@ -78,7 +78,7 @@ function nginx({ policy, origin, takesToken }) {
 const WRAPS = {
   remembered: "Protect::token(&guard, SubjectFrom::anonymous()).remember(Duration::from_secs(600))",
   token: "Protect::token(&guard, SubjectFrom::anonymous())",
-  key: "Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())",
+  key: "Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())",
   interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
 };
 
@@ -101,13 +101,13 @@ function uses(code) {
   });
 }
 
-function actix({ policy, conduct, takesToken }) {
+function actix({ policy, handlerMode, takesToken }) {
   const body = [];
   const lost = KEEPS.includes(policy) ? "kept before it is sent: a lost one is replayed" : "a lost one is gone: the same again is refused";
   const renewed = KEEPS.includes(policy) ? " // its claim is renewed meanwhile" : "";
-  if (conduct.includes("slow")) body.push(`    sleep(Duration::from_millis(1200)).await;${renewed}`);
-  if (conduct.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");
-  else if (conduct.includes("loses")) body.push(`    HttpResponse::Created().body("ordered") // ${lost}`);
+  if (handlerMode.includes("slow")) body.push(`    sleep(Duration::from_millis(1200)).await;${renewed}`);
+  if (handlerMode.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");
+  else if (handlerMode.includes("loses")) body.push(`    HttpResponse::Created().body("ordered") // ${lost}`);
   else body.push('    HttpResponse::Created().body("ordered")');
   const token = takesToken ? "\n    .service(token_route(&guard, SubjectFrom::anonymous()))" : "";
   const code = `async fn place_order() -> HttpResponse {

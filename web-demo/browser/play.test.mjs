@@ -145,7 +145,7 @@ story("the snippets follow the switches, and the lines for curl work as they are
     assert.equal((await text("nginx")) === whole, takesToken, `${policy}: the whole recipe, or why there is none`);
     const before = (await customer.tally()).guarded;
     const lines = await text("curl");
-    for (const conduct of ["slow"]) assert.ok(lines.includes(`Demo-Handler: ${conduct}`));
+    for (const mode of ["slow"]) assert.ok(lines.includes(`Demo-Handler: ${mode}`));
     // The token is fetched once, the order is sent twice.
     const twice = lines.replace(/^curl -i[^]*$/m, (order) => `${order}\n${order}`);
     execFileSync("sh", ["-eu", "-c", twice], { stdio: "pipe" });

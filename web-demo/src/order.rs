@@ -9,9 +9,9 @@ use serde_json::json;
 /// What can be bought: as the form sends it, and as people read it.
 const GOODS: [(&str, &str); 3] = [("tea", "Tea, 100 g"), ("coffee", "Coffee, 250 g"), ("cocoa", "Cocoa, 200 g")];
 /// How many of it.
-const MOST: u8 = 9;
+const MAX_QUANTITY: u8 = 9;
 /// How long a name may be, in characters.
-const NAME: usize = 40;
+const MAX_NAME: usize = 40;
 
 /// What the form sends.
 #[derive(Debug, Deserialize)]
@@ -30,18 +30,18 @@ impl Order {
         let Some((_, item)) = GOODS.iter().find(|(name, _)| *name == self.item) else {
             return Err("We sell tea, coffee and cocoa.".to_owned());
         };
-        let quantity = self.quantity.parse().ok().filter(|quantity| (1..=MOST).contains(quantity));
-        let quantity = quantity.ok_or_else(|| format!("Order from 1 to {MOST} of it."))?;
+        let quantity = self.quantity.parse().ok().filter(|quantity| (1..=MAX_QUANTITY).contains(quantity));
+        let quantity = quantity.ok_or_else(|| format!("Order from 1 to {MAX_QUANTITY} of it."))?;
         let name = self.name.trim();
-        if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
-            return Err(format!("Write a name of up to {NAME} characters."));
+        if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
+            return Err(format!("Write a name of up to {MAX_NAME} characters."));
         }
         Ok(format!("{quantity} × {item} for {name}"))
     }
 }
 
 /// Tells a customer: scripts an object, people without a script a page.
-pub(crate) fn tell(request: &HttpRequest, status: StatusCode, order: Option<u64>, text: &str) -> HttpResponse {
+pub(crate) fn respond(request: &HttpRequest, status: StatusCode, order: Option<u64>, text: &str) -> HttpResponse {
     let mut answer = HttpResponse::build(status);
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accept.starts_with("text/html") {

@@ -14,25 +14,25 @@ use onceward_api::{Code, Outcome, header};
 use serde_json::json;
 
 use crate::assets::{self, PAGE};
-use crate::attendance::attend;
-use crate::books::Tally;
-use crate::conduct::{Conduct, SLOW};
-use crate::counter::{self, BODY};
-use crate::order::{Order, tell};
+use crate::handler_mode::{HandlerMode, SLOW};
+use crate::order::{Order, respond};
+use crate::order_middleware::order_middleware;
+use crate::protection::{self, MAX_BODY};
 use crate::shop::Shop;
 use crate::visitor::Visitor;
+use crate::visitor_accounts::Tally;
 
 /// Puts the shop into an application.
 pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         let guard = shop.guard();
         let demo = web::scope("/demo")
-            .app_data(FormConfig::default().limit(BODY).error_handler(unreadable))
-            .service(orders("unguarded", web::post().to(order_unguarded)).wrap(from_fn(attend)))
-            .service(guarded("remembered", counter::remembered(guard)))
-            .service(guarded("token", counter::token(guard)))
-            .service(guarded("key", counter::key(guard)))
-            .service(guarded("interval", counter::interval(guard)))
+            .app_data(FormConfig::default().limit(MAX_BODY).error_handler(unreadable))
+            .service(orders("unguarded", web::post().to(order_unguarded)).wrap(from_fn(order_middleware)))
+            .service(guarded("remembered", protection::remembered(guard)))
+            .service(guarded("token", protection::token(guard)))
+            .service(guarded("key", protection::key(guard)))
+            .service(guarded("interval", protection::interval(guard)))
             .service(resource("/state", web::get().to(state), "GET"))
             .service(resource("/start-over", web::post().to(start_over), "POST"))
             .service(resource("/{file}", web::get().to(file), "GET"))
@@ -43,7 +43,7 @@ pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
 }
 
 fn guarded(name: &str, protect: Protect) -> impl HttpServiceFactory {
-    orders(name, web::post().to(entered(order_guarded))).wrap(protect).wrap(from_fn(attend))
+    orders(name, web::post().to(entered(order_guarded))).wrap(protect).wrap(from_fn(order_middleware))
 }
 
 fn orders(name: &str, route: Route) -> Resource {
@@ -106,16 +106,16 @@ async fn place(
     order: &Order,
     count: impl Fn(&mut Tally) -> &mut u64,
 ) -> HttpResponse {
-    let conduct = Conduct::of(request);
-    if conduct.is_slow {
+    let mode = HandlerMode::of(request);
+    if mode.is_slow {
         tokio::time::sleep(SLOW).await;
     }
     let text = match order.check() {
         Ok(text) => text,
-        Err(wrong) => return tell(request, StatusCode::UNPROCESSABLE_ENTITY, None, &wrong),
+        Err(wrong) => return respond(request, StatusCode::UNPROCESSABLE_ENTITY, None, &wrong),
     };
-    if conduct.fails {
-        return tell(
+    if mode.fails {
+        return respond(
             request,
             StatusCode::SERVICE_UNAVAILABLE,
             None,
@@ -125,7 +125,7 @@ async fn place(
     let visitor = Visitor::of(request);
     let tally = shop.count(visitor, |tally| *count(tally) += 1);
     let number = *count(&mut { tally });
-    tell(request, StatusCode::CREATED, Some(number), &text)
+    respond(request, StatusCode::CREATED, Some(number), &text)
 }
 
 /// A body that is no order at all is answered as everything else is that was not understood.

@@ -23,8 +23,8 @@ impl Authorization {
         F: Fn(bool) -> R + Send + Sync + 'static,
         R: Future<Output = Result<String, BoxError>> + Send + 'static,
     {
-        Self(Arc::new(move |again| {
-            let fetched = fetch(again);
+        Self(Arc::new(move |is_rejected| {
+            let fetched = fetch(is_rejected);
             Box::pin(async move {
                 let mut value = HeaderValue::try_from(fetched.await?)?;
                 value.set_sensitive(true);
@@ -33,10 +33,10 @@ impl Authorization {
         }))
     }
 
-    /// The value to send, if it is there in time; `again` if the last one was refused.
-    pub(crate) async fn value(&self, again: bool, limit: Duration) -> Result<HeaderValue, BoxError> {
+    /// The value to send, if it is there in time; `is_rejected` if the last one was.
+    pub(crate) async fn value(&self, is_rejected: bool, limit: Duration) -> Result<HeaderValue, BoxError> {
         let late = |_| format!("there were none within {limit:?}");
-        timeout(limit, (self.0)(again)).await.map_err(late)?
+        timeout(limit, (self.0)(is_rejected)).await.map_err(late)?
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a submission says, and whether it can be said again.
+//! The body of a submission, and whether it can be sent again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,49 +7,49 @@ use bytes::Bytes;
 use reqwest::multipart::Form;
 use reqwest::{Client, Request, RequestBuilder};
 
-type Make<T> = Arc<dyn Fn() -> T + Send + Sync>;
+type BodyFactory<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 /// The body of a submission.
 #[derive(Default)]
 pub(crate) enum Body {
     #[default]
     None,
-    Whole(Bytes),
-    /// Made anew for each try.
-    Made(Make<reqwest::Body>),
-    Form(Make<Form>),
-    /// Good for one try.
-    Once(Once),
+    Bytes(Bytes),
+    /// Built for each attempt.
+    Stream(BodyFactory<reqwest::Body>),
+    Form(BodyFactory<Form>),
+    /// For one attempt only.
+    SingleUse(SingleUseBody),
 }
 
-/// Something that is there until it is sent.
-pub(crate) enum Once {
-    Body(reqwest::Body),
+/// A body that can be sent once.
+pub(crate) enum SingleUseBody {
+    Stream(reqwest::Body),
     Form(Form),
-    Gone,
+    Sent,
 }
 
 impl Body {
-    /// Whether it can be sent, once more if it was sent before.
+    /// Whether it can be sent more than once.
     pub(crate) fn is_repeatable(&self) -> bool {
-        !matches!(self, Self::Once(_))
+        !matches!(self, Self::SingleUse(_))
     }
 
-    /// Puts it into a request, if it is still there.
+    /// Puts the body into a request. `None` if it was sent already and cannot be sent again.
     ///
     /// # Errors
-    /// If a form has a part that cannot be written.
+    /// If a part of a form is invalid.
     pub(crate) fn put_into(&mut self, mut request: Request, http: &Client) -> reqwest::Result<Option<Request>> {
         let form = |form, request| RequestBuilder::from_parts(http.clone(), request).multipart(form).build().map(Some);
         *request.body_mut() = match self {
             Self::None => None,
-            Self::Whole(bytes) => Some(bytes.clone().into()),
-            Self::Made(make) => Some(make()),
+            Self::Bytes(bytes) => Some(bytes.clone().into()),
+            Self::Stream(make) => Some(make()),
             Self::Form(make) => return form(make(), request),
-            Self::Once(once) => match std::mem::replace(once, Once::Gone) {
-                Once::Body(body) => Some(body),
-                Once::Form(made) => return form(made, request),
-                Once::Gone => return Ok(None),
+            Self::SingleUse(once) => match std::mem::replace(once, SingleUseBody::Sent) {
+                SingleUseBody::Stream(body) => Some(body),
+                SingleUseBody::Form(made) => return form(made, request),
+                SingleUseBody::Sent => return Ok(None),
             },
         };
         Ok(Some(request))
@@ -57,11 +57,11 @@ impl Body {
 }
 
 impl From<reqwest::Body> for Body {
-    /// What has all its bytes at hand can be sent again.
+    /// A body whose bytes are in memory can be sent again.
     fn from(body: reqwest::Body) -> Self {
         match body.as_bytes() {
-            Some(bytes) => Self::Whole(Bytes::copy_from_slice(bytes)),
-            None => Self::Once(Once::Body(body)),
+            Some(bytes) => Self::Bytes(Bytes::copy_from_slice(bytes)),
+            None => Self::SingleUse(SingleUseBody::Stream(body)),
         }
     }
 }
@@ -70,10 +70,10 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "None",
-            Self::Whole(_) => "Whole",
-            Self::Made(_) => "Made",
+            Self::Bytes(_) => "Bytes",
+            Self::Stream(_) => "Stream",
             Self::Form(_) => "Form",
-            Self::Once(_) => "Once",
+            Self::SingleUse(_) => "SingleUse",
         })
     }
 }

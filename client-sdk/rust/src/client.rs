@@ -1,8 +1,8 @@
-//! The client: what all its submissions have in common.
+//! The client: the settings and token pools its submissions share.
 
 mod builder;
+mod pool_set;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,61 +11,33 @@ use reqwest::{Method, Url};
 use url::Position;
 
 pub use self::builder::ClientBuilder;
+use self::pool_set::{PoolKey, PoolSet};
 use crate::authorization::Authorization;
 use crate::credential::Credential;
-use crate::error::{Error, Kind};
-use crate::limits::Limits;
-use crate::pool::{Binding, NoToken, Pool, Source};
+use crate::error::{Error, ErrorKind};
+use crate::on_unknown::OnUnknown;
 use crate::redirect::same_origin;
+use crate::retry_limits::RetryLimits;
 use crate::submission::Submission;
-use crate::undecided::Undecided;
+use crate::token_pool::{TokenBinding, TokenError, TokenPool};
 
-/// How many pools there are at most before they are forgotten, those that are empty first.
-const POOLS: usize = 1000;
-
-/// A client whose submissions take effect once, however often they have to be sent. Cheap to clone; clones share their
-/// tokens and connections.
+/// A client whose submissions take effect once, however often they are sent. Cheap to clone; clones share tokens and connections.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ClientInner {
     pub(crate) http: reqwest::Client,
     pub(crate) credential: Credential,
     pub(crate) key_header: HeaderName,
-    pub(crate) limits: Limits,
-    pub(crate) undecided: Undecided,
+    pub(crate) limits: RetryLimits,
+    pub(crate) on_unknown: OnUnknown,
     pub(crate) authorization: Option<Authorization>,
-    pub(crate) answer_limit: usize,
+    pub(crate) response_limit: usize,
     token_base: Option<Url>,
     /// Where else tokens may be sent.
     origins: Vec<Url>,
     pool_size: u32,
-    pools: Mutex<Pools>,
-}
-
-#[derive(Default)]
-struct Pools {
-    all: HashMap<Sort, Arc<Pool>>,
-    /// The last one that was asked for, by the address up to its path: mostly it is asked for again, by the same caller for
-    /// the same thing, and found without copying what it is told by.
-    last: Option<(String, Binding, HeaderMap, Arc<Pool>)>,
-}
-
-impl Pools {
-    fn last(&self, origin: &str, binding: &Binding, identity: &HeaderMap) -> Option<Arc<Pool>> {
-        let (last, bound, who, pool) = self.last.as_ref()?;
-        (last == origin && bound == binding && who == identity).then(|| Arc::clone(pool))
-    }
-}
-
-/// What tells the tokens of one pool from those of another.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Sort {
-    base: Url,
-    binding: Binding,
-    /// Sorted by name.
-    identity: Vec<(HeaderName, Vec<u8>)>,
-    is_authorized: bool,
+    pools: Mutex<PoolSet>,
 }
 
 impl Client {
@@ -110,63 +82,41 @@ impl Client {
     /// Fetches tokens for submissions to this address ahead of time: `count` of them, as far as the pool's size allows.
     ///
     /// # Errors
-    /// If the address is none, or no token can be had.
+    /// If the address is invalid, or no token can be fetched.
     pub async fn warm_up(&self, url: impl AsRef<str>, count: u32) -> Result<(), Error> {
-        let pool = self.pool(&parse(url.as_ref())?, &Binding::default(), &HeaderMap::new())?;
+        let pool = self.pool(&parse(url.as_ref())?, &TokenBinding::default(), &HeaderMap::new())?;
         pool.warm_up(count).await.map_err(no_token)
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &ClientInner {
         &self.0
     }
 
-    /// The tokens for a submission to this address, of this kind, by this caller.
-    pub(crate) fn pool(&self, url: &Url, binding: &Binding, who: &HeaderMap) -> Result<Arc<Pool>, Error> {
+    /// The token pool for a submission to this address, with this binding, by this caller.
+    pub(crate) fn pool(&self, url: &Url, binding: &TokenBinding, who: &HeaderMap) -> Result<Arc<TokenPool>, Error> {
         let inner = &self.0;
         let origin = &url[..Position::BeforePath];
         if let Some(pool) = inner.pools().last(origin, binding, who) {
             return Ok(pool);
         }
         let base = inner.token_base(url)?;
-        // Who is asking is told to the origin that it was meant for, and to no other.
-        let is_home = same_origin(&base, url);
-        let identity = if is_home { who.clone() } else { HeaderMap::new() };
-        let sort = Sort::of(base, binding.clone(), &identity, is_home && inner.authorization.is_some());
+        // The caller's identity goes only to the origin it was meant for.
+        let is_same_origin = same_origin(&base, url);
+        let identity = if is_same_origin { who.clone() } else { HeaderMap::new() };
+        let key = PoolKey::of(base, binding.clone(), &identity, is_same_origin && inner.authorization.is_some());
         let mut pools = inner.pools();
-        let pool = match pools.all.get(&sort) {
-            Some(pool) => Arc::clone(pool),
-            None => pools.open(sort, identity, inner),
-        };
-        pools.last = Some((origin.to_owned(), binding.clone(), who.clone(), Arc::clone(&pool)));
+        let pool = pools.get_or_open(key, identity, inner);
+        pools.set_last(origin, binding, who, &pool);
         Ok(pool)
     }
 }
 
-impl Pools {
-    fn open(&mut self, sort: Sort, identity: HeaderMap, inner: &Inner) -> Arc<Pool> {
-        if self.all.len() >= POOLS {
-            self.all.retain(|_, pool| !pool.is_idle());
-            // Whoever holds one of these goes on with it; their tokens expire unused.
-            if self.all.len() >= POOLS {
-                self.all.clear();
-            }
-        }
-        let mut source =
-            Source::new(inner.http.clone(), sort.base.clone(), sort.binding.clone(), inner.limits.try_timeout);
-        source.identity = identity;
-        source.authorization = inner.authorization.clone().filter(|_| sort.is_authorized);
-        let pool = Pool::new(source, inner.pool_size, inner.limits);
-        self.all.insert(sort, Arc::clone(&pool));
-        pool
-    }
-}
-
-impl Inner {
-    fn pools(&self) -> MutexGuard<'_, Pools> {
+impl ClientInner {
+    fn pools(&self) -> MutexGuard<'_, PoolSet> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the tokens for this address come from.
+    /// The address that tokens for this one are fetched from.
     fn token_base(&self, url: &Url) -> Result<Url, Error> {
         match &self.token_base {
             None => {
@@ -187,28 +137,19 @@ impl Inner {
     }
 }
 
-impl Sort {
-    fn of(base: Url, binding: Binding, identity: &HeaderMap, is_authorized: bool) -> Self {
-        let mut identity: Vec<_> =
-            identity.iter().map(|(name, value)| (name.clone(), value.as_bytes().to_vec())).collect();
-        identity.sort_by(|one, other| (one.0.as_str(), &one.1).cmp(&(other.0.as_str(), &other.1)));
-        Self { base, binding, identity, is_authorized }
-    }
-}
-
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("credential", &self.0.credential)
             .field("limits", &self.0.limits)
-            .field("undecided", &self.0.undecided)
+            .field("on_unknown", &self.0.on_unknown)
             .finish_non_exhaustive()
     }
 }
 
-/// An address that something can be sent to.
+/// Parses an address to send to.
 pub(crate) fn parse(text: &str) -> Result<Url, Error> {
-    let wrong = |why: &str| Error::misuse(format!("`{}` is no address to send to: {why}", shown(text)));
+    let wrong = |why: &str| Error::misuse(format!("`{}` is no address to send to: {why}", redacted(text)));
     let url = Url::parse(text)
         .map_err(|error| wrong(&format!("{error}. Write it in full, as in `https://shop.example/orders`")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -220,15 +161,15 @@ pub(crate) fn parse(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// An address as it may be shown: without its query, which may have secrets in it.
-fn shown(text: &str) -> String {
+/// An address for error messages: without its query, which may hold secrets.
+fn redacted(text: &str) -> String {
     let end = text.find(['?', '#']).unwrap_or(text.len());
     let shown = &text[..end];
-    // Nor what stands before an @, which may be a password.
+    // Nor anything before an @, which may be a password.
     shown.rsplit_once('@').map_or(shown, |(_, rest)| rest).chars().take(200).collect()
 }
 
-pub(crate) fn no_token(NoToken { says, refusal, .. }: NoToken) -> Error {
-    Error::new(Kind::NoToken, format!("there is no token, so nothing was sent: {says}"))
-        .with_refusal(refusal.map(|refusal| *refusal))
+pub(crate) fn no_token(TokenError { message, rejection, .. }: TokenError) -> Error {
+    Error::new(ErrorKind::NoToken, format!("there is no token, so nothing was sent: {message}"))
+        .with_rejection(rejection.map(|rejection| *rejection))
 }

@@ -1,29 +1,29 @@
-//! What a submission is known by.
+//! The choice of token or key that identifies a submission.
 
 use crate::error::Error;
 use crate::key::Key;
-use crate::undecided::Undecided;
+use crate::on_unknown::OnUnknown;
 
-/// What a submission is known by over all its tries.
+/// The token or key that identifies a submission in all its attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// A token from the pool.
     Token,
-    /// A random key, behind the name of an application if there is one.
-    AnyKey(Option<String>),
+    /// A random key, prefixed with the name of an application if there is one.
+    GeneratedKey(Option<String>),
     /// This key.
     Key(Key),
     /// This key, which may have been sent before.
-    Resumed(Key),
+    ResumedKey(Key),
 }
 
 impl Credential {
-    /// Whether it may be left undecided like this.
-    pub(crate) fn allows(&self, undecided: Undecided) -> Result<(), Error> {
-        if *self == Self::Token && undecided == Undecided::Retry {
+    /// Checks that an unknown outcome can be handled like this.
+    pub(crate) fn allows(&self, on_unknown: OnUnknown) -> Result<(), Error> {
+        if *self == Self::Token && on_unknown == OnUnknown::Retry {
             return Err(Error::misuse(
-                "`Undecided::Retry` is for keys: a token may be used up or too old by the time it is sent again. \
-                 Use `with_keys`, or `Undecided::Report`.",
+                "`OnUnknown::Retry` is for keys: a token may be used up or too old by the time it is sent again. \
+                 Use `with_keys`, or `OnUnknown::Report`.",
             ));
         }
         Ok(())

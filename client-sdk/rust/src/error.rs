@@ -1,4 +1,4 @@
-//! Why there is no answer: one opaque error, and the questions it answers.
+//! The error of a submission: opaque, with a method for each question a caller asks.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,71 +7,80 @@ use std::time::Duration;
 use onceward_api::{Code, Problem};
 
 use crate::key::Key;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// Any error.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a submission has no answer of the application. No token and no key is in its text; the key is given by
+/// Why a submission has no response of the application. No token and no key is in its text; the key is given by
 /// [`key`](Self::key).
 ///
 /// ```no_run
 /// # async fn example(client: onceward_client::Client) {
 /// match client.post("https://shop.example/orders").body("tea").send().await {
-///     Ok(answer) => println!("ordered, or refused by the shop itself: {}", answer.status()),
-///     Err(error) if error.is_unknown() => println!("nobody knows; ask for {:?}", error.key()),
+///     Ok(response) => println!("ordered, or refused by the shop itself: {}", response.status()),
+///     Err(error) if error.is_unknown() => println!("unknown; find out about {:?}", error.key()),
 ///     Err(error) if error.is_duplicate() => println!("it was ordered before"),
 ///     Err(error) => println!("not ordered: {error}"),
 /// }
 /// # }
 /// ```
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
-struct Inner {
-    kind: Kind,
-    says: String,
+struct ErrorInner {
+    kind: ErrorKind,
+    message: String,
     key: Option<Key>,
-    refusal: Option<Refusal>,
-    tries: u32,
+    rejection: Option<Rejection>,
+    attempts: u32,
     source: Option<BoxError>,
 }
 
 /// What is certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorKind {
     /// The call itself is wrong; nothing was sent.
     Misuse,
     /// There is no token; nothing was sent.
     NoToken,
     /// No connection could be made; nothing was sent.
     NotSent,
-    /// A guard refused it.
-    Refused,
-    /// Nobody can tell whether it ran.
+    /// A guard rejected it.
+    Rejected,
+    /// It may have run.
     Unknown,
-    /// It was answered, and what the answer leads to could not be read.
-    Followed,
+    /// The submission was answered with a redirect, whose target could not be read.
+    Redirect,
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind, says: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, says: says.into(), key: None, refusal: None, tries: 0, source: None }))
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(ErrorInner {
+            kind,
+            message: message.into(),
+            key: None,
+            rejection: None,
+            attempts: 0,
+            source: None,
+        }))
     }
 
-    pub(crate) fn misuse(says: impl Into<String>) -> Self {
-        Self::new(Kind::Misuse, says)
+    pub(crate) fn misuse(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Misuse, message)
     }
 
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self::new(Kind::Refused, hint(&refusal)).with_refusal(Some(refusal))
+    pub(crate) fn rejected(rejection: Rejection) -> Self {
+        Self::new(ErrorKind::Rejected, hint(&rejection)).with_rejection(Some(rejection))
     }
 
-    /// The same after a try without an answer: what is wrong now says nothing of that one.
+    /// The same error after an attempt without a response, about which it says nothing.
     pub(crate) fn in_doubt(mut self) -> Self {
-        if matches!(self.0.kind, Kind::Misuse | Kind::NoToken) {
-            self.0.says =
-                format!("it is not known whether it happened, since an earlier try had no answer: {}", self.0.says);
-            self.0.kind = Kind::Unknown;
+        if matches!(self.0.kind, ErrorKind::Misuse | ErrorKind::NoToken) {
+            self.0.message = format!(
+                "it is not known whether it happened, since an earlier attempt had no response: {}",
+                self.0.message
+            );
+            self.0.kind = ErrorKind::Unknown;
         }
         self
     }
@@ -81,13 +90,13 @@ impl Error {
         self
     }
 
-    pub(crate) fn with_refusal(mut self, refusal: Option<Refusal>) -> Self {
-        self.0.refusal = refusal;
+    pub(crate) fn with_rejection(mut self, rejection: Option<Rejection>) -> Self {
+        self.0.rejection = rejection;
         self
     }
 
-    pub(crate) fn with_tries(mut self, tries: u32) -> Self {
-        self.0.tries = tries;
+    pub(crate) fn with_attempts(mut self, attempts: u32) -> Self {
+        self.0.attempts = attempts;
         self
     }
 
@@ -99,7 +108,7 @@ impl Error {
     /// Whether it was received before, as far as the server says, and its response is not to be had: another request used the token, no
     /// response was stored, or the same content came within the interval of the route. The SDK does not send it again by itself.
     pub fn is_duplicate(&self) -> bool {
-        self.0.kind == Kind::Refused
+        self.0.kind == ErrorKind::Rejected
             && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept | Code::TooSoon))
     }
 
@@ -108,37 +117,38 @@ impl Error {
         self.code() == Some(Code::InProgress)
     }
 
-    /// Whether nobody can tell if it happened: it may have, and may still. Send it again only under the same
+    /// Whether the outcome is unknown: it may have taken effect, or may still. Send it again only under the same
     /// [`key`](Self::key), with [`resume`](crate::Submission::resume).
     pub fn is_unknown(&self) -> bool {
-        self.0.kind == Kind::Unknown
+        self.0.kind == ErrorKind::Unknown
     }
 
-    /// Whether the call itself is wrong, such as an address that is none. Sending it again changes nothing.
+    /// Whether the call itself is wrong, such as an address that is none. A retry changes nothing.
     pub fn is_misuse(&self) -> bool {
-        self.0.kind == Kind::Misuse
+        self.0.kind == ErrorKind::Misuse
     }
 
     /// Whether there was no token to be had, so that nothing was sent.
     pub fn is_without_token(&self) -> bool {
-        self.0.kind == Kind::NoToken
+        self.0.kind == ErrorKind::NoToken
     }
 
     /// Whether it is certain that no try of this submission ran anything, and that none will.
     pub fn ran_nothing(&self) -> bool {
-        let is_certain = matches!(self.0.kind, Kind::Misuse | Kind::NoToken | Kind::NotSent | Kind::Refused);
+        let is_certain =
+            matches!(self.0.kind, ErrorKind::Misuse | ErrorKind::NoToken | ErrorKind::NotSent | ErrorKind::Rejected);
         // In progress it runs. And whose the first one was is not said of a duplicate: a proxy may have sent ours twice.
         is_certain && !self.is_duplicate() && self.code() != Some(Code::InProgress)
     }
 
-    /// Whether it was answered, and only what its answer leads to could not be read.
-    pub fn is_answered(&self) -> bool {
-        self.0.kind == Kind::Followed
+    /// Whether the submission was answered with a redirect, whose target could not be read.
+    pub fn is_redirect(&self) -> bool {
+        self.0.kind == ErrorKind::Redirect
     }
 
     /// How long the server asks to wait before the same is sent again.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.0.refusal.as_ref()?.retry_after
+        self.0.rejection.as_ref()?.retry_after
     }
 
     /// The key of this submission, if it had one: save it, and resume under it.
@@ -148,7 +158,7 @@ impl Error {
 
     /// What the server said last, if it said anything.
     pub fn problem(&self) -> Option<&Problem> {
-        self.0.refusal.as_ref().map(|refusal| &refusal.problem)
+        self.0.rejection.as_ref().map(|rejection| &rejection.problem)
     }
 
     /// The code of the [`problem`](Self::problem).
@@ -156,18 +166,18 @@ impl Error {
         self.problem().map(|problem| problem.code)
     }
 
-    /// How often it was sent, or tried to be.
-    pub fn tries(&self) -> u32 {
-        self.0.tries
+    /// The number of attempts.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
     }
 }
 
-/// What a refusal means, and what to do.
-fn hint(refusal: &Refusal) -> String {
-    let Problem { code, title, detail, .. } = &refusal.problem;
+/// What a rejection means, and what to do about it.
+fn hint(rejection: &Rejection) -> String {
+    let Problem { code, title, detail, .. } = &rejection.problem;
     let next = match code {
         Code::TokenExpired | Code::TokenStale => {
-            " A fresh token was refused too: do the clocks, the secret and the store of who issues and who takes tokens agree?"
+            " A fresh token was rejected too: do the clocks, the secret and the store of who issues and who takes tokens agree?"
         }
         Code::TokenInvalid => {
             " Fetch tokens from the application itself or from the service it shares its store with (`tokens_from`), and for the same caller and action."
@@ -178,12 +188,12 @@ fn hint(refusal: &Refusal) -> String {
         Code::KeyMissing => " This route goes by a key: use `with_key`.",
         _ => "",
     };
-    format!("it was refused ({code}): {title}. {detail}{next}")
+    format!("it was rejected ({code}): {title}. {detail}{next}")
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.says)
+        f.write_str(&self.0.message)
     }
 }
 
@@ -191,10 +201,10 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
             .field("kind", &self.0.kind)
-            .field("says", &self.0.says)
+            .field("message", &self.0.message)
             .field("code", &self.code())
             .field("retry_after", &self.retry_after())
-            .field("tries", &self.0.tries)
+            .field("attempts", &self.0.attempts)
             .field("source", &self.0.source)
             .finish_non_exhaustive()
     }
@@ -210,16 +220,16 @@ impl StdError for Error {
 mod tests {
     use super::*;
 
-    fn refused(code: Code) -> Error {
-        Error::refused(Refusal { problem: Problem::new(code), retry_after: Some(Duration::from_secs(2)) })
+    fn rejected(code: Code) -> Error {
+        Error::rejected(Rejection { problem: Problem::new(code), retry_after: Some(Duration::from_secs(2)) })
     }
 
     #[test]
     fn an_error_answers_what_it_is_asked_and_nothing_else_is_in_its_text() {
         let key = Key::new("secret-key").unwrap();
-        let error = refused(Code::InProgress).with_key(Some(&key)).with_tries(3);
+        let error = rejected(Code::InProgress).with_key(Some(&key)).with_attempts(3);
         assert!(error.is_in_progress() && !error.is_unknown() && !error.is_duplicate() && !error.ran_nothing());
-        assert_eq!((error.retry_after(), error.tries()), (Some(Duration::from_secs(2)), 3));
+        assert_eq!((error.retry_after(), error.attempts()), (Some(Duration::from_secs(2)), 3));
         assert_eq!(error.key().map(Key::as_str), Some("secret-key"));
         assert!(!format!("{error} {error:?}").contains("secret-key"));
     }
@@ -228,18 +238,18 @@ mod tests {
     fn what_is_wrong_with_a_later_try_says_nothing_of_an_earlier_one() {
         let later = Error::misuse("no credentials").in_doubt();
         assert!(later.is_unknown() && !later.ran_nothing() && later.to_string().ends_with("no credentials"));
-        assert!(Error::new(Kind::Followed, "").in_doubt().is_answered());
+        assert!(Error::new(ErrorKind::Redirect, "").in_doubt().is_redirect());
     }
 
     #[test]
     fn a_duplicate_is_one_only_if_nobody_doubts_it() {
-        let refusal = Refusal { problem: Problem::new(Code::TokenUsed), retry_after: None };
-        let unknown = Error::new(Kind::Unknown, "").with_refusal(Some(refusal));
+        let rejection = Rejection { problem: Problem::new(Code::TokenUsed), retry_after: None };
+        let unknown = Error::new(ErrorKind::Unknown, "").with_rejection(Some(rejection));
         assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing());
-        assert!(refused(Code::TokenExpired).ran_nothing() && Error::misuse("").ran_nothing());
+        assert!(rejected(Code::TokenExpired).ran_nothing() && Error::misuse("").ran_nothing());
         for code in [Code::TokenUsed, Code::ReplyNotKept, Code::TooSoon] {
-            assert!(refused(code).is_duplicate() && !refused(code).ran_nothing(), "{code}: it may have been our own");
+            assert!(rejected(code).is_duplicate() && !rejected(code).ran_nothing(), "{code}: it may have been our own");
         }
-        assert!(!refused(Code::Locked).is_duplicate() && refused(Code::Locked).ran_nothing());
+        assert!(!rejected(Code::Locked).is_duplicate() && rejected(Code::Locked).ran_nothing());
     }
 }

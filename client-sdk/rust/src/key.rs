@@ -1,9 +1,13 @@
 //! A key: the caller's own name for one submission, the same in every try.
 
+mod generate;
+
 use std::fmt;
 use std::str::FromStr;
 
 use reqwest::header::HeaderValue;
+
+pub use self::generate::generate_key;
 
 /// The most characters of a key.
 const LONGEST: usize = 255;

@@ -1,37 +1,37 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
-mod answer;
+mod attempt;
 mod authorization;
+mod backoff;
 mod body;
+mod buffered_body;
 mod client;
 mod credential;
+mod credential_state;
 mod error;
-mod held;
-mod id;
 mod key;
-mod limits;
 #[cfg(feature = "middleware")]
 mod middleware;
-mod pool;
+mod on_unknown;
 mod redirect;
-mod refusal;
-mod retry;
-mod run;
+mod rejection;
+mod response;
+mod retry_decision;
+mod retry_limits;
+mod retry_loop;
 mod submission;
 mod token;
+mod token_pool;
 mod transport;
-mod tried;
-mod undecided;
 
-pub use answer::Answer;
 pub use client::{Client, ClientBuilder};
 pub use error::Error;
-pub use id::generate_key;
-pub use key::{BadKey, Key};
-pub use limits::Limits;
+pub use key::{BadKey, Key, generate_key};
 #[cfg(feature = "middleware")]
-pub use middleware::Submitting;
+pub use middleware::OncewardMiddleware;
+pub use on_unknown::OnUnknown;
 pub use onceward_api::{Code, Outcome, Problem, Retry};
+pub use response::Response;
+pub use retry_limits::RetryLimits;
 pub use submission::Submission;
-pub use undecided::Undecided;

@@ -1,5 +1,4 @@
-//! The same for clients that are built with `reqwest-middleware`: every `POST`, `PUT`, `PATCH` and `DELETE` becomes a
-//! submission, and whatever else the client does stays as it is.
+//! Middleware for `reqwest-middleware`: every `POST`, `PUT`, `PATCH` and `DELETE` becomes a submission; other requests pass unchanged.
 
 use async_trait::async_trait;
 use http::Extensions;
@@ -12,40 +11,39 @@ use crate::client::Client;
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::key::Key;
-use crate::run;
-use crate::submission::{OURS, Plan};
-use crate::transport::{Failed, Transport};
+use crate::retry_loop;
+use crate::submission::{Plan, RESERVED_HEADERS};
+use crate::transport::{Transport, TransportError};
 
 type MiddlewareResult = Result<Response, MiddlewareError>;
 
-/// A layer that makes a submission of every request that is not a mere question.
+/// Middleware that makes a submission of every `POST`, `PUT`, `PATCH` and `DELETE`.
 ///
-/// The client below it has to be built without redirects, and layers that repeat requests belong nowhere: this one
-/// repeats what may be repeated. A [`Key`] among the request's extensions, or in its header, is the key of that request, and its
-/// timeout is a deadline for all tries. Where there is no answer, the error is a [`reqwest_middleware::Error::Middleware`] that
-/// can be downcast to [`Error`](crate::Error).
+/// Build the client below it without redirects, and add no other middleware that retries: this one does. A [`Key`] in the request's
+/// extensions, or in its header, is the key of that submission, and the request's timeout is a deadline for all attempts. If there is no
+/// response, the error is a [`reqwest_middleware::Error::Middleware`] that can be downcast to [`Error`](crate::Error).
 ///
 /// ```no_run
-/// use onceward_client::{Client, Submitting};
+/// use onceward_client::{Client, OncewardMiddleware};
 /// use reqwest::redirect::Policy;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let http = reqwest::Client::builder().redirect(Policy::none()).build()?;
 /// let onceward = Client::builder().http_without_redirects(http.clone()).build()?;
-/// let client = reqwest_middleware::ClientBuilder::new(http).with(Submitting::with(onceward)).build();
+/// let client = reqwest_middleware::ClientBuilder::new(http).with(OncewardMiddleware::new(onceward)).build();
 ///
-/// let answer = client.post("https://shop.example/orders").body("tea").send().await?;
+/// let response = client.post("https://shop.example/orders").body("tea").send().await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Submitting {
+pub struct OncewardMiddleware {
     client: Client,
 }
 
-impl Submitting {
-    /// Goes by the settings and the tokens of this client.
-    pub fn with(client: Client) -> Self {
+impl OncewardMiddleware {
+    /// Creates the middleware with the settings and tokens of this client.
+    pub fn new(client: Client) -> Self {
         Self { client }
     }
 
@@ -58,12 +56,14 @@ impl Submitting {
                 plan.identity.insert(name, value);
             }
         }
-        let brought = brought(&mut headers, &self.client.inner().key_header)?;
-        if let Some(key) = extensions.get::<Key>().cloned().or(brought) {
+        let in_header = key_in_header(&mut headers, &self.client.inner().key_header)?;
+        if let Some(key) = extensions.get::<Key>().cloned().or(in_header) {
             plan.credential = Credential::Key(key);
         }
-        if let Some(name) = OURS.into_iter().find(|name| headers.contains_key(*name)) {
-            return Err(Error::misuse(format!("`{name}` is set by this layer: bring a key of your own, or nothing")));
+        if let Some(name) = RESERVED_HEADERS.into_iter().find(|name| headers.contains_key(*name)) {
+            return Err(Error::misuse(format!(
+                "`{name}` is set by this middleware: bring a key of your own, or nothing"
+            )));
         }
         if let Some(timeout) = request.timeout() {
             plan.limits.deadline = plan.limits.deadline.min(*timeout);
@@ -73,8 +73,8 @@ impl Submitting {
     }
 }
 
-/// The key in a header. One that cannot be used is not replaced: whoever brought it relies on it.
-fn brought(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<Key>, Error> {
+/// The key in a header. An invalid one is an error, and never replaced: the caller relies on it.
+fn key_in_header(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<Key>, Error> {
     if headers.get_all(name).iter().nth(1).is_some() {
         return Err(Error::misuse(format!("`{name}` is there twice, and a submission has one key")));
     }
@@ -83,31 +83,31 @@ fn brought(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<Key>, Er
 }
 
 #[async_trait]
-impl Middleware for Submitting {
+impl Middleware for OncewardMiddleware {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> MiddlewareResult {
         let submits = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(request.method());
         if !submits {
             return next.run(request, extensions).await;
         }
         let plan = self.plan(request, extensions).map_err(MiddlewareError::middleware)?;
-        let mut below = Below { next, extensions };
-        let answer = run::run(&self.client, &mut below, plan).await;
-        answer.map(Response::from).map_err(MiddlewareError::middleware)
+        let mut transport = MiddlewareTransport { next, extensions };
+        let response = retry_loop::submit(&self.client, &mut transport, plan).await;
+        response.map(Response::from).map_err(MiddlewareError::middleware)
     }
 }
 
-/// What is below this layer.
-struct Below<'a> {
+/// The middleware and the client below this one.
+struct MiddlewareTransport<'a> {
     next: Next<'a>,
     extensions: &'a mut Extensions,
 }
 
-impl Transport for Below<'_> {
-    async fn carry(&mut self, request: Request) -> Result<Response, Failed> {
+impl Transport for MiddlewareTransport<'_> {
+    async fn send(&mut self, request: Request) -> Result<Response, TransportError> {
         self.next.clone().run(request, self.extensions).await.map_err(|error| match error {
-            MiddlewareError::Reqwest(error) => Failed::from(error),
-            // What another layer means by it is not known, nor how far it got.
-            MiddlewareError::Middleware(error) => Failed::Lost(error.into()),
+            MiddlewareError::Reqwest(error) => TransportError::from(error),
+            // What another middleware means by its error is unknown, and so is how far the request got.
+            MiddlewareError::Middleware(error) => TransportError::Lost(error.into()),
         })
     }
 }

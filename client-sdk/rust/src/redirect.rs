@@ -1,4 +1,4 @@
-//! Where an answer leads, and what may be carried there.
+//! Redirects: where a response leads, and which headers may go there.
 
 use reqwest::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderValue,
@@ -7,36 +7,38 @@ use reqwest::header::{
 use reqwest::header::{HeaderMap, HeaderName, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 
-/// The most redirects that are followed in one try.
-pub(crate) const MOST: usize = 10;
+/// The most redirects followed in one attempt.
+pub(crate) const MAX_REDIRECTS: usize = 10;
 
-/// A step that an answer asks for.
+/// A redirect that a response asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct Redirect {
     pub(crate) url: Url,
-    /// Whether it is still the submission, or a look at its result.
-    pub(crate) submits: bool,
-    /// Whether it is another origin than the last.
-    pub(crate) crosses: bool,
+    /// Whether the submission is sent there, or its result fetched with a `GET`.
+    pub(crate) keeps_submission: bool,
+    /// Whether it leads to another origin.
+    pub(crate) crosses_origin: bool,
 }
 
-/// Where an answer leads, if it leads anywhere.
-pub(crate) fn step(method: &Method, from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Step> {
-    let submits = match status {
-        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
-        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
-        StatusCode::SEE_OTHER => false,
-        _ => return None,
-    };
-    let mut url = from.join(headers.get(LOCATION)?.to_str().ok()?).ok()?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return None;
+impl Redirect {
+    /// Reads the redirect of a response, if it is one.
+    pub(crate) fn of(method: &Method, from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        let keeps_submission = match status {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *method != Method::POST,
+            StatusCode::SEE_OTHER => false,
+            _ => return None,
+        };
+        let mut url = from.join(headers.get(LOCATION)?.to_str().ok()?).ok()?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        if url.fragment().is_none() {
+            url.set_fragment(from.fragment());
+        }
+        let crosses_origin = !same_origin(from, &url);
+        Some(Self { url, keeps_submission, crosses_origin })
     }
-    if url.fragment().is_none() {
-        url.set_fragment(from.fragment());
-    }
-    let crosses = !same_origin(from, &url);
-    Some(Step { url, submits, crosses })
 }
 
 /// Whether two addresses have scheme, host and port in common.
@@ -66,22 +68,22 @@ pub(crate) fn drop_content(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
 
-    fn leads(method: Method, status: u16, location: &str) -> Option<Step> {
+    fn leads(method: Method, status: u16, location: &str) -> Option<Redirect> {
         let mut headers = HeaderMap::new();
         headers.insert(LOCATION, location.parse().unwrap());
         let from = "https://shop.example/orders?x=1".parse().unwrap();
-        step(&method, &from, StatusCode::from_u16(status).unwrap(), &headers)
+        Redirect::of(&method, &from, StatusCode::from_u16(status).unwrap(), &headers)
     }
 
     #[test]
     fn a_submission_stays_one_where_the_status_says_so() {
         for (status, post, put) in [(301, false, true), (302, false, true), (303, false, false)] {
-            assert_eq!(leads(Method::POST, status, "/a").unwrap().submits, post, "{status}");
-            assert_eq!(leads(Method::PUT, status, "/a").unwrap().submits, put, "{status}");
+            assert_eq!(leads(Method::POST, status, "/a").unwrap().keeps_submission, post, "{status}");
+            assert_eq!(leads(Method::PUT, status, "/a").unwrap().keeps_submission, put, "{status}");
         }
         for status in [307, 308] {
-            assert!(leads(Method::POST, status, "/a").unwrap().submits);
-            assert!(leads(Method::DELETE, status, "/a").unwrap().submits);
+            assert!(leads(Method::POST, status, "/a").unwrap().keeps_submission);
+            assert!(leads(Method::DELETE, status, "/a").unwrap().keeps_submission);
         }
         assert_eq!(leads(Method::POST, 200, "/a"), None);
         assert_eq!(leads(Method::POST, 304, "/a"), None);
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_origin_is_scheme_host_and_port() {
-        let crosses = |location: &str| leads(Method::POST, 307, location).unwrap().crosses;
+        let crosses = |location: &str| leads(Method::POST, 307, location).unwrap().crosses_origin;
         for here in ["/other", "?y", "https://shop.example:443/a", "https://SHOP.example/", "//shop.example/"] {
             assert!(!crosses(here), "{here}");
         }
@@ -109,7 +111,7 @@ mod tests {
         assert_eq!(leads(Method::POST, 307, "file:///etc/passwd"), None);
         assert_eq!(leads(Method::POST, 307, "javascript:alert(1)"), None);
         let from = "https://shop.example/".parse().unwrap();
-        assert_eq!(step(&Method::POST, &from, StatusCode::FOUND, &HeaderMap::new()), None);
+        assert_eq!(Redirect::of(&Method::POST, &from, StatusCode::FOUND, &HeaderMap::new()), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One submission, before it is sent.
+//! A submission that is not sent yet.
 
 use std::fmt;
 
@@ -10,61 +10,62 @@ use reqwest::multipart::Form;
 use reqwest::{Method, Url};
 use serde::Serialize;
 
-use crate::answer::Answer;
-use crate::body::{Body, Once};
+use crate::body::{Body, SingleUseBody};
 use crate::client::{Client, parse};
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::key::Key;
-use crate::limits::Limits;
-use crate::pool::Binding;
-use crate::run;
-use crate::transport::Plain;
-use crate::undecided::Undecided;
+use crate::on_unknown::OnUnknown;
+use crate::response::Response;
+use crate::retry_limits::RetryLimits;
+use crate::retry_loop;
+use crate::token_pool::TokenBinding;
+use crate::transport::ReqwestTransport;
 
-/// Headers that nobody else sets.
-pub(crate) const OURS: [&str; 3] = [header::TOKEN, header::LOOK, header::ATTEMPT];
+/// Headers that only this client sets.
+pub(crate) const RESERVED_HEADERS: [&str; 3] = [header::TOKEN, header::LOOK, header::ATTEMPT];
 
-/// One submission: something that is to happen once. It is sent with [`send`](Self::send), as often as that takes, and each
-/// time with the same token or key; the next call has another.
+/// One submission: an operation that takes effect once. [`send`](Self::send) sends it, with retries, and every attempt carries the same
+/// token or key. The next submission carries another.
 #[must_use = "a submission does nothing until it is sent"]
 pub struct Submission {
     pub(crate) client: Client,
     pub(crate) plan: Plan,
-    wrong: Option<Error>,
+    /// The first mistake in the call; `send` returns it.
+    error: Option<Error>,
 }
 
-/// All there is to know of a submission.
+/// Everything needed to send a submission.
 pub(crate) struct Plan {
     pub(crate) method: Method,
     pub(crate) url: Option<Url>,
     pub(crate) headers: HeaderMap,
-    /// Headers that say who is asking: they go with the fetch of a token too, and not to another origin.
+    /// Headers that identify the caller: also sent when a token is fetched, and never to another origin.
     pub(crate) identity: HeaderMap,
     pub(crate) body: Body,
     pub(crate) credential: Credential,
-    pub(crate) binding: Binding,
-    pub(crate) limits: Limits,
-    pub(crate) undecided: Undecided,
-    /// How much of an answer is read before it is handed over.
-    pub(crate) answer_limit: usize,
+    pub(crate) binding: TokenBinding,
+    pub(crate) limits: RetryLimits,
+    pub(crate) on_unknown: OnUnknown,
+    /// The most bytes of a response that are buffered.
+    pub(crate) response_limit: usize,
 }
 
 impl Submission {
     pub(crate) fn new(client: Client, method: Method, url: &str) -> Self {
-        let (url, wrong) = match parse(url) {
+        let (url, error) = match parse(url) {
             Ok(url) => (Some(url), None),
-            Err(wrong) => (None, Some(wrong)),
+            Err(error) => (None, Some(error)),
         };
         let plan = Plan::new(&client, method, url);
-        Self { client, plan, wrong }
+        Self { client, plan, error }
     }
 
     /// A JSON body.
     pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
             Ok(bytes) => self.content("application/json", bytes),
-            Err(error) => self.wrong("the value cannot be written as JSON", error),
+            Err(error) => self.invalid("the value cannot be written as JSON", error),
         }
     }
 
@@ -76,11 +77,11 @@ impl Submission {
                 let bytes = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default().to_vec();
                 self.content("application/x-www-form-urlencoded", bytes)
             }
-            Err(error) => self.wrong("the value cannot be written as a form", error),
+            Err(error) => self.invalid("the value cannot be written as a form", error),
         }
     }
 
-    /// A multipart form, made anew for each try. Its token goes in the header, ahead of every part, however large.
+    /// A multipart form, built for each attempt. Its token goes in the header, ahead of every part, however large.
     ///
     /// ```no_run
     /// # async fn example(client: onceward_client::Client) -> Result<(), onceward_client::Error> {
@@ -98,7 +99,7 @@ impl Submission {
 
     /// A multipart form that can be sent only once, so that the submission is never repeated.
     pub fn multipart_once(mut self, form: Form) -> Self {
-        self.plan.body = Body::Once(Once::Form(form));
+        self.plan.body = Body::SingleUse(SingleUseBody::Form(form));
         self
     }
 
@@ -108,15 +109,15 @@ impl Submission {
         self
     }
 
-    /// A body, such as a stream from a file, that is made anew for each try.
+    /// A body, such as a stream from a file, that is built for each attempt.
     pub fn body_from(mut self, make: impl Fn() -> reqwest::Body + Send + Sync + 'static) -> Self {
-        self.plan.body = Body::Made(std::sync::Arc::new(make));
+        self.plan.body = Body::Stream(std::sync::Arc::new(make));
         self
     }
 
     fn content(mut self, kind: &'static str, bytes: Vec<u8>) -> Self {
         self.plan.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
-        self.plan.body = Body::Whole(Bytes::from(bytes));
+        self.plan.body = Body::Bytes(Bytes::from(bytes));
         self
     }
 
@@ -127,10 +128,10 @@ impl Submission {
         V: TryInto<HeaderValue, Error: Into<http::Error>>,
     {
         match (name.try_into().map_err(Into::into), value.try_into().map_err(Into::into)) {
-            (Ok(name), Ok(value)) if self.is_ours(&name) => {
+            (Ok(name), Ok(value)) if self.is_reserved(&name) => {
                 drop(value);
-                let says = format!("`{name}` is set by this client: bring a key of your own with `key` or `resume`");
-                self.wrong = self.wrong.or_else(|| Some(Error::misuse(says)));
+                let message = format!("`{name}` is set by this client: bring a key of your own with `key` or `resume`");
+                self.error = self.error.or_else(|| Some(Error::misuse(message)));
             }
             (Ok(name), Ok(value)) if [AUTHORIZATION, COOKIE].contains(&name) => self.identify(name, value),
             (Ok(name), Ok(value)) if name == CONTENT_TYPE => {
@@ -139,7 +140,7 @@ impl Submission {
             (Ok(name), Ok(value)) => {
                 self.plan.headers.append(name, value);
             }
-            (Err(error), _) | (_, Err(error)) => return self.wrong("this is no header", error),
+            (Err(error), _) | (_, Err(error)) => return self.invalid("this is no header", error),
         }
         self
     }
@@ -153,7 +154,7 @@ impl Submission {
     {
         match (name.try_into().map_err(Into::into), value.try_into().map_err(Into::into)) {
             (Ok(name), Ok(value)) => self.identify(name, value),
-            (Err(error), _) | (_, Err(error)) => return self.wrong("this is no header", error),
+            (Err(error), _) | (_, Err(error)) => return self.invalid("this is no header", error),
         }
         self
     }
@@ -168,34 +169,34 @@ impl Submission {
         self.plan.identity.insert(name, value);
     }
 
-    fn is_ours(&self, name: &HeaderName) -> bool {
-        OURS.contains(&name.as_str()) || *name == self.client.inner().key_header
+    fn is_reserved(&self, name: &HeaderName) -> bool {
+        RESERVED_HEADERS.contains(&name.as_str()) || *name == self.client.inner().key_header
     }
 
-    /// Carries a token, whatever the client does otherwise.
+    /// Carries a token, whatever the client's default is.
     pub fn with_token(mut self) -> Self {
         self.plan.credential = Credential::Token;
         self
     }
 
-    /// Carries a random key, whatever the client does otherwise.
+    /// Carries a random key, whatever the client's default is.
     pub fn with_key(mut self) -> Self {
-        if !matches!(self.plan.credential, Credential::AnyKey(_)) {
-            self.plan.credential = Credential::AnyKey(None);
+        if !matches!(self.plan.credential, Credential::GeneratedKey(_)) {
+            self.plan.credential = Credential::GeneratedKey(None);
         }
         self
     }
 
-    /// Carries this key. It must not have been sent before, with anything else.
+    /// Carries this key, which must not have been sent before with other content.
     pub fn key(mut self, key: Key) -> Self {
         self.plan.credential = Credential::Key(key);
         self
     }
 
-    /// Carries a key that may have been sent before, with the same content: after a crash, or an error that was
-    /// [unknown](Error::is_unknown). Whatever refuses it now, the earlier one may have happened.
+    /// Carries a key that may have been sent before with the same content: after a crash, or an error that was
+    /// [unknown](Error::is_unknown). If it is rejected now, the earlier submission may still have taken effect.
     pub fn resume(mut self, key: Key) -> Self {
-        self.plan.credential = Credential::Resumed(key);
+        self.plan.credential = Credential::ResumedKey(key);
         self
     }
 
@@ -222,40 +223,40 @@ impl Submission {
         self
     }
 
-    /// How often and how long it is tried.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    /// Sets the limits of retries.
+    pub fn limits(mut self, limits: RetryLimits) -> Self {
         self.plan.limits = limits;
         self
     }
 
-    /// What is done once nobody can tell whether it happened.
-    pub fn undecided(mut self, undecided: Undecided) -> Self {
-        self.plan.undecided = undecided;
+    /// Sets what to do if the outcome is unknown.
+    pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
+        self.plan.on_unknown = on_unknown;
         self
     }
 
-    /// Hands the answer over as soon as it begins, for one that is endless or read piece by piece. If it breaks off then, it
-    /// does so in the caller's hands.
-    pub fn stream_answer(mut self) -> Self {
-        self.plan.answer_limit = 0;
+    /// Returns the response as soon as its headers arrive, without buffering, for a body that is endless or read in chunks. If the
+    /// connection fails after that, reading the body fails.
+    pub fn stream_response(mut self) -> Self {
+        self.plan.response_limit = 0;
         self
     }
 
-    /// Sends it, as often as it takes and is allowed.
+    /// Sends the submission, with retries.
     ///
     /// # Errors
-    /// If there is no answer of the application: the error says whether it is certain that nothing happened.
-    pub async fn send(self) -> Result<Answer, Error> {
-        if let Some(wrong) = self.wrong {
-            return Err(wrong);
+    /// If there is no response of the application: the error says whether it is certain that nothing ran.
+    pub async fn send(self) -> Result<Response, Error> {
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        let mut transport = Plain(self.client.inner().http.clone());
-        run::run(&self.client, &mut transport, self.plan).await
+        let mut transport = ReqwestTransport(self.client.inner().http.clone());
+        retry_loop::submit(&self.client, &mut transport, self.plan).await
     }
 
-    fn wrong(mut self, what: &str, error: impl Into<crate::error::BoxError>) -> Self {
+    fn invalid(mut self, what: &str, error: impl Into<crate::error::BoxError>) -> Self {
         let error = error.into();
-        self.wrong = self.wrong.or_else(|| Some(Error::misuse(format!("{what}: {error}")).with_source(Some(error))));
+        self.error = self.error.or_else(|| Some(Error::misuse(format!("{what}: {error}")).with_source(Some(error))));
         self
     }
 }
@@ -270,10 +271,10 @@ impl Plan {
             identity: HeaderMap::new(),
             body: Body::None,
             credential: inner.credential.clone(),
-            binding: Binding::default(),
+            binding: TokenBinding::default(),
             limits: inner.limits,
-            undecided: inner.undecided,
-            answer_limit: inner.answer_limit,
+            on_unknown: inner.on_unknown,
+            response_limit: inner.response_limit,
         }
     }
 }

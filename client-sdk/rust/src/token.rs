@@ -4,17 +4,17 @@ use std::fmt;
 
 use reqwest::header::HeaderValue;
 
-/// The most characters that are taken for a token.
-const LONGEST: usize = 1024;
+/// The most characters of a token.
+const MAX_LENGTH: usize = 1024;
 
-/// A token. It shows itself to nobody.
+/// A token. Its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(HeaderValue);
 
 impl Token {
     /// `None` if no header could carry it.
     pub(crate) fn new(text: &[u8]) -> Option<Self> {
-        let fits = (1..=LONGEST).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
+        let fits = (1..=MAX_LENGTH).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
         let mut value = HeaderValue::from_bytes(text).ok().filter(|_| fits)?;
         value.set_sensitive(true);
         Some(Self(value))

@@ -1,4 +1,4 @@
-//! What carries a request, and what may be known if it does not come back.
+//! Sends a request, and tells what is certain if that fails.
 
 use std::future::Future;
 
@@ -6,24 +6,24 @@ use reqwest::{Client, Request, Response};
 
 use crate::error::BoxError;
 
-/// Carries requests, without following redirects.
+/// Sends requests, without following redirects.
 pub(crate) trait Transport: Send {
-    /// Sends a request and waits for the head of its answer.
-    fn carry(&mut self, request: Request) -> impl Future<Output = Result<Response, Failed>> + Send;
+    /// Sends a request and waits for the head of the response.
+    fn send(&mut self, request: Request) -> impl Future<Output = Result<Response, TransportError>> + Send;
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
-pub(crate) enum Failed {
-    /// It cannot be sent as it is.
+pub(crate) enum TransportError {
+    /// The request is invalid.
     Misuse(BoxError),
     /// No connection could be made.
     NotSent(BoxError),
-    /// It may have arrived.
+    /// The request may have arrived.
     Lost(BoxError),
 }
 
-impl From<reqwest::Error> for Failed {
+impl From<reqwest::Error> for TransportError {
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
         if error.is_builder() {
@@ -36,11 +36,11 @@ impl From<reqwest::Error> for Failed {
     }
 }
 
-/// Plain reqwest.
-pub(crate) struct Plain(pub(crate) Client);
+/// A plain reqwest client.
+pub(crate) struct ReqwestTransport(pub(crate) Client);
 
-impl Transport for Plain {
-    async fn carry(&mut self, request: Request) -> Result<Response, Failed> {
-        self.0.execute(request).await.map_err(Failed::from)
+impl Transport for ReqwestTransport {
+    async fn send(&mut self, request: Request) -> Result<Response, TransportError> {
+        self.0.execute(request).await.map_err(TransportError::from)
     }
 }

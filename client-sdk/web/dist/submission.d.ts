@@ -1,5 +1,5 @@
-import { type Held } from "./token.js";
-import { type Problem } from "./wire.js";
+import { type TimedToken } from "./token.js";
+import { type Problem } from "./wire_contract.js";
 /** What `fetch` takes, and three members of ours. */
 export interface SubmissionInit extends RequestInit {
     /** An idempotency key of your own, sent instead of a token. Calls under one key at the same time are one submission. */
@@ -12,7 +12,7 @@ export interface SubmissionInit extends RequestInit {
      */
     form?: HTMLFormElement;
 }
-/** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */
+/** What became of a submission. `executed` and `replayed` have the handler's response, whatever its status. */
 export type Result = {
     outcome: "executed";
     response: Response;
@@ -20,23 +20,23 @@ export type Result = {
     outcome: "replayed";
     response: Response;
 } | {
-    /** `duplicate`: received before. `unknown`: it may have taken effect. `refused`: nothing ran. */
-    outcome: "duplicate" | "unknown" | "refused";
-    /** The last answer, if there was one. */
+    /** `duplicate`: received before. `unknown`: it may have taken effect. `rejected`: nothing ran. */
+    outcome: "duplicate" | "unknown" | "rejected";
+    /** The last response, if there was one. */
     response?: Response | undefined;
     /** What it said, if it was a problem. */
     problem?: Problem | undefined;
-    /** Why there is no answer. */
+    /** Why there is no response. */
     error?: unknown;
 };
 /** What a submission needs of its surroundings. */
-export interface Sender {
+export interface SubmissionContext {
     fetch: typeof globalThis.fetch;
-    token(action: string | undefined, signal: AbortSignal): Promise<Held>;
-    /** How long all tries together may take. */
+    token(action: string | undefined, signal: AbortSignal): Promise<TimedToken>;
+    /** How long all attempts together may take. */
     limit: number;
 }
 /** Sends until there is an outcome. Rejects only if the caller's signal says so. */
-export declare function submit({ fetch, token, limit }: Sender, request: Request, init: SubmissionInit): Promise<Result>;
-/** What an answer says became of the request. */
+export declare function submit({ fetch, token, limit }: SubmissionContext, request: Request, init: SubmissionInit): Promise<Result>;
+/** What a response says became of the request. */
 export declare function outcomeOf(response: Response): string;

@@ -1,16 +1,16 @@
 // A form or a fetch that takes effect once, however often it is sent. Importing this does nothing by itself.
 
-import { digest } from "./content.js";
-import { messages, type Messages } from "./notice.js";
-import { page } from "./page.js";
-import { sharing } from "./sharing.js";
+import { digest } from "./digest.js";
+import { messages, type Messages } from "./form_status.js";
+import { guardedForms } from "./guarded_forms.js";
+import { sharedCalls } from "./shared_calls.js";
 import { submit, type Result, type SubmissionInit } from "./submission.js";
 import { fetchToken } from "./token.js";
-import { FIELD } from "./wire.js";
+import { FIELD } from "./wire_contract.js";
 
-export type { Messages, State } from "./notice.js";
+export type { Messages, FormState } from "./form_status.js";
 export type { Result, SubmissionInit } from "./submission.js";
-export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire.js";
+export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire_contract.js";
 
 /** Settings, all of them optional. */
 export interface Options {
@@ -20,22 +20,22 @@ export interface Options {
   origins?: string[];
   /** Another `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** How long all tries of one `fetch` may take together, in milliseconds: a minute. */
+  /** How long all attempts of one `fetch` may take together, in milliseconds: a minute. */
   limit?: number;
-  /** How long a submit waits for a token, and a form for an answer, in milliseconds: 10 seconds. */
+  /** How long a submit waits for a token, and a form for a response, in milliseconds: 10 seconds. */
   patience?: number;
 }
 
 /** What makes submissions take effect once. */
 export interface Onceward {
   /**
-   * Like `fetch`, with a token of its own or your key, the same over all tries. Each call is one submission: two calls are two orders, unless
+   * Like `fetch`, with a token of its own or your key, the same over all attempts. Each call is one submission: two calls are two orders, unless
    * both name the same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
    */
   fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
   /** Guards every `form[data-onceward]` of the page, also those that are added later. */
   watch(): void;
-  /** For a page that sends a guarded form by itself: how its last submit ended, or `null` if no answer came. Another form is not affected. */
+  /** For a page that sends a guarded form by itself: how its last submit ended, or `null` if no response came. Another form is not affected. */
   answered(form: HTMLFormElement, response: Response | null): void;
   /**
    * Fetches a token for code that sends by itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, good
@@ -56,9 +56,9 @@ export function createOnceward(options: Options = {}): Onceward {
   const named = [here, tokens, ...origins].map((url) => new URL(url).origin);
   const token = (action?: string, ...signal: AbortSignal[]) =>
     fetchToken(fetch, tokens, action, patience, ...signal);
-  const isNamed = (origin: string) => named.includes(origin);
-  const forms = page({ token, isNamed, patience });
-  const share = sharing();
+  const isAllowedOrigin = (origin: string) => named.includes(origin);
+  const forms = guardedForms({ token, isAllowedOrigin, patience });
+  const share = sharedCalls();
 
   return {
     messages,
@@ -66,13 +66,13 @@ export function createOnceward(options: Options = {}): Onceward {
     answered: (form, response) => forms.all.get(form)?.answered(response),
     async token(form) {
       const fresh = () => token(form?.dataset.oncewardAction);
-      return (form && forms.all.get(form)?.taken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
+      return (form && forms.all.get(form)?.attemptToken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
     async fetch(url, given = {}) {
       // A member that is undefined is one that is not there.
       const init: SubmissionInit = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
       const target = new URL(url, here);
-      if (!isNamed(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
+      if (!isAllowedOrigin(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
       // A redirect to another origin would take the token along. Only from the page's own can the browser tell which do.
       const stay: RequestInit = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
       const { form, key } = init;

@@ -1,8 +1,8 @@
-// One submission by `fetch`: a token by itself or a key of the caller's, the same over all tries.
+// One submission by `fetch`: a token by itself or a key of the caller's, the same over all attempts.
 
-import { isHandlers, nextStep, type Tried } from "./intent.js";
-import { pause, waitAfter, within, type Held } from "./token.js";
-import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire.js";
+import { isHandlers, nextStep, type AttemptProblem } from "./retry_rules.js";
+import { sleep, backoff, timeoutSignal, type TimedToken } from "./token.js";
+import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire_contract.js";
 
 /** What `fetch` takes, and three members of ours. */
 export interface SubmissionInit extends RequestInit {
@@ -17,44 +17,44 @@ export interface SubmissionInit extends RequestInit {
   form?: HTMLFormElement;
 }
 
-/** What became of a submission. `executed` and `replayed` have the handler's answer, whatever its status. */
+/** What became of a submission. `executed` and `replayed` have the handler's response, whatever its status. */
 export type Result =
   // One by one, so that a check for both leaves the rest.
   | { outcome: "executed"; response: Response }
   | { outcome: "replayed"; response: Response }
   | {
-      /** `duplicate`: received before. `unknown`: it may have taken effect. `refused`: nothing ran. */
-      outcome: "duplicate" | "unknown" | "refused";
-      /** The last answer, if there was one. */
+      /** `duplicate`: received before. `unknown`: it may have taken effect. `rejected`: nothing ran. */
+      outcome: "duplicate" | "unknown" | "rejected";
+      /** The last response, if there was one. */
       response?: Response | undefined;
       /** What it said, if it was a problem. */
       problem?: Problem | undefined;
-      /** Why there is no answer. */
+      /** Why there is no response. */
       error?: unknown;
     };
 
 /** What a submission needs of its surroundings. */
-export interface Sender {
+export interface SubmissionContext {
   fetch: typeof globalThis.fetch;
-  token(action: string | undefined, signal: AbortSignal): Promise<Held>;
-  /** How long all tries together may take. */
+  token(action: string | undefined, signal: AbortSignal): Promise<TimedToken>;
+  /** How long all attempts together may take. */
   limit: number;
 }
 
 /** How often one submission is sent at most. */
-const TRIES = 4;
+const MAX_ATTEMPTS = 4;
 
 /** Sends until there is an outcome. Rejects only if the caller's signal says so. */
-export async function submit({ fetch, token, limit }: Sender, request: Request, init: SubmissionInit): Promise<Result> {
+export async function submit({ fetch, token, limit }: SubmissionContext, request: Request, init: SubmissionInit): Promise<Result> {
   const headers = new Headers(request.headers);
   const deadline = Date.now() + limit;
-  const signal = within(limit, request.signal);
+  const signal = timeoutSignal(limit, request.signal);
   // A header that is there stays as it is.
   const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
   if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
   const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
   let needsToken = !isSafe && !isOwn && !init.key;
-  const tries: Tried[] = [];
+  const attempts: AttemptProblem[] = [];
   for (;;) {
     let response: Response | undefined;
     let problem: Problem | undefined;
@@ -71,31 +71,31 @@ export async function submit({ fetch, token, limit }: Sender, request: Request, 
     } catch (thrown) {
       request.signal.throwIfAborted();
       error = thrown;
-      if (needsToken) return { outcome: "refused", error };
+      if (needsToken) return { outcome: "rejected", error };
     }
-    tries.push(problem);
-    const wait = waitAfter(response, tries.length);
-    const mayRepeat = tries.length < TRIES && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
-    const step = nextStep(tries, mayRepeat);
-    if (step == "same") await pause(wait);
+    attempts.push(problem);
+    const wait = backoff(response, attempts.length);
+    const mayRepeat = attempts.length < MAX_ATTEMPTS && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
+    const step = nextStep(attempts, mayRepeat);
+    if (step == "same") await sleep(wait);
     else if (step == "new_token") needsToken = true;
     else return { outcome: step, response, problem, error };
   }
 }
 
-/** The problem with which a guard refused; nothing if it was the handler who answered, or something in between. */
+/** The problem of a guard's rejection; nothing if the handler or a gateway responded. */
 async function problemOf(response: Response): Promise<Problem | undefined> {
   if (response.ok || isHandlers(outcomeOf(response))) return;
   const said: Problem | undefined = await response.clone().json().catch(() => {});
   return said?.retry && said;
 }
 
-/** What an answer says became of the request. */
+/** What a response says became of the request. */
 export function outcomeOf(response: Response): string {
   return response.headers.get(OUTCOME) ?? "";
 }
 
-/** Whether something in between answered, that does not know what became of the request. */
+/** Whether a gateway responded, which does not know what became of the request. */
 function isGateways(response: Response): boolean {
   return /^50[234]$/.test(`${response.status}`) && !isHandlers(outcomeOf(response));
 }

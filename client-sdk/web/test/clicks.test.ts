@@ -1,11 +1,11 @@
 // What is one click and what is one submission: plain decisions, and calls that share a result.
 
 import { describe, expect, test, vi } from "vitest";
-import { digest } from "../src/content.js";
+import { digest } from "../src/digest.js";
 import { createOnceward } from "../src/index.js";
-import { DOUBLE_CLICK, isSameClick } from "../src/intent.js";
-import { show } from "../src/notice.js";
-import { sharing } from "../src/sharing.js";
+import { DOUBLE_CLICK, isSameClick } from "../src/retry_rules.js";
+import { showState } from "../src/form_status.js";
+import { sharedCalls } from "../src/shared_calls.js";
 
 describe("a submit of the same content", () => {
   const table: [gap: number, isByHand: boolean, isAnswered: boolean, isSame: boolean][] = [
@@ -52,7 +52,7 @@ describe("calls of one owner", () => {
   const settled = () => new Promise((go) => setImmediate(go));
 
   test("are one while the first is in flight, and two afterwards", async () => {
-    const [share, { begin, calls }] = [sharing(), begun()];
+    const [share, { begin, calls }] = [sharedCalls(), begun()];
     const [first, second] = [share("key", 1, begin), share("key", 1, begin)];
     share("other", 1, begin);
     calls[0]!.resolve(7);
@@ -63,14 +63,14 @@ describe("calls of one owner", () => {
   });
 
   test("are two with other content", () => {
-    const [share, { begin }] = [sharing(), begun()];
+    const [share, { begin }] = [sharedCalls(), begun()];
     share("key", 1, begin);
     share("key", 2, begin);
     expect(begin).toHaveBeenCalledTimes(2);
   });
 
   test("are two once the first was rejected, also for a form", async () => {
-    const [share, { begin, calls }, form] = [sharing(), begun(), new EventTarget()];
+    const [share, { begin, calls }, form] = [sharedCalls(), begun(), new EventTarget()];
     const first = share(form, 1, begin, form);
     calls[0]!.reject(new Error("aborted"));
     await expect(first).rejects.toThrow("aborted");
@@ -81,7 +81,7 @@ describe("calls of one owner", () => {
 
   test("for a form are one for as long as a double click takes, whatever was answered", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout"] });
-    const [share, { begin, calls }, form] = [sharing(), begun(), new EventTarget()];
+    const [share, { begin, calls }, form] = [sharedCalls(), begun(), new EventTarget()];
     share(form, 1, begin, form);
     calls[0]!.resolve(1);
     await vi.advanceTimersByTimeAsync(DOUBLE_CLICK - 1);
@@ -94,7 +94,7 @@ describe("calls of one owner", () => {
   });
 
   test.each(["input", "reset"])("for a form are two after its %s event, but not while the first is in flight", async (name) => {
-    const [share, { begin, calls }, form] = [sharing(), begun(), new EventTarget()];
+    const [share, { begin, calls }, form] = [sharedCalls(), begun(), new EventTarget()];
     share(form, 1, begin, form);
     form.dispatchEvent(new Event(name));
     await settled();
@@ -173,12 +173,12 @@ describe("a form that is left alone", () => {
   const form = (state?: string) => ({ dataset: state ? { oncewardState: state } : {}, ariaBusy: "true" }) as unknown as HTMLFormElement;
   test("keeps no state and no busy mark of ours", () => {
     const ours = form("waiting");
-    show(ours);
+    showState(ours);
     expect(ours).toEqual({ dataset: {}, ariaBusy: null });
   });
   test("keeps the page's own busy mark", () => {
     const theirs = form();
-    show(theirs);
+    showState(theirs);
     expect(theirs.ariaBusy).toBe("true");
   });
 });

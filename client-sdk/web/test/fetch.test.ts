@@ -107,7 +107,7 @@ describe("a submission", () => {
   test("does not wait beyond its limit", async () => {
     const shop = server([problem("store_unavailable", "same", 503, { "retry-after": "60" })]);
     const begin = Date.now();
-    expect((await shop.make().fetch("/orders", post)).outcome).toBe("refused");
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("rejected");
     expect(Date.now() - begin).toBeLessThan(5000);
   });
 
@@ -138,7 +138,7 @@ describe("a submission", () => {
       expect([result.outcome, result.response!.status]).toEqual(["executed", 422]);
     }
     for (const code of ["not_found", "unauthorized", "unsupported_media_type"]) {
-      expect((await server([() => own(code)]).make().fetch("/orders", post)).outcome).toBe("refused");
+      expect((await server([() => own(code)]).make().fetch("/orders", post)).outcome).toBe("rejected");
     }
     const failed = await server([() => new Response("broken", { status: 500 })]).make().fetch("/orders", post);
     expect([failed.outcome, failed.response!.status]).toEqual(["executed", 500]);
@@ -153,13 +153,13 @@ describe("a submission", () => {
   test("has a type that says what there is to read, once the handler's answers are told from the rest", async () => {
     const result = await server([problem("key_reused", "no", 422)]).make().fetch("/orders", { ...post, key: "order-1" });
     if (result.outcome == "executed" || result.outcome == "replayed") throw new Error(`${result.response.status}`);
-    expect([result.outcome, result.problem?.code]).toEqual(["refused", "key_reused"]);
+    expect([result.outcome, result.problem?.code]).toEqual(["rejected", "key_reused"]);
   });
 
   test("is refused, and nothing is sent, where no token can be had", async () => {
     const shop = server([], () => new Response("<html>", { status: 404 }));
     const result = await shop.make().fetch("/orders", post);
-    expect(result.outcome).toBe("refused");
+    expect(result.outcome).toBe("rejected");
     expect(String((result as { error: unknown }).error)).toBe(`Error: Onceward: no token from ${SHOP}/token: 404`);
     expect(shop.sent).toEqual([]);
   });
@@ -203,7 +203,7 @@ describe("what is sent", () => {
       const result = await shop.make().fetch("/orders", { ...post, key: "other", headers: { [name]: "mine" } });
       expect([shop.sent.length, shop.sent[0]!.headers.get(name), shop.issued()]).toEqual([1, "mine", 0]);
       expect(shop.sent[0]!.headers.get(name == "Idempotency-Key" ? "onceward-token" : "idempotency-key")).toBe(null);
-      expect(result.outcome).toBe("refused");
+      expect(result.outcome).toBe("rejected");
     }
   });
 

@@ -6,17 +6,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { wire } from "../scripts/wire.mjs";
-import { isHandlers } from "../src/intent.js";
+import { wire } from "../scripts/wire_contract.mjs";
+import { isHandlers } from "../src/retry_rules.js";
 
 const root = new URL("..", import.meta.url).pathname;
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 
 test("codes, header names and bodies are those of openapi/: otherwise run `npm run wire`", () => {
-  expect(read("src/wire.ts")).toBe(wire());
+  expect(read("src/wire_contract.ts")).toBe(wire());
 });
 
-test("an outcome is told from every code of a refusal by how it begins", () => {
+test("an outcome is told from every code of a rejection by how it begins", () => {
   const outcomes = ["executed", "replayable", "not_applied", "not_released", "unknown", "replayed", "unprotected"];
   expect(outcomes.filter(isHandlers)).toEqual(outcomes);
   const codes: string[] = JSON.parse(read("../../openapi/openapi.json")).components.schemas.Code.enum;

@@ -13,8 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use onceward_api::{Code, Outcome, Problem, Retry, header};
 use sha2::{Digest as _, Sha256};
 
+use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::policy::Effect;
 use crate::rejection::Rejection;
 use crate::reply::Reply;
 

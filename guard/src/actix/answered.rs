@@ -15,8 +15,8 @@ use onceward_api::Outcome;
 use super::answer::InnerOutcome;
 use super::not_entered::ExtractorError;
 use super::passage::Entry;
-use crate::no_reply::NoReply;
-use crate::policy::Effect;
+use crate::effect::Effect;
+use crate::reply::NoReply;
 use crate::reply::Reply;
 
 /// An answer. An error may have its answer in it and give it out once, so what is judged here is what is sent.

@@ -4,9 +4,8 @@ use std::time::Duration;
 use onceward_api::header;
 
 use super::answer::escape;
-use crate::guard::Guard;
+use crate::guard::{Guard, IssueError};
 use crate::intent::Binding;
-use crate::store::StoreError;
 use crate::token::Token;
 
 /// A token in a page that the server renders: the form that holds it is protected without any script.
@@ -41,7 +40,7 @@ impl HiddenToken {
     ///
     /// # Errors
     /// If the store cannot be asked. A page with a field that is empty would be refused later: better say so now.
-    pub async fn issue(guard: &Guard, bound: Binding<'_>) -> Result<Self, StoreError> {
+    pub async fn issue(guard: &Guard, bound: Binding<'_>) -> Result<Self, IssueError> {
         let ttl = guard.token_ttl();
         Ok(Self { token: guard.issue(ttl, bound).await?, ttl })
     }

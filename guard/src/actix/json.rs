@@ -66,10 +66,9 @@ fn wrong_field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
 
 /// A token as the contract has it.
 pub fn issued(token: &Token, ttl: std::time::Duration) -> IssuedToken {
-    let millis = i64::try_from(token.expires_at()).unwrap_or(i64::MAX);
     IssuedToken {
         token: token.as_str().to_owned(),
-        expires_at: jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX),
+        expires_at: jiff::Timestamp::try_from(token.expires_at()).unwrap_or(jiff::Timestamp::MAX),
         expires_in: ttl.as_secs(),
     }
 }

@@ -25,10 +25,11 @@ use super::require_protection::mark_seen;
 use super::run_to_completion::{Idle, Panicked, RunToCompletion};
 use super::subject::SubjectFrom;
 use super::worker::assert_shared;
+use crate::effect::Effect;
 use crate::fingerprint::Fields;
 use crate::guard::Guard;
 use crate::mode::Mode;
-use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules};
+use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 
 /// How long a duplicate waits for the first where answers to tokens are remembered.
 const WAIT: Duration = Duration::from_secs(10);

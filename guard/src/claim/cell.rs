@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::epoch::Epoch;
 use crate::record::{ClaimRecord, Record};
 use crate::run_id::RunId;
-use crate::store::{Compared, Epoch, Store, StoreError};
+use crate::store::{Compared, Store, StoreError};
 use crate::ticket::Ticket;
 
 /// How often a write is repeated at once because the own record has other bytes than it was known to have.
@@ -174,5 +175,5 @@ impl RecordCell {
 }
 
 pub(super) fn conflict() -> StoreError {
-    StoreError::not_executed("the own record changes again and again")
+    StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the claim")
 }

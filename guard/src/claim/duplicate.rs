@@ -6,10 +6,9 @@ use onceward_api::Code;
 
 use super::{Claim, Origin};
 use crate::audit;
-use crate::guard::Verdict;
 use crate::policy::IntervalRules;
 use crate::record::{ClaimRecord, DoneRecord, Record, UnknownRecord};
-use crate::rejection::Rejection;
+use crate::rejection::{Duplicate, Rejection};
 use crate::store::StoreError;
 
 /// The shortest wait that a duplicate of a run in progress is told, in milliseconds.
@@ -18,11 +17,11 @@ const SHORTEST_WAIT: u64 = 1_000;
 impl Claim {
     /// What is said to a request that has met somebody else's record. That it comes from somebody else, or has other content, is told
     /// before anything else.
-    pub(super) fn duplicate_of(&self, found: Record) -> Result<Verdict, StoreError> {
+    pub(super) fn duplicate_of(&self, found: Record) -> Result<Duplicate, StoreError> {
         let (owner, said, asker) = match &found {
             Record::Claimed(claimed) => (claimed.run, claimed.fingerprint, claimed.asker),
             Record::Done(done) => (done.run, done.fingerprint, done.asker),
-            Record::Attempted(_) if self.token().is_some() => return Ok(Verdict::Reject(Code::TokenUsed.into())),
+            Record::Attempted(_) if self.token().is_some() => return Ok(Duplicate::Reject(Code::TokenUsed.into())),
             Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
         };
         let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
@@ -33,16 +32,16 @@ impl Claim {
             (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),
             (Record::Claimed(claimed), Origin::Interval(rules)) if rules.is_lock => {
-                locked(rules, &claimed, self.terms.clock.wall())
+                locked(rules, &claimed, self.terms.engine.clock.wall())
             }
             (Record::Claimed(_), Origin::Interval(rules)) => with_message(Code::TooSoon.into(), rules),
-            (Record::Done(DoneRecord { reply: Ok(reply), .. }), _) => return Ok(Verdict::Replay(reply)),
+            (Record::Done(DoneRecord { reply: Ok(reply), .. }), _) => return Ok(Duplicate::Replay(reply)),
             (Record::Done(DoneRecord { reply: Err(reason), .. }), _) => reason.into(),
-            (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.clock.wall()),
+            (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.engine.clock.wall()),
             (Record::Issued | Record::Attempted(_), _) => return Err(StoreError::not_executed(UnknownRecord)),
         };
-        audit::refused(&self.terms.action, &self.terms.ticket, &rejection, owner);
-        Ok(Verdict::Reject(rejection))
+        audit::rejected(&self.terms.action, &self.terms.ticket, &rejection, owner);
+        Ok(Duplicate::Reject(rejection))
     }
 }
 

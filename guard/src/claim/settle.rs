@@ -1,4 +1,4 @@
-//! How a claim ends: completed, shortened, released, left, taken back. What fails is tried again.
+//! How a claim ends: completed, truncated, released, marked as unknown, revoked. What fails is retried in the background.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,14 +7,15 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 
 use super::cell::{CellWrite, MAX_CONFLICTS, RecordCell, conflict};
-use super::{Claim, ClaimStage, ClaimState, Origin, late_backoff};
-use crate::attempt::IN_HAND;
-use crate::audit::AuditEvent;
-use crate::no_reply::NoReply;
-use crate::pass::Settled;
-use crate::policy::Effect;
+use super::renewal::late_backoff;
+use super::{Claim, ClaimStage, ClaimState, Origin};
+use crate::audit;
+use crate::effect::Effect;
+use crate::metrics::ClaimEvent;
 use crate::record::Record;
-use crate::reply::Reply;
+use crate::redemption::IN_HAND;
+use crate::reply::{NoReply, Reply};
+use crate::settled::Settled;
 use crate::shutdown::InFlight;
 use crate::store::StoreError;
 use crate::token::TokenFields;
@@ -72,7 +73,7 @@ impl Claim {
     fn end(&self, state: &mut ClaimState, effect: Effect) {
         self.leave_queue(state);
         state.stage = ClaimStage::Over;
-        self.log(AuditEvent::of(effect));
+        self.log(audit::end(effect));
     }
 
     /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from
@@ -80,7 +81,7 @@ impl Claim {
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.is_settling.store(true, Ordering::SeqCst);
         // A step that is under way finds out by itself.
-        let Ok(mut state) = self.state.try_lock() else { return self.log(AuditEvent::Unknown) };
+        let Ok(mut state) = self.state.try_lock() else { return self.log(ClaimEvent::Unknown) };
         self.leave_queue(&mut state);
         state.stage = match &self.terms.origin {
             Origin::Interval(rules) if rules.is_lock => ClaimStage::Releasing,
@@ -88,7 +89,7 @@ impl Claim {
             Origin::Key | Origin::Token(..) | Origin::Interval(_) => ClaimStage::Over,
         };
         if matches!(state.stage, ClaimStage::Over) {
-            return self.log(AuditEvent::Unknown);
+            return self.log(ClaimEvent::Unknown);
         }
         self.step_after(&mut state, Duration::ZERO);
     }
@@ -101,7 +102,7 @@ impl Claim {
 
     /// No step is due any more.
     pub(super) fn leave_queue(&self, state: &mut ClaimState) {
-        state.place.take().into_iter().for_each(|place| self.terms.upkeep.remove(place));
+        state.place.take().into_iter().for_each(|place| self.terms.engine.renewals.remove(place));
     }
 
     /// Says from now on that the outcome is unknown.
@@ -125,15 +126,15 @@ impl Claim {
             ClaimStage::Truncating => self.truncate(own).await.map(|()| Settled::Final)?,
             ClaimStage::MarkingUnknown => {
                 self.mark_unknown(own).await?;
-                self.log(AuditEvent::Unknown);
+                self.log(ClaimEvent::Unknown);
                 (state.stage, state.running) = (ClaimStage::Over, None);
                 return Ok(Settled::Final);
             }
             ClaimStage::Releasing => {
                 let is_back = self.release(own).await?;
-                self.log(AuditEvent::Released);
+                self.log(ClaimEvent::Released);
                 (state.stage, state.running) = (ClaimStage::Over, None);
-                return Ok(if is_back { Settled::Back } else { Settled::Final });
+                return Ok(if is_back { Settled::Released } else { Settled::Final });
             }
             ClaimStage::Revoking { answered_at, lapses } => {
                 let met = self.give_back(own).await?;
@@ -141,16 +142,16 @@ impl Claim {
                     state.backoff = late_backoff(self.terms.rules.lease);
                 }
                 if !*lapses && self.may_still_come(&met, answered_at) {
-                    return Ok(Settled::Back);
+                    return Ok(Settled::Released);
                 }
-                Settled::Back
+                Settled::Released
             }
             ClaimStage::Running | ClaimStage::Over => return Ok(Settled::Final),
         };
         self.log(match settled {
-            Settled::Final => AuditEvent::Completed,
-            Settled::Back => AuditEvent::Released,
-            Settled::Lost => AuditEvent::Lost,
+            Settled::Final | Settled::Rejected(_) => ClaimEvent::Completed,
+            Settled::Released => ClaimEvent::Released,
+            Settled::Lost => ClaimEvent::Lost,
         });
         state.stage = ClaimStage::Over;
         state.running = None;
@@ -161,7 +162,7 @@ impl Claim {
     /// token may if it works again. A concurrent check of the token may have its claim in hand, and puts it back in a moment.
     pub(super) async fn release(&self, own: &mut RecordCell) -> Result<bool, StoreError> {
         let Some(token) = self.token() else { return self.give_back(own).await.map(|_| true) };
-        let is_worth_it = TokenFields::worth_putting_back(token.expires_at, &self.terms.clock).is_some();
+        let is_worth_it = TokenFields::worth_putting_back(token.expires_at, &self.terms.engine.clock).is_some();
         for _ in 0..IN_HAND.0 {
             match self.give_back(own).await? {
                 CellWrite::Nothing => tokio::time::sleep(IN_HAND.1).await,
@@ -174,13 +175,14 @@ impl Claim {
 
     /// Removes the claim; a token that is worth it works again. Those that wait for this run are told.
     pub(super) async fn give_back(&self, own: &mut RecordCell) -> Result<CellWrite, StoreError> {
-        let life = self.token().map(|token| TokenFields::worth_putting_back(token.expires_at, &self.terms.clock));
+        let life =
+            self.token().map(|token| TokenFields::worth_putting_back(token.expires_at, &self.terms.engine.clock));
         let met = match life {
             Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await?,
             Some(None) | None => own.erase().await?,
         };
         if matches!(met, CellWrite::Own) {
-            self.terms.waiting.released(&self.terms.ticket);
+            self.terms.engine.waiters.released(&self.terms.ticket);
         }
         Ok(met)
     }
@@ -221,7 +223,7 @@ impl Claim {
 
     /// Whether a claim that is being taken back may be written yet: until a lease after the store first answered.
     pub(super) fn may_still_come(&self, met: &CellWrite, answered_at: &mut Option<u64>) -> bool {
-        let now = self.terms.clock.steady();
+        let now = self.terms.engine.clock.steady();
         let first = *answered_at.get_or_insert(now);
         matches!(met, CellWrite::Nothing | CellWrite::Other(Record::Issued))
             && now < first.saturating_add(self.record.lease)

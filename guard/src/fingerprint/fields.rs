@@ -1,6 +1,6 @@
 //! Which fields of a body count, named by JSON pointers (RFC 6901).
 
-use super::digest::Writer;
+use super::content_digest::ContentDigest;
 
 /// Which fields of a body count: all of them, unless it is said otherwise.
 ///
@@ -77,7 +77,7 @@ impl Pointer {
         &self.0
     }
 
-    pub(super) fn write(&self, to: &mut Writer) {
+    pub(super) fn write(&self, to: &mut ContentDigest) {
         to.count(self.0.len());
         self.0.iter().for_each(|name| to.bytes(name.as_bytes()));
     }

@@ -1,6 +1,6 @@
 //! A header value with parameters: `multipart/form-data; boundary=x`, `form-data; name="a"`.
 
-use super::digest::Writer;
+use super::content_digest::ContentDigest;
 use super::quoted;
 
 /// The value in lower case, and its parameters by name.
@@ -41,7 +41,7 @@ impl<'a> HeaderValue<'a> {
     }
 
     /// Writes it without one of its parameters.
-    pub(super) fn write_without(&self, left_out: &str, to: &mut Writer) {
+    pub(super) fn write_without(&self, left_out: &str, to: &mut ContentDigest) {
         let parameters = || self.parameters.iter().filter(|(name, _)| name != left_out.as_bytes());
         to.bytes(&self.value);
         to.count(parameters().count());

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use self::walker::Walker;
-use super::digest::{Tag, Writer};
+use super::content_digest::{ContentDigest, Tag};
 use super::fields::{Chosen, Fields, Pointer};
 
 enum Node<'a> {
@@ -25,7 +25,7 @@ enum Node<'a> {
 
 /// Writes what counts of a document; if it is none, or has an object with the same name twice, which every reader
 /// understands differently, writes nothing and returns `None`.
-pub(super) fn write(body: &[u8], fields: &Fields, to: &mut Writer) -> Option<()> {
+pub(super) fn write(body: &[u8], fields: &Fields, to: &mut ContentDigest) -> Option<()> {
     let mut document = read(body)?;
     to.tag(Tag::Json);
     match &fields.chosen {
@@ -104,7 +104,7 @@ impl Node<'_> {
         !matches!(self, Self::LeftOut)
     }
 
-    fn write(&self, to: &mut Writer) {
+    fn write(&self, to: &mut ContentDigest) {
         match self {
             Self::Literal(text) => write_text(Tag::Literal, text, to),
             Self::Text(text) => write_text(Tag::Text, text, to),
@@ -128,7 +128,7 @@ impl Node<'_> {
     }
 }
 
-fn write_text(tag: Tag, text: &str, to: &mut Writer) {
+fn write_text(tag: Tag, text: &str, to: &mut ContentDigest) {
     to.tag(tag);
     to.bytes(text.as_bytes());
 }

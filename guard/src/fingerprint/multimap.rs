@@ -2,19 +2,19 @@
 
 use onceward_api::header;
 
-use super::digest::Writer;
+use super::content_digest::ContentDigest;
 use super::fields::{Chosen, Pointer};
 
 /// Something that has a name.
 pub(super) trait Named {
     fn name(&self) -> &[u8];
     /// Writes all that it is, but for its name.
-    fn write(&self, to: &mut Writer);
+    fn write(&self, to: &mut ContentDigest);
 }
 
 /// Writes what counts of them, by name. Those of one name keep their order: it may say which item a price belongs to.
 /// What carries a token never counts, or a second try with a new token would say something else.
-pub(super) fn write<T: Named>(mut all: Vec<T>, chosen: &Chosen, to: &mut Writer) {
+pub(super) fn write<T: Named>(mut all: Vec<T>, chosen: &Chosen, to: &mut ContentDigest) {
     all.retain(|one| one.name() != header::FIELD.as_bytes());
     all.sort_by(|one, other| one.name().cmp(other.name()));
     match chosen {
@@ -29,7 +29,7 @@ pub(super) fn write<T: Named>(mut all: Vec<T>, chosen: &Chosen, to: &mut Writer)
     }
 }
 
-fn write_those<T: Named>(all: &[T], counts: impl Fn(&T) -> bool, to: &mut Writer) {
+fn write_those<T: Named>(all: &[T], counts: impl Fn(&T) -> bool, to: &mut ContentDigest) {
     let those = || all.iter().filter(|one| counts(one));
     to.count(those().count());
     for one in those() {

@@ -5,7 +5,7 @@
 
 use memchr::memmem;
 
-use super::digest::{Tag, Writer};
+use super::content_digest::{ContentDigest, Tag};
 use super::fields::Fields;
 use super::header_value::{self, HeaderValue};
 use super::multimap::{self, Named};
@@ -21,7 +21,7 @@ struct Part<'a> {
 }
 
 /// Writes the parts that count; if the body cannot be read, writes nothing and returns `None`.
-pub(super) fn write(body: &[u8], boundary: &[u8], fields: &Fields, to: &mut Writer) -> Option<()> {
+pub(super) fn write(body: &[u8], boundary: &[u8], fields: &Fields, to: &mut ContentDigest) -> Option<()> {
     let mut parts = read(body, boundary)?;
     parts.retain(|part| !(fields.without_files && part.is_file()));
     to.tag(Tag::Multipart);
@@ -86,7 +86,7 @@ impl Named for Part<'_> {
         self.name
     }
 
-    fn write(&self, to: &mut Writer) {
+    fn write(&self, to: &mut ContentDigest) {
         for value in &self.head {
             match value {
                 Some(value) => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode;
 
-use super::digest::{Tag, Writer};
+use super::content_digest::{ContentDigest, Tag};
 use super::fields::Fields;
 use super::multimap::{self, Named};
 
@@ -15,7 +15,7 @@ struct Pair<'a> {
 }
 
 /// Writes the pairs that count. There is no text that is not some list of pairs.
-pub(super) fn write(text: &[u8], fields: &Fields, to: &mut Writer) {
+pub(super) fn write(text: &[u8], fields: &Fields, to: &mut ContentDigest) {
     to.tag(Tag::Pairs);
     multimap::write(read(text), &fields.chosen, to);
 }
@@ -43,7 +43,7 @@ impl Named for Pair<'_> {
         &self.name
     }
 
-    fn write(&self, to: &mut Writer) {
+    fn write(&self, to: &mut ContentDigest) {
         to.bytes(&self.value);
     }
 }

@@ -5,19 +5,20 @@ use std::time::Duration;
 use onceward_api::Problem;
 use tokio::sync::watch;
 
-use super::{Guard, Inner};
+use super::Guard;
+use super::issue::{self, InvalidTtl};
 use crate::clock::Clock;
+use crate::engine::Engine;
 use crate::metrics::{self, Metrics};
-use crate::mode::{Mode, ObservedCounts};
+use crate::mode::Mode;
 use crate::renewal::RenewalQueue;
+use crate::rollout::RolloutCounts;
 use crate::runtime;
-use crate::secret::Secret;
 use crate::shared_secret::{SharedSecrets, keep_sharing};
 use crate::shutdown::Shutdown;
-#[cfg(feature = "actix")]
-use crate::store::Home;
-use crate::store::{Metered, Store};
-use crate::waiting::Waiters;
+use crate::store::{Home, Metered, Store};
+use crate::token::secret::Secret;
+use crate::waiters::Waiters;
 
 /// Settings of a [`Guard`].
 #[must_use = "a guard is made by `build`"]
@@ -35,14 +36,12 @@ pub struct GuardBuilder {
     waiters: usize,
     mode: Mode,
     by_hand: bool,
-    #[cfg(feature = "actix")]
     home: Option<Arc<Home>>,
 }
 
 impl GuardBuilder {
     pub(super) fn on(store: impl Store) -> Self {
         Self {
-            #[cfg(feature = "actix")]
             home: Home::of(&store),
             store: Arc::new(store),
             secret: None,
@@ -102,10 +101,13 @@ impl GuardBuilder {
         self
     }
 
-    /// How long a token lives where nobody says otherwise: 30 minutes.
-    pub fn token_ttl(mut self, ttl: Duration) -> Self {
-        self.token_ttl = ttl;
-        self
+    /// How long a token lives by default: 30 minutes.
+    ///
+    /// # Errors
+    /// If it is outside of [`Guard::TOKEN_TTL`].
+    pub fn token_ttl(mut self, ttl: Duration) -> Result<Self, InvalidTtl> {
+        self.token_ttl = issue::valid(ttl)?;
+        Ok(self)
     }
 
     /// How long `actix::serve` goes on as before once it is told to stop, except that every answer closes its connection,
@@ -160,31 +162,31 @@ impl GuardBuilder {
     /// The guard.
     #[must_use]
     pub fn build(self) -> Guard {
-        let sharing = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
+        let secrets = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
-        // It is an allocation and two looks at the clock for each command, which nobody pays who does not want to know.
+        // Measuring costs an allocation and two readings of the clock for each command, which is wasted without a recorder.
         let store = if metrics::is_recorded() { Arc::new(Metered::new(self.store)) } else { self.store };
         if !self.by_hand && self.mode != Mode::Off {
-            runtime::spawn(keep_sharing(Arc::clone(&sharing), Arc::clone(&store), self.share_every, gone.clone()));
+            runtime::spawn(keep_sharing(Arc::clone(&secrets), Arc::clone(&store), self.share_every, gone.clone()));
         }
-        Guard(Arc::new(Inner {
-            upkeep: match self.by_hand {
-                true => RenewalQueue::by_hand(self.clock.clone()),
-                false => RenewalQueue::begin(self.clock.clone(), gone),
-            },
-            waiting: Waiters::new(self.waiters),
-            mode: self.mode,
-            observed: ObservedCounts::default(),
-            meter: Metrics::new(),
+        let renewals = match self.by_hand {
+            true => RenewalQueue::by_hand(self.clock.clone()),
+            false => RenewalQueue::begin(self.clock.clone(), gone),
+        };
+        Guard(Arc::new(Engine {
             store,
-            sharing,
+            secrets,
             clock: self.clock,
-            drain: Shutdown::default(),
+            shutdown: Shutdown::default(),
+            renewals,
+            waiters: Waiters::new(self.waiters),
+            metrics: Metrics::new(),
+            rollout: RolloutCounts::default(),
+            mode: self.mode,
             token_ttl: self.token_ttl,
             last_call: self.last_call,
             drain_limit: self.drain_limit,
             problem_base: self.problem_base,
-            #[cfg(feature = "actix")]
             home: self.home,
             _alive: alive,
         }))

@@ -1,291 +1,261 @@
-//! What is decided of a submission, policy by policy.
+//! Decides whether a submission runs, policy by policy.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use onceward_api::Code;
 
-use super::{Guard, Verdict};
 use crate::audit;
 use crate::claim::{Claim, Origin, Terms};
+use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::key::Key;
-use crate::mint::Mint;
 use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::record::{Record, UnknownRecord};
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::shutdown::InFlight;
-use crate::store::{Admission, StoreError, Taken};
+use crate::store::StoreError;
 use crate::ticket::Ticket;
-use crate::token::{GRACE, TokenFields};
+use crate::token::TokenFields;
+use crate::token::mint::Mint;
+use crate::verdict::Verdict;
 
-impl Guard {
-    pub(super) async fn check_token(&self, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        let mint = match self.0.sharing.known() {
-            Some(mint) => mint,
-            // What has not even the shape of a token is refused before the store is asked for the secret.
-            None => match shape(intent) {
-                Ok(_) => Box::pin(self.mint()).await?,
-                Err(rejection) => return Ok(Verdict::Reject(rejection)),
-            },
-        };
-        let token = match verify(&mint, rules.bound, intent) {
-            Ok(token) => token,
-            Err(rejection) => return Ok(Verdict::Reject(rejection)),
-        };
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
-        let ticket = Ticket::of_token(token.id);
-        self.admit(&ticket).await?;
-        if let (Some(remember), None) = (&rules.remember, intent.attempt) {
-            return Box::pin(self.check_remembered(remember, intent, token, running)).await;
+/// Decides, and counts nothing.
+pub(super) async fn decide(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+    let decided = match policy {
+        Policy::Token(rules) => check_token(engine, rules, intent).await,
+        // Boxed, so that a token does not carry the size of a claim with it.
+        Policy::Key(rules) => Box::pin(check_key(engine, rules, intent)).await,
+        Policy::Interval(rules) => Box::pin(check_interval(engine, rules, intent)).await,
+    };
+    match (decided, intent.within) {
+        (Ok(Verdict::Reject(rejection)), Some(run)) => {
+            Ok(Verdict::Reject(Box::pin(unless_within(engine, run, rejection, policy, intent)).await))
         }
-        // Where the epoch is not known, the step that takes a plain token decides. Asked for only where it is to be doubted, and
-        // apart, since every request pays for the room of what few need.
-        let is_doubtful = match self.0.store.epoch(&ticket) {
-            Some(epoch) => epoch != token.epoch,
-            None => intent.attempt.is_some(),
-        };
-        let late = match self.is_expired(&token) || is_doubtful {
-            true => Box::pin(self.late(&token, &ticket)).await?,
-            false => None,
-        };
-        match (late, intent.attempt) {
-            (None, None) => self.redeem(token, ticket, running).await,
-            (None, Some(attempt)) => match Box::pin(self.mark(&token, attempt)).await? {
-                Ok(run) => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, run, running))),
-                Err(rejection) => Ok(Verdict::Reject(rejection)),
-            },
-            // A late question of a try that was accepted in time is still that try.
-            (Some(rejection), Some(attempt)) => match Box::pin(self.marked(&token, attempt)).await? {
-                Some(run) => Ok(Verdict::Run(Pass::of_attempt(self.clone(), token, attempt, run, running))),
-                None => Ok(Verdict::Reject(rejection)),
-            },
-            (Some(rejection), None) => Ok(Verdict::Reject(rejection)),
+        (decided, _) => decided,
+    }
+}
+
+async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+    let mint = match engine.secrets.known() {
+        Some(mint) => mint,
+        // A text without the shape of a token is rejected before the store is asked for the secret.
+        None => match shape(intent) {
+            Ok(_) => Box::pin(engine.mint()).await?,
+            Err(rejection) => return Ok(rejection.into()),
+        },
+    };
+    let token = match verify(&mint, rules.bound, intent) {
+        Ok(token) => token,
+        Err(rejection) => return Ok(rejection.into()),
+    };
+    let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
+    let ticket = Ticket::of_token(token.id);
+    engine.admit(&ticket).await?;
+    if let (Some(remember), None) = (&rules.remember, intent.attempt) {
+        return Box::pin(check_remembered(engine, remember, intent, token, in_flight)).await;
+    }
+    // Where the epoch is not known, the step that redeems a plain token decides. The store is asked only where there is doubt, and the
+    // future is boxed, since every request pays for the size of what few need.
+    let is_doubtful = match engine.store.epoch(&ticket) {
+        Some(epoch) => epoch != token.epoch,
+        None => intent.attempt.is_some(),
+    };
+    let late = match engine.is_expired(&token) || is_doubtful {
+        true => Box::pin(engine.late(&token, &ticket)).await?,
+        false => None,
+    };
+    let engine = || Arc::clone(engine);
+    match (late, intent.attempt) {
+        (None, None) => Ok(match engine().redeem(&token, &ticket).await? {
+            Ok(()) => Verdict::Run(Pass::of_token(engine(), token, in_flight)),
+            Err(rejection) => rejection.into(),
+        }),
+        (None, Some(attempt)) => Ok(match Box::pin(engine().mark(&token, attempt)).await? {
+            Ok(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
+            Err(rejection) => rejection.into(),
+        }),
+        // A late repetition of an attempt that was accepted in time is still that attempt.
+        (Some(rejection), Some(attempt)) => Ok(match Box::pin(engine().marked(&token, attempt)).await? {
+            Some(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
+            None => rejection.into(),
+        }),
+        (Some(rejection), None) => Ok(rejection.into()),
+    }
+}
+
+async fn check_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+    let Some(key) = intent.key else { return Ok(Verdict::Reject(Code::KeyMissing.into())) };
+    let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
+    let claim = claim_of_key(engine, rules, intent, key);
+    engine.admit(claim.ticket()).await?;
+    enter(engine, claim, in_flight).await
+}
+
+/// A token that is too old is looked up all the same: a late retry still receives its reply.
+async fn check_remembered(
+    engine: &Arc<Engine>,
+    rules: &KeyRules,
+    intent: &Intent<'_>,
+    token: TokenFields,
+    in_flight: InFlight,
+) -> Result<Verdict, StoreError> {
+    let claim = claim_of_token(engine, rules, intent, token);
+    match engine.late(&token, claim.ticket()).await? {
+        None => enter(engine, claim, in_flight).await,
+        Some(rejection) => claim.late(rejection).await.map(Verdict::from),
+    }
+}
+
+async fn check_interval(
+    engine: &Arc<Engine>,
+    rules: &IntervalRules,
+    intent: &Intent<'_>,
+) -> Result<Verdict, StoreError> {
+    let ticket = ticket_of_interval(engine, intent).await?;
+    engine.admit(&ticket).await?;
+    let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
+    enter(engine, claim(engine, &rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), in_flight).await
+}
+
+async fn ticket_of_interval(engine: &Engine, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
+    let Some(name) = intent.key else {
+        let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
+        let salt = engine.secrets.salt(&*engine.store).await?;
+        return Ok(Ticket::of_interval(salt.interval(&intent.action, &intent.subject, what)));
+    };
+    Ok(Ticket::of_name(&intent.subject, &intent.action, name))
+}
+
+async fn enter(engine: &Arc<Engine>, claim: Arc<Claim>, in_flight: InFlight) -> Result<Verdict, StoreError> {
+    if engine.renewals.is_full() {
+        return Err(StoreError::not_executed("too many claims wait to be written or revoked"));
+    }
+    let mut in_flight = Some(in_flight);
+    match (claim.enter(&mut in_flight).await?, in_flight) {
+        (None, Some(in_flight)) => Ok(Verdict::Run(Pass::of_claim(Arc::clone(engine), claim, in_flight))),
+        (Some(duplicate), _) => Ok(duplicate.into()),
+        (None, None) => unreachable!("it is taken only with an error"),
+    }
+}
+
+/// The rejection, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
+/// inner run would wait for the outer one for ever.
+async fn unless_within(
+    engine: &Engine,
+    run: RunId,
+    rejection: Rejection,
+    policy: &Policy,
+    intent: &Intent<'_>,
+) -> Rejection {
+    let Ok(Some(ticket)) = ticket(engine, policy, intent).await else { return rejection };
+    if !is_claimed_by(engine, &ticket, run).await.unwrap_or(false) {
+        return rejection;
+    }
+    tracing::error!(
+        action = &*intent.action,
+        %run,
+        "a handler asks for the claim that the guard around it holds, so its work never runs; name another action or key"
+    );
+    Rejection::new(Code::Internal)
+        .detail("The handler asked for what the guard around it holds, so its work did not run.")
+}
+
+/// The ticket that a submission claims; `None` if it presents nothing to claim by.
+pub(super) async fn ticket(
+    engine: &Engine,
+    policy: &Policy,
+    intent: &Intent<'_>,
+) -> Result<Option<Ticket>, StoreError> {
+    Ok(match policy {
+        Policy::Token(_) => intent.credential.and_then(TokenFields::open).map(|(token, _)| Ticket::of_token(token.id)),
+        Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, &intent.action, key)),
+        Policy::Interval(_) => Some(ticket_of_interval(engine, intent).await?),
+    })
+}
+
+/// Whether the claim on a ticket is that of this run.
+pub(super) async fn is_claimed_by(engine: &Engine, ticket: &Ticket, run: RunId) -> Result<bool, StoreError> {
+    Ok(matches!(engine.record(ticket).await?, Some(Record::Claimed(claimed)) if claimed.run == run))
+}
+
+/// The claim of a duplicate that may wait, having been told that the first run is in flight.
+pub(super) fn waiting_claim(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Option<Arc<Claim>> {
+    match policy {
+        Policy::Key(rules) => intent.key.map(|key| claim_of_key(engine, rules, intent, key)),
+        Policy::Token(rules) => {
+            let (token, _) = TokenFields::open(intent.credential?)?;
+            rules.remember.as_ref().map(|remember| claim_of_token(engine, remember, intent, token))
         }
+        Policy::Interval(_) => None,
     }
+}
 
-    pub(super) async fn check_key(&self, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-        let Some(key) = intent.key else { return Ok(Verdict::Reject(Code::KeyMissing.into())) };
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
-        let claim = self.claim_of_key(rules, intent, key);
-        self.admit(claim.ticket()).await?;
-        self.enter(claim, running).await
+fn claim_of_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
+    let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
+    let fingerprint = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), ticket.digest()));
+    claim(engine, rules, intent, ticket, fingerprint, Origin::Key)
+}
+
+fn claim_of_token(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, token: TokenFields) -> Arc<Claim> {
+    let ticket = Ticket::of_token(token.id);
+    let fingerprint = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), ticket.digest()));
+    claim(engine, rules, intent, ticket, fingerprint, Origin::Token(token, intent.asker(token.id)))
+}
+
+fn claim(
+    engine: &Arc<Engine>,
+    rules: &KeyRules,
+    intent: &Intent<'_>,
+    ticket: Ticket,
+    fingerprint: Option<[u8; 16]>,
+    origin: Origin,
+) -> Arc<Claim> {
+    // A token's attempt is marked on the token itself.
+    let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
+    let attempt = attempt.map(|attempt| attempt.under(ticket.digest(), fingerprint));
+    let (engine, rules, action) = (Arc::clone(engine), rules.clone(), audit::named(&intent.action));
+    Arc::new(Claim::new(Terms { engine, rules, origin, action, ticket, fingerprint, attempt }))
+}
+
+/// Everything that can be said of a token without the store, in the contract's order.
+pub(super) fn present(
+    engine: &Engine,
+    mint: &Mint,
+    policy: &Policy,
+    intent: &Intent<'_>,
+) -> Result<TokenFields, Rejection> {
+    let Policy::Token(rules) = policy else { return Err(Code::TokenMissing.into()) };
+    let token = verify(mint, rules.bound, intent)?;
+    if engine.is_expired(&token) {
+        return Err(Code::TokenExpired.into());
     }
-
-    /// A token that is too old is looked up all the same: a late retry still gets its answer.
-    pub(super) async fn check_remembered(
-        &self,
-        rules: &KeyRules,
-        intent: &Intent<'_>,
-        token: TokenFields,
-        running: InFlight,
-    ) -> Result<Verdict, StoreError> {
-        let claim = self.claim_of_token(rules, intent, token);
-        match self.late(&token, claim.ticket()).await? {
-            None => self.enter(claim, running).await,
-            Some(rejection) => claim.late(rejection).await,
-        }
+    match engine.store.epoch(&Ticket::of_token(token.id)) {
+        Some(epoch) if epoch != token.epoch => Err(Code::TokenStale.into()),
+        _ => Ok(token),
     }
+}
 
-    pub(super) async fn check_interval(
-        &self,
-        rules: &IntervalRules,
-        intent: &Intent<'_>,
-    ) -> Result<Verdict, StoreError> {
-        let ticket = self.ticket_of_interval(intent).await?;
-        self.admit(&ticket).await?;
-        let Some(running) = self.0.drain.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
-        self.enter(self.claim(&rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), running).await
-    }
+/// Whether a submission runs although the store could not be asked. A record of another version is an answer of the store, and none to run by.
+pub(super) fn fails_open(policy: &Policy, error: &StoreError) -> bool {
+    policy.fails_open() && !error.is_because_of::<UnknownRecord>()
+}
 
-    async fn ticket_of_interval(&self, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
-        let Some(name) = intent.key else {
-            let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
-            let salt = self.0.sharing.salt(&*self.0.store).await?;
-            return Ok(Ticket::of_interval(salt.interval(&intent.action, &intent.subject, what)));
-        };
-        Ok(Ticket::of_name(&intent.subject, &intent.action, name))
-    }
-
-    /// The rejection, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
-    /// one would wait for the other for ever.
-    pub(super) async fn unless_within(
-        &self,
-        run: RunId,
-        rejection: Rejection,
-        policy: &Policy,
-        intent: &Intent<'_>,
-    ) -> Rejection {
-        let Ok(Some(ticket)) = self.ticket(policy, intent).await else { return rejection };
-        if !self.is_claimed_by(&ticket, run).await.unwrap_or(false) {
-            return rejection;
-        }
-        tracing::error!(
-            action = &*intent.action,
-            %run,
-            "a handler asks for the claim that the guard around it holds, so its work never runs; name another action or key"
-        );
-        Rejection::new(Code::Internal)
-            .detail("The handler asked for what the guard around it holds, so its work did not run.")
-    }
-
-    /// The ticket that a submission claims; `None` if it presents nothing to claim by.
-    pub(crate) async fn ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
-        Ok(match policy {
-            Policy::Token(_) => {
-                intent.credential.and_then(TokenFields::open).map(|(token, _)| Ticket::of_token(token.id))
+impl Rejection {
+    /// What a client receives if the store failed while it was asked whether to run. The cause belongs in the operator's log, and never
+    /// goes to the client.
+    pub fn after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Self {
+        match (policy, error, intent.repeats_attempt) {
+            (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
+            // A claim that may be there is revoked, or expires with its lease.
+            (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
+            (Policy::Token(TokenRules { remember: Some(_), .. }), StoreError::Unknown(_), _) => {
+                Self::new(Code::StoreUnavailable)
             }
-            Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, &intent.action, key)),
-            Policy::Interval(_) => Some(self.ticket_of_interval(intent).await?),
-        })
-    }
-
-    /// Whether the claim on a ticket is that of this run.
-    pub(crate) async fn is_claimed_by(&self, ticket: &Ticket, run: RunId) -> Result<bool, StoreError> {
-        Ok(matches!(self.record(ticket).await?, Some(Record::Claimed(claimed)) if claimed.run == run))
-    }
-
-    fn claim_of_key(&self, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
-        let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
-        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket));
-        self.claim(rules, intent, ticket, said, Origin::Key)
-    }
-
-    fn claim_of_token(&self, rules: &KeyRules, intent: &Intent<'_>, token: TokenFields) -> Arc<Claim> {
-        let ticket = Ticket::of_token(token.id);
-        let said = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), &ticket));
-        self.claim(rules, intent, ticket, said, Origin::Token(token, intent.asker(token.id)))
-    }
-
-    fn claim(
-        &self,
-        rules: &KeyRules,
-        intent: &Intent<'_>,
-        ticket: Ticket,
-        fingerprint: Option<[u8; 16]>,
-        origin: Origin,
-    ) -> Arc<Claim> {
-        // A token's attempt is marked on the token itself.
-        let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
-        let attempt = attempt.map(|attempt| attempt.under(&ticket, fingerprint));
-        let action = audit::named(&intent.action);
-        Arc::new(Claim::new(self.terms(rules, ticket, fingerprint, attempt, origin, action)))
-    }
-
-    pub(crate) fn terms(
-        &self,
-        rules: &KeyRules,
-        ticket: Ticket,
-        fingerprint: Option<[u8; 16]>,
-        attempt: Option<[u8; 16]>,
-        origin: Origin,
-        action: String,
-    ) -> Terms {
-        Terms {
-            store: Arc::clone(&self.0.store),
-            clock: self.0.clock.clone(),
-            upkeep: self.0.upkeep.clone(),
-            meter: Arc::clone(&self.0.meter),
-            waiting: self.0.waiting.clone(),
-            rules: rules.clone(),
-            origin,
-            action,
-            ticket,
-            fingerprint,
-            attempt,
-        }
-    }
-
-    /// Lets new work begin on this ticket. While the store does not answer in time, one at a time finds out whether it does again, by a
-    /// look that changes nothing; the others are rejected at once.
-    pub(super) async fn admit(&self, ticket: &Ticket) -> Result<(), StoreError> {
-        match self.0.store.admission(ticket) {
-            Admission::Accept => Ok(()),
-            // Apart, since every request pays for the room of what few need.
-            Admission::Probe => match Box::pin(self.0.store.look(ticket)).await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.certainly_not_executed()),
-            },
-            Admission::Reject => Err(StoreError::not_executed("most commands time out, so new work is rejected")),
-        }
-    }
-
-    async fn enter(&self, claim: Arc<Claim>, running: InFlight) -> Result<Verdict, StoreError> {
-        if self.0.upkeep.is_full() {
-            return Err(StoreError::not_executed("too many claims wait to be written or taken back"));
-        }
-        let mut running = Some(running);
-        match (claim.enter(&mut running).await?, running) {
-            (None, Some(running)) => Ok(Verdict::Run(Pass::of_claim(self.clone(), claim, running))),
-            (Some(verdict), _) => Ok(verdict),
-            (None, None) => unreachable!("it is taken only with an error"),
-        }
-    }
-
-    /// The claim of somebody who may wait, being told that the first still runs.
-    pub(crate) fn waiting_claim(&self, policy: &Policy, intent: &Intent<'_>) -> Option<Arc<Claim>> {
-        match policy {
-            Policy::Key(rules) => intent.key.map(|key| self.claim_of_key(rules, intent, key)),
-            Policy::Token(rules) => {
-                let (token, _) = TokenFields::open(intent.credential?)?;
-                rules.remember.as_ref().map(|remember| self.claim_of_token(remember, intent, token))
-            }
-            Policy::Interval(_) => None,
-        }
-    }
-
-    /// The one step that decides: of any number of callers, one gets the record. A store that has begun anew may have it
-    /// again, or have lost it, so that neither says anything then.
-    async fn redeem(&self, token: TokenFields, ticket: Ticket, running: InFlight) -> Result<Verdict, StoreError> {
-        let Taken { found, is_of_epoch } = self.0.store.take_under(&ticket, token.epoch).await?;
-        let used = if is_of_epoch { Code::TokenUsed } else { Code::TokenStale };
-        match found {
-            None => Ok(Verdict::Reject(used.into())),
-            Some(taken) => match Record::decode(&taken) {
-                Ok(Record::Issued) if is_of_epoch => Ok(Verdict::Run(Pass::of_token(self.clone(), token, running))),
-                Ok(Record::Issued) => Ok(Verdict::Reject(used.into())),
-                // Apart, since every request pays for the room of what few need.
-                _ => Box::pin(self.put_back_used(&ticket, &taken, token, used)).await,
-            },
-        }
-    }
-
-    /// Somebody has used it: what is known of that goes back for the life that is written in it.
-    async fn put_back_used(
-        &self,
-        ticket: &Ticket,
-        taken: &[u8],
-        token: TokenFields,
-        used: Code,
-    ) -> Result<Verdict, StoreError> {
-        let record = Record::decode(taken);
-        let deadline = match &record {
-            Ok(Record::Attempted(mark)) => Some(mark.deadline),
-            // One that has just been inserted again lives for a lease.
-            Ok(Record::Claimed(claimed)) => {
-                let lease = self.0.clock.wall().saturating_add(claimed.lease);
-                Some(claimed.heartbeat.map_or(lease, |heartbeat| heartbeat.deadline))
-            }
-            Ok(Record::Done(done)) => Some(done.deadline),
-            Ok(Record::Issued) | Err(UnknownRecord) => None,
-        };
-        let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
-        let life = Duration::from_millis(until.saturating_sub(self.0.clock.wall()));
-        // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
-        // And over the token itself, if it was barred and whoever had it in hand has given it back in between.
-        if let Some(there) = self.0.store.put_back(ticket, taken, life).await?
-            && let (Ok(Record::Done(done)), Ok(other)) = (&record, Record::decode(&there))
-            && (other == Record::Issued || matches!(&other, Record::Claimed(claimed) if done.run == claimed.run))
-        {
-            self.0.store.swap(ticket, &there, taken, life).await?;
-        }
-        match (deadline, record) {
-            // Of a life of the store that is over, nothing on record counts.
-            (Some(_), Ok(record)) if used == Code::TokenUsed => Ok(Verdict::Reject(record.used().into())),
-            (Some(_), _) => Ok(Verdict::Reject(used.into())),
-            (None, _) => Err(StoreError::not_executed(UnknownRecord)),
+            // An attempt that was accepted after all is accepted again: the client sends the same again.
+            (Policy::Token(_), StoreError::Unknown(_), true) => Self::new(Code::StoreUnavailable),
+            (Policy::Token(_), StoreError::Unknown(_), false) => Self::new(Code::RedeemUnknown),
         }
     }
 }
@@ -309,6 +279,8 @@ pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<To
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::clock::Clock;
     use crate::intent::Binding;
@@ -326,8 +298,8 @@ mod tests {
         let ticket = Ticket::of_token(token.id);
         let deadline = Clock::from(&clock).wall() + life.as_millis() as u64;
         let bar = DoneRecord::bar(RunId::new(), deadline).encode();
-        let verdict = guard.put_back_used(&ticket, &bar, token, Code::TokenUsed).await.unwrap();
-        assert!(matches!(verdict, Verdict::Reject(rejection) if rejection.code() == Code::TokenUsed));
-        assert_eq!(guard.store().look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));
+        let rejection = guard.0.put_back_used(&ticket, &bar, &token, Code::TokenUsed).await.unwrap();
+        assert_eq!(rejection.code(), Code::TokenUsed);
+        assert_eq!(guard.0.store.look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));
     }
 }

@@ -10,16 +10,19 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use onceward_api::Code;
 
 use crate::clock::ManualClock;
-use crate::guard::{Guard, Seen, Verdict};
+use crate::effect::Effect;
+use crate::guard::Guard;
 use crate::intent::{Binding, Intent, Subject};
 use crate::key::Key;
 use crate::mode::Mode;
 use crate::pass::Pass;
-use crate::policy::{Effect, IntervalRules, KeyRules, Policy, TokenRules};
+use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::reply::Reply;
+use crate::snapshot::RecordState;
 use crate::store::{Bytes, Compared, Memory, Store, StoreError};
 use crate::testing;
 use crate::ticket::Ticket;
+use crate::verdict::Verdict;
 
 const TTL: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(10);
@@ -62,7 +65,7 @@ fn labels(series: &str) -> String {
 }
 
 fn key_policy() -> Policy {
-    Policy::key(KeyRules::retryable().lease(LEASE))
+    Policy::key(KeyRules::retryable().lease(LEASE).unwrap())
 }
 
 async fn run(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
@@ -139,7 +142,7 @@ async fn a_duplicate_that_waits_is_one_verdict_and_one_wait() {
     let pass = run(&guard, &policy, &intent).await;
     assert!(matches!(guard.check_and_wait(&policy, &intent, Duration::ZERO).await, Ok(Verdict::Reject(_))));
     let (waited, ()) = tokio::join!(guard.check_and_wait(&policy, &intent, long), async {
-        while guard.waiting().count() == 0 {
+        while guard.waiters().count() == 0 {
             tokio::task::yield_now().await;
         }
         guard.report();
@@ -164,7 +167,7 @@ async fn a_duplicate_that_waits_and_then_runs_is_one_verdict_and_one_wait() {
     let (policy, long) = (key_policy(), Duration::from_secs(10));
     let pass = run(&guard, &policy, &intent).await;
     let (waited, ()) = tokio::join!(guard.check_and_wait(&policy, &intent, long), async {
-        while guard.waiting().count() == 0 {
+        while guard.waiters().count() == 0 {
             tokio::task::yield_now().await;
         }
         pass.release().await.unwrap();
@@ -186,22 +189,22 @@ fn by_hand() -> (Guard, Arc<Memory>, ManualClock) {
 async fn renewals_and_every_end_of_a_claim_are_counted() {
     let prometheus = Prometheus::install();
     let (guard, store, clock) = by_hand();
-    let policy = Policy::key(KeyRules::at_most_once().lease(LEASE));
+    let policy = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
     let keys = ["completed", "released", "unknown", "lost"].map(|name| Key::new(name).unwrap());
     let intent = |at: usize| Intent::new("a", Subject::anonymous()).key(&keys[at]);
     run(&guard, &policy, &intent(0)).await.complete(None).await.unwrap();
     run(&guard, &policy, &intent(1)).await.release().await.unwrap();
     run(&guard, &policy, &intent(2)).await.unknown().await.unwrap();
-    assert!(matches!(guard.look(&policy, &intent(2)).await, Ok(Seen::Unknown(_))));
+    assert!(matches!(guard.look(&policy, &intent(2)).await.unwrap().state, RecordState::Unknown(_)));
 
     let pass = run(&guard, &key_policy(), &intent(3)).await;
-    guard.upkeep().take(|_| 0).expect("a renewal is due").step().await;
+    guard.renewals().take(|_| 0).expect("a renewal is due").step().await;
     assert_eq!(prometheus.counted("onceward_renewals_total"), ["renewed 1"]);
     // It is stopped for longer than its lease; meanwhile somebody else comes, and is done.
     clock.advance(LEASE * 2);
     let other = Guard::builder(Arc::clone(&store)).clock((&clock).into()).by_hand().build();
     run(&other, &key_policy(), &intent(3)).await.complete(None).await.unwrap();
-    guard.upkeep().take(|_| 0).expect("a renewal is due").step().await;
+    guard.renewals().take(|_| 0).expect("a renewal is due").step().await;
     drop(pass);
     let counted = prometheus.counted("onceward_claims_total");
     let expected = ["key claimed 5", "key completed 2", "key lost 1", "key released 1", "key unknown 2"];
@@ -239,7 +242,7 @@ impl Store for Failing {
 #[tokio::test]
 async fn failures_of_the_store_and_what_runs_all_the_same_are_counted() {
     let prometheus = Prometheus::install();
-    let guard = Guard::builder(Failing::default()).secret(crate::secret::Secret::random()).by_hand().build();
+    let guard = Guard::builder(Failing::default()).secret(crate::token::secret::Secret::random()).by_hand().build();
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     assert!(guard.issue(TTL, Binding::none()).await.is_err());
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
@@ -298,7 +301,7 @@ async fn ten_thousand_callers_with_keys_of_their_own_leave_the_series_as_they_we
 async fn the_store_is_timed_by_verb_and_a_memory_store_says_how_full_it_is() {
     let prometheus = Prometheus::install();
     let store = Memory::new().limit(1024 * 1024);
-    let guard = Guard::builder(store).secret(crate::secret::Secret::random()).build();
+    let guard = Guard::builder(store).secret(crate::token::secret::Secret::random()).build();
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     guard.issue(TTL, Binding::none()).await.unwrap();
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());

@@ -1,8 +1,8 @@
 use bytes::Bytes;
 
-use super::fields::{Reader, write_optional};
+use super::codec::{Reader, write_optional};
 use super::{DONE, VERSION};
-use crate::no_reply::NoReply;
+use crate::reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::claim::Claim;
+use super::Renewable;
 
 /// Claims that wait for a step, and the loop that takes it.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(super) struct DueQueue {
 #[derive(Default)]
 struct DueClaims {
     /// By the time at which they are due, and by a number of their own.
-    claims: BTreeMap<Due, Arc<Claim>>,
+    claims: BTreeMap<Due, Arc<dyn Renewable>>,
     number: u64,
     /// When the loop looks again by itself; it needs to be woken only for what is due before.
     asleep_until: u64,
@@ -29,7 +29,7 @@ pub(super) type Due = (u64, u64);
 
 impl DueQueue {
     /// A step of this claim is due at this time.
-    pub(super) fn add(&self, claim: Arc<Claim>, at: u64) -> Due {
+    pub(super) fn add(&self, claim: Arc<dyn Renewable>, at: u64) -> Due {
         let mut waiting = self.waiting();
         waiting.number += 1;
         let due = (at, waiting.number);
@@ -50,7 +50,7 @@ impl DueQueue {
     }
 
     /// Takes out what is due, so many at most, and says how long nothing else is.
-    pub(super) fn due(&self, now: u64, most: usize) -> (Vec<Arc<Claim>>, Option<Duration>) {
+    pub(super) fn due(&self, now: u64, most: usize) -> (Vec<Arc<dyn Renewable>>, Option<Duration>) {
         let mut waiting = self.waiting();
         let mut due = Vec::new();
         while due.len() < most
@@ -65,7 +65,7 @@ impl DueQueue {
     }
 
     /// Some of those that are due, chosen at random, which stay where they are.
-    pub(super) fn some_due(&self, now: u64, most: usize) -> Vec<Arc<Claim>> {
+    pub(super) fn some_due(&self, now: u64, most: usize) -> Vec<Arc<dyn Renewable>> {
         let waiting = self.waiting();
         let due = waiting.claims.range(..=(now, u64::MAX)).map(|(_, claim)| Arc::clone(claim));
         fastrand::choose_multiple(due, most)
@@ -82,7 +82,7 @@ impl DueQueue {
 
     /// Takes one out, whenever it is due.
     #[cfg(test)]
-    pub(super) fn take(&self, at: usize) -> Option<Arc<Claim>> {
+    pub(super) fn take(&self, at: usize) -> Option<Arc<dyn Renewable>> {
         let mut waiting = self.waiting();
         let due = *waiting.claims.keys().nth(at)?;
         waiting.claims.remove(&due)

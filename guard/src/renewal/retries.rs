@@ -11,9 +11,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{RenewalQueue, idle};
+use super::{Renewable, RenewalQueue};
 use crate::backoff::Backoff;
-use crate::claim::Claim;
 
 /// How many are tried at once at most: as many as a connection to Redis sends together.
 const BATCH: usize = 64;
@@ -76,15 +75,14 @@ impl Pace {
 }
 
 /// Tries again what is due, until the guard is gone and all are done.
-pub(super) async fn keep_trying(upkeep: RenewalQueue, mut gone: watch::Receiver<()>) {
-    let mut is_gone = false;
+pub(super) async fn keep_trying(queue: RenewalQueue, mut gone: watch::Receiver<()>) {
     let mut pace = Pace::new();
     let mut steps = JoinSet::new();
     loop {
         while steps.try_join_next().is_some() {}
-        let now = upkeep.0.clock.steady();
+        let now = queue.0.clock.steady();
         if !pace.is_trusted {
-            let probes = upkeep.0.retries.some_due(now, PROBES);
+            let probes = queue.0.retries.some_due(now, PROBES);
             let answered = answered(&probes).await;
             if !probes.is_empty() && answered.len() < probes.len() {
                 for claim in answered {
@@ -94,24 +92,23 @@ pub(super) async fn keep_trying(upkeep: RenewalQueue, mut gone: watch::Receiver<
                 continue;
             }
         }
-        let (batch, wait) = upkeep.0.retries.due(now, pace.size.saturating_sub(steps.len()));
+        let (batch, wait) = queue.0.retries.due(now, pace.size.saturating_sub(steps.len()));
         if !batch.is_empty() {
-            let tried = try_again(&upkeep, batch, &mut steps).await;
+            let tried = try_again(&queue, batch, &mut steps).await;
             sleep(pace.after(tried)).await;
             continue;
-        }
-        if is_gone && upkeep.is_over() {
-            return;
         }
         pace.is_trusted = false;
         // Steps that hang leave no room for others before one of them ends.
         let wait = if steps.is_empty() { wait } else { Some(wait.unwrap_or(BREATH).max(BREATH)) };
-        is_gone |= idle(&upkeep, &upkeep.0.retries, wait, &mut gone, is_gone).await;
+        if queue.0.idle(&queue.0.retries, wait, &mut gone).await.is_break() {
+            return;
+        }
     }
 }
 
 /// Those of whose record the store answers a look-up.
-async fn answered(claims: &[Arc<Claim>]) -> Vec<Arc<Claim>> {
+async fn answered(claims: &[Arc<dyn Renewable>]) -> Vec<Arc<dyn Renewable>> {
     let mut looks = JoinSet::new();
     for claim in claims.iter().cloned() {
         looks.spawn(async move { timeout(ENOUGH, claim.is_answered()).await.unwrap_or(false).then_some(claim) });
@@ -120,7 +117,7 @@ async fn answered(claims: &[Arc<Claim>]) -> Vec<Arc<Claim>> {
 }
 
 /// Takes a step of each, and waits for them for a while.
-async fn try_again(upkeep: &RenewalQueue, batch: Vec<Arc<Claim>>, steps: &mut JoinSet<bool>) -> BatchResult {
+async fn try_again(queue: &RenewalQueue, batch: Vec<Arc<dyn Renewable>>, steps: &mut JoinSet<bool>) -> BatchResult {
     let lease = batch.iter().map(|claim| claim.lease()).min().unwrap_or_default();
     let count = batch.len();
     for claim in batch {
@@ -133,7 +130,7 @@ async fn try_again(upkeep: &RenewalQueue, batch: Vec<Arc<Claim>>, steps: &mut Jo
         }
     };
     let _ = timeout(ENOUGH, all).await;
-    BatchResult { count, answered: answered.min(count), lease, waiting: upkeep.retrying() }
+    BatchResult { count, answered: answered.min(count), lease, waiting: queue.retrying() }
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use onceward_api::Code;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::guard::{Guard, Verdict};
+use crate::guard::{Guard, IssueError};
 use crate::intent::{Binding, Intent, Subject};
 use crate::key::Key;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
+use crate::verdict::Verdict;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(15);
@@ -125,19 +126,19 @@ impl Bench {
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 10 {
             self.clock.advance(Duration::from_millis(10));
-            for claim in self.guard.upkeep().take_due() {
+            for claim in self.guard.renewals().take_due() {
                 claim.step().await;
             }
         }
     }
 
     fn retrying(&self) -> usize {
-        self.guard.upkeep().retrying()
+        self.guard.renewals().retrying()
     }
 }
 
 fn held() -> Policy {
-    Policy::key(KeyRules::at_most_once().lease(LEASE))
+    Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap())
 }
 
 #[tokio::test]
@@ -163,7 +164,7 @@ async fn unknown_claim_that_is_over_within_15_seconds_is_taken_back_once() {
 
 #[tokio::test]
 async fn unknown_claim_that_would_stay_is_taken_back_until_it_is_gone() {
-    let long = Policy::key(KeyRules::retryable().lease(LEASE + SECOND));
+    let long = Policy::key(KeyRules::retryable().lease(LEASE + SECOND).unwrap());
     for (policy, answered) in [(held(), 1), (long, 0)] {
         let bench = Bench::new();
         bench.store.be_slow(true);
@@ -211,7 +212,7 @@ async fn remembered_token_that_the_store_refused_to_claim_is_not_retried() {
 #[tokio::test]
 async fn run_is_renewed_while_the_store_does_not_answer() {
     let bench = Bench::new();
-    let policy = Policy::key(KeyRules::retryable().lease(LEASE));
+    let policy = Policy::key(KeyRules::retryable().lease(LEASE).unwrap());
     let Ok(Verdict::Run(pass)) = bench.ask(&policy, "k").await else { panic!("it is free") };
     bench.store.be_slow(true);
     let before = bench.store.writes();
@@ -261,7 +262,7 @@ async fn claim_that_may_still_come_is_looked_for_a_few_times_and_for_a_lease() {
 async fn full_list_of_retries_rejects_new_claims_and_drops_none() {
     let bench = Bench::new();
     bench.store.be_slow(true);
-    let long = Policy::key(KeyRules::retryable().lease(LEASE * 2));
+    let long = Policy::key(KeyRules::retryable().lease(LEASE * 2).unwrap());
     for number in 0..MOST {
         assert!(matches!(bench.ask(&long, &number.to_string()).await, Err(StoreError::Unknown(_))), "{number}");
     }
@@ -293,7 +294,10 @@ async fn work_that_is_not_admitted_sends_nothing_and_what_has_begun_is_settled()
     let sent = (bench.store.writes(), bench.store.looks.load(Ordering::SeqCst));
     assert!(matches!(bench.ask(&held(), "new").await, Err(StoreError::NotExecuted(_))));
     assert!(matches!(redeem().await, Err(StoreError::NotExecuted(_))));
-    assert!(matches!(bench.guard.issue(LEASE, Binding::none()).await, Err(StoreError::NotExecuted(_))));
+    assert!(matches!(
+        bench.guard.issue(LEASE, Binding::none()).await,
+        Err(IssueError::Store(StoreError::NotExecuted(_)))
+    ));
     assert_eq!((bench.store.writes(), bench.store.looks.load(Ordering::SeqCst)), sent);
 
     bench.store.be_slow(false);
@@ -313,7 +317,7 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     let guard = Guard::new(Arc::clone(&store));
     store.be_slow(true);
     store.answers_inserts.store(CLAIMS, Ordering::SeqCst);
-    let policy = Policy::key(KeyRules::at_most_once().lease(lease));
+    let policy = Policy::key(KeyRules::at_most_once().lease(lease).unwrap());
     for number in 0..CLAIMS {
         let key = Key::new(number.to_string()).unwrap();
         assert!(guard.check(&policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await.is_err());
@@ -325,14 +329,14 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     let elapsed = begun.elapsed().as_millis() as usize;
     assert!(writes <= 1, "{writes} writes to a store that does not answer");
     assert!(looks < 4 * (10 + elapsed / 100), "{looks} looks in {elapsed} ms");
-    assert!(guard.upkeep().retrying() >= CLAIMS - 1, "nothing is dropped");
+    assert!(guard.renewals().retrying() >= CLAIMS - 1, "nothing is dropped");
 
     store.be_slow(false);
     let limit = tokio::time::Instant::now() + lease * 5;
-    while guard.upkeep().retrying() > 0 && tokio::time::Instant::now() < limit {
+    while guard.renewals().retrying() > 0 && tokio::time::Instant::now() < limit {
         tokio::time::sleep(SECOND / 20).await;
     }
-    assert_eq!(guard.upkeep().retrying(), 0);
+    assert_eq!(guard.renewals().retrying(), 0);
     let writes = store.writes() - sent;
     // Two each, since what is found is held by then, and one that may have been tried before the store was known to be slow.
     assert!(writes <= CLAIMS * 2 + 2, "{writes} writes for {CLAIMS} claims");
@@ -365,7 +369,7 @@ impl Job {
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 10 {
             self.clock.advance(Duration::from_millis(10));
-            for claim in self.guard.upkeep().take_due() {
+            for claim in self.guard.renewals().take_due() {
                 claim.step().await;
             }
         }

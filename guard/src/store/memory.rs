@@ -1,6 +1,5 @@
 //! The store in this process's memory: nothing to install, and nothing survives a restart.
 
-#[cfg(feature = "actix")]
 mod home;
 mod record;
 mod room;
@@ -16,7 +15,6 @@ use std::time::Duration;
 use metrics::{counter, gauge};
 use onceward_api::metric;
 
-#[cfg(feature = "actix")]
 pub(crate) use self::home::Home;
 use self::record::{Record, Weight};
 use self::shares::{Missing, Shares};
@@ -47,7 +45,6 @@ pub struct Memory {
     clock: Clock,
     epoch: Epoch,
     last_full_sweep: AtomicU64,
-    #[cfg(feature = "actix")]
     home: std::sync::Arc<Home>,
 }
 
@@ -77,7 +74,6 @@ impl Memory {
             clock,
             epoch: random(),
             last_full_sweep: AtomicU64::new(0),
-            #[cfg(feature = "actix")]
             home: Home::here(),
         }
     }

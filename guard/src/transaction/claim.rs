@@ -8,10 +8,10 @@ use tokio::time::{sleep, timeout};
 use super::{ClaimError, Dialect};
 use crate::clock::{Clock, Moment};
 use crate::intent::Intent;
-use crate::no_reply::NoReply;
 use crate::policy::KeyRules;
 use crate::record::{DoneRecord, Record};
 use crate::rejection::Rejection;
+use crate::reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::store::sql::{Answer, Row, has_waited_in_vain, millis};
@@ -60,7 +60,7 @@ impl TxClaim {
         let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
         let record = DoneRecord {
             run: RunId::new(),
-            fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), &ticket)),
+            fingerprint: intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), ticket.digest())),
             asker: None,
             deadline: deadline(rules),
             reply: Err(NoReply::NotGiven),

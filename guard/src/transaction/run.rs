@@ -15,14 +15,13 @@ use super::handle::TxHandle;
 use super::{ClaimError, Dialect};
 use crate::backoff::Backoff;
 use crate::clock::Moment;
-use crate::guard::Guard;
+use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::mode::Mode;
-use crate::no_reply::NoReply;
 use crate::patterns::PatternError;
 use crate::policy::KeyRules;
 use crate::record::DoneRecord;
-use crate::reply::Reply;
+use crate::reply::{NoReply, Reply};
 use crate::run::{RunError, RunOutcome};
 use crate::store::StoreError;
 use crate::store::sql::{Failure, asks_for_a_repetition, wants_a_repetition};
@@ -78,88 +77,65 @@ impl<T, E> From<ClaimError> for TryResult<T, E> {
 
 /// What all tries have in common.
 struct Trial<'a, DB: Dialect> {
-    guard: &'a Guard,
+    engine: &'a Engine,
     pool: &'a Pool<DB>,
     intent: &'a Intent<'a>,
     claimed: Option<TxClaim>,
 }
 
-impl Guard {
-    /// Runs some work in a transaction of this pool, once: what it wrote is committed together with a record of it, and whoever comes
-    /// later with the same intent gets what came of it. Whoever comes meanwhile waits.
-    ///
-    /// Work that fails is rolled back, so it did not take effect, and the next one with the same intent runs it again, also with
-    /// [at most once](KeyRules::at_most_once). So is work that the database wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
-    /// Should the answer to the commit be lost, it is asked for with the name of the run, and never guessed. The pool's own
-    /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
-    ///
-    /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
-    /// has forgotten, the handler runs, and this gives what came of it before. The answer then is marked as *executed*, since the handler
-    /// was, and it is counted once, by `Protect`: this counts no verdicts of its own. A handler that answers with an error marks its
-    /// answer with [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and with `hold` takes a 500 or 503 for
-    /// an unknown outcome.
-    ///
-    /// # Errors
-    /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the
-    /// database did not say for half a minute, or said it when [`retain`](KeyRules::retain) was over: until then the same intent again
-    /// finds out.
-    ///
-    /// A commit that has no answer within ten seconds is asked about over another connection. Its own goes back to the pool, which asks it
-    /// whether it is there for as long as it takes; `PoolOptions::after_release` can put an end to that.
-    pub async fn transact<DB, T, E, F, W>(
-        &self,
-        pool: &Pool<DB>,
-        rules: &KeyRules,
-        intent: &Intent<'_>,
-        mut work: W,
-    ) -> Result<RunOutcome<T>, RunError<E>>
-    where
-        DB: Dialect,
-        T: Serialize + DeserializeOwned,
-        E: Error + 'static,
-        F: Future<Output = Result<T, E>>,
-        W: FnMut(TxHandle<DB>) -> F,
-    {
-        // Whoever calls this from a handler is counted already, and goes on when nothing new may begin.
-        let _running = self.begin();
-        let claimed = match (self.mode(), TxClaim::of(rules, intent)) {
-            (Mode::Enforce, Err(rejection)) => return Err(RunError::Rejected(rejection)),
-            (Mode::Enforce | Mode::Observe, Ok(claimed)) => Some(claimed),
-            (Mode::Off, _) | (Mode::Observe, Err(_)) => None,
-        };
-        let trial = Trial { guard: self, pool, intent, claimed };
-        let (mut tries, mut backoff) = (1, Backoff::between(PAUSE.0, PAUSE.1));
-        // The second commit that is lost has no more time than the first.
-        let (mut lost, mut until): (Option<LostCommit<T>>, Option<Instant>) = (None, None);
-        loop {
-            match (trial.once(&mut lost, &mut work).await, &lost) {
-                (TryResult::WasCommitted, _) => {
-                    let committed = lost.ok_or_else(|| RunError::Rejected(Code::ReplyNotKept.into()));
-                    return committed.map(|lost| RunOutcome::Executed(lost.value));
-                }
-                // Nothing is done a second time on a guess.
-                (TryResult::Forgotten, _) => return Err(RunError::Store(ClaimError::Expired.into())),
-                (TryResult::Lost(value, written, failure), _) => {
-                    let until = *until.get_or_insert_with(|| Instant::now() + RESOLVE);
-                    if Instant::now() >= until {
-                        return Err(RunError::Store(failure.into()));
-                    }
-                    tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
-                    lost = Some(LostCommit { value, written, until });
-                }
-                // It cannot be asked at the moment, and what became of it is still not known.
-                (TryResult::Repeat(error) | TryResult::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
-                    if Instant::now() >= lost.until {
-                        return Err(RunError::Store(StoreError::unknown(error.to_string())));
-                    }
-                }
-                (TryResult::Repeat(error), None) if tries >= TRIES => return Err(error),
-                (TryResult::Repeat(_), None) => {}
-                (TryResult::Ended(ended), _) => return ended,
+pub(crate) async fn transact<DB, T, E, F, W>(
+    engine: &Engine,
+    pool: &Pool<DB>,
+    rules: &KeyRules,
+    intent: &Intent<'_>,
+    mut work: W,
+) -> Result<RunOutcome<T>, RunError<E>>
+where
+    DB: Dialect,
+    T: Serialize + DeserializeOwned,
+    E: Error + 'static,
+    F: Future<Output = Result<T, E>>,
+    W: FnMut(TxHandle<DB>) -> F,
+{
+    // Whoever calls this from a handler is counted already, and goes on when nothing new may begin.
+    let _running = engine.shutdown.begin();
+    let claimed = match (engine.mode, TxClaim::of(rules, intent)) {
+        (Mode::Enforce, Err(rejection)) => return Err(RunError::Rejected(rejection)),
+        (Mode::Enforce | Mode::Observe, Ok(claimed)) => Some(claimed),
+        (Mode::Off, _) | (Mode::Observe, Err(_)) => None,
+    };
+    let trial = Trial { engine, pool, intent, claimed };
+    let (mut tries, mut backoff) = (1, Backoff::between(PAUSE.0, PAUSE.1));
+    // The second commit that is lost has no more time than the first.
+    let (mut lost, mut until): (Option<LostCommit<T>>, Option<Instant>) = (None, None);
+    loop {
+        match (trial.once(&mut lost, &mut work).await, &lost) {
+            (TryResult::WasCommitted, _) => {
+                let committed = lost.ok_or_else(|| RunError::Rejected(Code::ReplyNotKept.into()));
+                return committed.map(|lost| RunOutcome::Executed(lost.value));
             }
-            tries += 1;
-            sleep(backoff.next()).await;
+            // Nothing is done a second time on a guess.
+            (TryResult::Forgotten, _) => return Err(RunError::Store(ClaimError::Expired.into())),
+            (TryResult::Lost(value, written, failure), _) => {
+                let until = *until.get_or_insert_with(|| Instant::now() + RESOLVE);
+                if Instant::now() >= until {
+                    return Err(RunError::Store(failure.into()));
+                }
+                tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
+                lost = Some(LostCommit { value, written, until });
+            }
+            // It cannot be asked at the moment, and what became of it is still not known.
+            (TryResult::Repeat(error) | TryResult::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
+                if Instant::now() >= lost.until {
+                    return Err(RunError::Store(StoreError::unknown(error.to_string())));
+                }
+            }
+            (TryResult::Repeat(error), None) if tries >= TRIES => return Err(error),
+            (TryResult::Repeat(_), None) => {}
+            (TryResult::Ended(ended), _) => return ended,
         }
+        tries += 1;
+        sleep(backoff.next()).await;
     }
 }
 
@@ -220,7 +196,7 @@ impl<DB: Dialect> Trial<'_, DB> {
         found: Result<ClaimState, ClaimError>,
         lost: Option<&LostCommit<T>>,
     ) -> Result<Continuation, TryResult<T, E>> {
-        let (action, observes) = (&*self.intent.action, self.guard.mode() == Mode::Observe);
+        let (action, observes) = (&*self.intent.action, self.engine.mode == Mode::Observe);
         match (found, lost) {
             (Ok(ClaimState::Own), _) => Err(TryResult::WasCommitted),
             (Ok(ClaimState::Free | ClaimState::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {
@@ -230,12 +206,12 @@ impl<DB: Dialect> Trial<'_, DB> {
             (Ok(ClaimState::Others(done)), _) if observes => {
                 let refused = own.duplicate_of(done).err();
                 let outcome = refused.map_or(Outcome::Replayed, |rejection| Outcome::Rejected(rejection.code()));
-                self.guard.observe(outcome, action);
+                self.engine.observe(outcome, action);
                 Ok(Continuation::Unclaimed)
             }
             (Ok(ClaimState::Others(done)), _) => Err(TryResult::Ended(replayed(own, done))),
             (Ok(ClaimState::InProgress), None) if observes => {
-                self.guard.observe(Outcome::Rejected(Code::InProgress), action);
+                self.engine.observe(Outcome::Rejected(Code::InProgress), action);
                 Ok(Continuation::Afresh)
             }
             // What was lost may be what is in progress: then it is asked again.

@@ -5,7 +5,7 @@ mod event_log;
 mod line_count;
 
 use clap::ArgMatches;
-use onceward::{Examined, Guard};
+use onceward::{Guard, Snapshot};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -39,10 +39,10 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Outpu
     Ok(report(&now, judged))
 }
 
-async fn examine(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, Examined)>, Failure> {
+async fn examine(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, Snapshot)>, Failure> {
     let mut asked = Vec::with_capacity(open.len());
     for open in open {
-        let seen = guard.examine(&open.ticket).await?;
+        let seen = guard.look_at(&open.ticket).await?;
         asked.push((open, seen));
     }
     Ok(asked)
@@ -52,7 +52,7 @@ async fn examine(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, 
 /// whoever is alive has renewed it, whatever the clocks say. Whoever may be alive is waited for only if that is asked for.
 async fn judge(
     guard: &Guard,
-    seen: Vec<(OpenClaim, Examined)>,
+    seen: Vec<(OpenClaim, Snapshot)>,
     begun: Instant,
     waits: bool,
 ) -> Result<Vec<AuditedClaim>, Failure> {
@@ -68,7 +68,7 @@ async fn judge(
     liveness::wait(begun, wait).await;
     let mut judged = Vec::with_capacity(seen.len());
     for (open, before) in seen {
-        let now = guard.examine(&open.ticket).await?;
+        let now = guard.look_at(&open.ticket).await?;
         let is_in_doubt = |seen| fate(&open, seen).doubt().is_some();
         let is_own = now.run == Some(open.run);
         let is_alive = is_own && now.is_renewed_since(&before) || is_in_doubt(&before) && is_in_doubt(&now);
@@ -152,7 +152,7 @@ mod tests {
         ahead.advance(Duration::from_secs(20 * 365 * 24 * 60 * 60));
         let owners = [(); 2].map(|()| Guard::new(Arc::clone(&store)));
         let operator = Guard::builder(store).clock((&ahead).into()).build();
-        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)));
+        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)).unwrap());
         let (mut open, mut passes) = (Vec::new(), Vec::new());
         for (owner, name) in owners.iter().zip(["alive", "dead"]) {
             let key = Key::new(name).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use jiff::Timestamp;
 use onceward::api::Code;
-use onceward::{Effect, Examined, Key, KeyRules, Kind, Reply, Resolved, RunId, Seen, Subject, Ticket};
+use onceward::{Effect, Key, KeyRules, Kind, RecordState, Reply, RunId, Snapshot, Subject, Ticket};
 use serde_json::{Value, json};
 
 use self::reply_argument::reply;
@@ -25,11 +25,11 @@ const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …,
 /// Says what is on record, and changes nothing.
 pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
-    let examined = guard(config, INSTEAD).await?.examine(&ticket).await?;
+    let examined = guard(config, INSTEAD).await?.look_at(&ticket).await?;
     let (state, says) = describe(&examined, ticket.kind());
     let run = examined.run.map(|run| run.to_string());
     let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
-    if let Seen::Done(Ok(reply)) = &examined.seen {
+    if let RecordState::Done(Ok(reply)) = &examined.state {
         json["reply"] = shown(reply);
     }
     let run = run.map(|run| format!("run     {run}\n")).unwrap_or_default();
@@ -46,7 +46,7 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Outp
     let reply = reply(matches, &rules)?;
     let guard = guard(config, INSTEAD).await?;
     // Named once it is known, so that what is settled is what was seen.
-    let seen = guard.examine(&ticket).await?;
+    let seen = guard.look_at(&ticket).await?;
     let run = run.or(seen.run);
     if liveness::is_alive(&guard, &ticket, &seen).await? {
         return Err(Failure::problem(
@@ -54,11 +54,11 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Outp
              of its owner's by more than a lease; have both keep time (NTP).",
         ));
     }
-    match guard.settle_ticket(&rules, ticket, run, effect, reply.clone()).await? {
-        Resolved::Settled if seen.seen == Seen::Absent => Err(Failure::problem(refused(Code::NotFound, &seen))),
-        Resolved::Settled if !matches!(seen.seen, Seen::Unknown(_)) => Ok(unchanged(ticket)),
-        Resolved::Settled => Ok(settled(ticket, run, effect, reply.is_some())),
-        Resolved::Rejected(rejection) => Err(Failure::problem(refused(rejection.code(), &seen))),
+    match guard.settle_ticket(&rules, ticket, run, effect, reply.clone()).await?.into_result() {
+        Err(rejection) => Err(Failure::problem(refused(rejection.code(), &seen))),
+        Ok(()) if seen.state == RecordState::Absent => Err(Failure::problem(refused(Code::NotFound, &seen))),
+        Ok(()) if !matches!(seen.state, RecordState::Unknown(_)) => Ok(unchanged(ticket)),
+        Ok(()) => Ok(settled(ticket, run, effect, reply.is_some())),
     }
 }
 
@@ -113,7 +113,7 @@ fn settled(ticket: Ticket, run: Option<RunId>, effect: Effect, has_reply: bool) 
     Output::fine(format!("Settled. {says}\n"), json)
 }
 
-fn refused(code: Code, seen: &Examined) -> String {
+fn refused(code: Code, seen: &Snapshot) -> String {
     match code {
         Code::InProgress => {
             let within = seen.doubt.map(|doubt| format!(" within {}", lasting(doubt))).unwrap_or_default();
@@ -133,29 +133,29 @@ fn refused(code: Code, seen: &Examined) -> String {
     }
 }
 
-fn describe(examined: &Examined, kind: Kind) -> (&'static str, String) {
-    match &examined.seen {
-        Seen::Absent if kind == Kind::Token => {
+fn describe(examined: &Snapshot, kind: Kind) -> (&'static str, String) {
+    match &examined.state {
+        RecordState::Absent if kind == Kind::Token => {
             ("absent", "nothing is on record: it was used, it has expired, or it is of another store".to_owned())
         }
-        Seen::Absent => ("absent", "nothing is on record; the next request runs".to_owned()),
-        Seen::Running(since) => {
+        RecordState::Absent => ("absent", "nothing is on record; the next request runs".to_owned()),
+        RecordState::Running(since) => {
             let since = moment(*since);
             let since = since.as_str().unwrap_or("an unknown time");
             let doubt = examined.doubt.map(lasting).unwrap_or_default();
             ("running", format!("since {since}; a process that died would be known within {doubt}"))
         }
-        Seen::Unknown(_) => (
+        RecordState::Unknown(_) => (
             "unknown",
             "it began, and nobody can tell how it ended; find out, and say so with `onceward key settle`".to_owned(),
         ),
-        Seen::Done(Ok(reply)) => (
+        RecordState::Done(Ok(reply)) => (
             "done",
             format!("answered {}, {} bytes, which whoever sends it again gets", reply.status(), reply.body().len()),
         ),
-        Seen::Done(Err(reason)) => ("done", format!("it was carried out. {}", reason.says())),
-        Seen::Revoked => ("revoked", "the token was revoked before it was used".to_owned()),
-        Seen::Issued => ("issued", "a token that nobody has used".to_owned()),
+        RecordState::Done(Err(reason)) => ("done", format!("it was carried out. {}", reason.says())),
+        RecordState::Revoked => ("revoked", "the token was revoked before it was used".to_owned()),
+        RecordState::Issued => ("issued", "a token that nobody has used".to_owned()),
         _ => ("unknown", "something that this version does not know".to_owned()),
     }
 }

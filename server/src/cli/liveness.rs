@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onceward::store::StoreError;
-use onceward::{Examined, Guard, Seen, Ticket};
+use onceward::{Guard, RecordState, Snapshot, Ticket};
 use tokio::time::{Instant, sleep_until};
 
 use super::output::meanwhile;
@@ -14,15 +14,15 @@ pub(super) const BEYOND: Duration = Duration::from_millis(300);
 
 /// How long to wait before looking again at a claim that looks as if its owner were gone. `None` if nobody has to: it is not
 /// one, or its owner has said so itself.
-pub(super) fn silence(seen: &Examined) -> Option<Duration> {
-    seen.lease.filter(|_| matches!(seen.seen, Seen::Unknown(_)))
+pub(super) fn silence(seen: &Snapshot) -> Option<Duration> {
+    seen.lease.filter(|_| matches!(seen.state, RecordState::Unknown(_)))
 }
 
 /// Whether a claim that looks as if its owner were gone is renewed all the same, which takes a lease to see.
-pub(super) async fn is_alive(guard: &Guard, ticket: &Ticket, seen: &Examined) -> Result<bool, StoreError> {
+pub(super) async fn is_alive(guard: &Guard, ticket: &Ticket, seen: &Snapshot) -> Result<bool, StoreError> {
     let Some(lease) = silence(seen) else { return Ok(false) };
     wait(Instant::now(), lease).await;
-    Ok(guard.examine(ticket).await?.is_renewed_since(seen))
+    Ok(guard.look_at(ticket).await?.is_renewed_since(seen))
 }
 
 /// Waits until this long after the first look, and says so where it takes a while.
@@ -52,13 +52,13 @@ mod tests {
         let key = Key::new("k").unwrap();
         let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)));
+        let policy = Policy::key(KeyRules::at_most_once().lease(Duration::from_millis(300)).unwrap());
         let Ok(Verdict::Run(pass)) = owner.check(&policy, &intent).await else { panic!("it is free") };
-        let seen = operator.examine(&ticket).await.unwrap();
-        assert!(matches!(seen.seen, Seen::Unknown(_)), "by its clock it is gone: {seen:?}");
+        let seen = operator.look_at(&ticket).await.unwrap();
+        assert!(matches!(seen.state, RecordState::Unknown(_)), "by its clock it is gone: {seen:?}");
         assert!(is_alive(&operator, &ticket, &seen).await.unwrap());
         pass.unknown().await.unwrap();
-        let seen = operator.examine(&ticket).await.unwrap();
+        let seen = operator.look_at(&ticket).await.unwrap();
         assert_eq!(silence(&seen), None, "its owner has said so: nobody waits");
         assert!(!is_alive(&operator, &ticket, &seen).await.unwrap());
     }

@@ -1,10 +1,10 @@
 //! `onceward token`: issues, inspects and revokes tokens.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::ArgMatches;
 use jiff::Timestamp;
-use onceward::{Binding, Guard, Inspected, Intent, Revoked, Seen, Subject};
+use onceward::{Binding, Guard, Intent, RecordState, Revocation, Subject, TokenInfo};
 use serde_json::{Value, json};
 
 use super::argument::{number, optional_duration, text};
@@ -26,7 +26,7 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Outpu
         let mut bound = Binding::none();
         bound = text(matches, "action").into_iter().fold(bound, Binding::action);
         bound = text(matches, "subject").map(Subject::named).into_iter().fold(bound, Binding::subject);
-        tokens.push(guard.issue(ttl, bound).await?);
+        tokens.push(guard.issue(ttl, bound).await.map_err(|error| Failure::problem(error.to_string()))?);
     }
     let lines = tokens.iter().map(|token| format!("{}\n", token.as_str())).collect::<String>();
     let each = tokens.iter().map(
@@ -55,20 +55,20 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Outp
     let token = token_argument(matches)?;
     let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
-        Revoked::Now => (0, "revoked", "It is revoked: a request with it is refused with token_revoked."),
-        Revoked::Gone => (
+        Revocation::Now => (0, "revoked", "It is revoked: a request with it is refused with token_revoked."),
+        Revocation::Gone => (
             0,
             "gone",
             "It was revoked before, or nothing was on record of it here: it was used, it has expired, or it is of another store or prefix. \
              In this store nobody can use it any more, nor give it back who has it in hand.",
         ),
-        Revoked::Used => (1, "used", "It was used already, and cannot be given back any more."),
-        Revoked::InUse => (
+        Revocation::Used => (1, "used", "It was used already, and cannot be given back any more."),
+        Revocation::InUse => (
             1,
             "in_use",
             "A run uses it, or the effect of that run is unknown, so it is left alone. If the run turns out as not applied, the token works again: revoke it then.",
         ),
-        Revoked::Malformed => (1, "malformed", "This is no token: one begins with ow1_ and has 70 characters."),
+        Revocation::Malformed => (1, "malformed", "This is no token: one begins with ow1_ and has 70 characters."),
         _ => (1, "unknown", "What became of it is not known to this version."),
     };
     Ok(Output { code, text: format!("{says}\n"), json: json!({"result": word, "says": says}) })
@@ -85,7 +85,7 @@ fn token_argument(matches: &ArgMatches) -> Result<String, Failure> {
     Ok(read.trim().to_owned())
 }
 
-fn report(token: &Inspected, matches: &ArgMatches) -> Output {
+fn report(token: &TokenInfo, matches: &ArgMatches) -> Output {
     let unnamed = |names: bool, flag: &str| names && text(matches, flag).is_none();
     let is_vague = unnamed(token.names_action, "action") || unnamed(token.names_subject, "subject");
     let (signature, signed) = match (token.is_ours, is_vague) {
@@ -99,12 +99,12 @@ fn report(token: &Inspected, matches: &ArgMatches) -> Output {
         (false, true) => "a subject",
         (true, true) => "an action and a subject",
     };
-    let (state, stands) = state(&token.seen);
+    let (state, stands) = state(&token.snapshot.state);
     let late = token.late.as_ref().map(|rejection| rejection.code().as_str());
     let expiry = moment(token.expires_at);
     let expiry =
         format!("{}{}", expiry.as_str().unwrap_or("never"), late.map(|code| format!(" ({code})")).unwrap_or_default());
-    let is_good = token.is_ours && late.is_none() && token.seen == Seen::Issued;
+    let is_good = token.is_ours && late.is_none() && token.snapshot.state == RecordState::Issued;
     let rows = [
         ("shape", "a token of version 1".to_owned()),
         ("signature", signed.to_owned()),
@@ -122,22 +122,23 @@ fn report(token: &Inspected, matches: &ArgMatches) -> Output {
     Output { code: u8::from(!is_good), text: format!("{}\n{verdict}\n", table("", &rows)), json }
 }
 
-fn state(seen: &Seen) -> (&'static str, &'static str) {
+fn state(seen: &RecordState) -> (&'static str, &'static str) {
     match seen {
-        Seen::Issued => ("issued", "issued, and not used"),
-        Seen::Absent => ("absent", "nothing: used, expired, or of another store"),
-        Seen::Revoked => ("revoked", "revoked before it was used"),
-        Seen::Running(_) => ("running", "in use at this moment, on a route that remembers answers"),
-        Seen::Unknown(_) => ("unknown", "used, and nobody can tell how that ended: `onceward key settle` settles it"),
-        Seen::Done(_) => ("done", "used"),
+        RecordState::Issued => ("issued", "issued, and not used"),
+        RecordState::Absent => ("absent", "nothing: used, expired, or of another store"),
+        RecordState::Revoked => ("revoked", "revoked before it was used"),
+        RecordState::Running(_) => ("running", "in use at this moment, on a route that remembers answers"),
+        RecordState::Unknown(_) => {
+            ("unknown", "used, and nobody can tell how that ended: `onceward key settle` settles it")
+        }
+        RecordState::Done(_) => ("done", "used"),
         _ => ("unknown", "something that this version does not know"),
     }
 }
 
-/// Milliseconds since 1970 as a date.
-pub(super) fn moment(millis: u64) -> Value {
-    let millis = i64::try_from(millis).unwrap_or(i64::MAX);
-    Timestamp::from_millisecond(millis).map_or(Value::Null, |moment| Value::String(moment.to_string()))
+/// A time as a date, to the millisecond.
+pub(super) fn moment(time: SystemTime) -> Value {
+    Timestamp::try_from(time).map_or(Value::Null, |moment| Value::String(moment.to_string()))
 }
 
 /// How long something takes, for people.

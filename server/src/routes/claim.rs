@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{Peer, read_json, read_json_up_to};
-use onceward::{Fingerprint, Intent, KeyRules, Policy, Rejection, Resolved, SignedPass, Subject, Verdict};
+use onceward::{Fingerprint, Intent, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
 use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
@@ -93,7 +93,6 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
         },
         Verdict::Replay(reply) => ClaimResponse::Replay { reply: to_wire(&reply) },
         Verdict::Reject(rejection) => return Err(rejection.into()),
-        _ => return Err(Rejection::new(Code::Internal).into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claimed))
 }
@@ -179,7 +178,10 @@ pub(crate) async fn renew(request: HttpRequest, body: web::Payload, context: web
 }
 
 async fn renew_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
-    settled(context.presented(request, body).await?.renew().await)
+    match context.presented(request, body).await?.renew().await.map_err(unavailable)? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Rejection::new(Code::ClaimLost).into()),
+    }
 }
 
 impl Context {
@@ -196,12 +198,10 @@ impl Context {
     }
 }
 
-/// What is said of a pass that was settled or renewed.
-fn settled(settled: Result<Resolved, onceward::store::StoreError>) -> HandlerResult {
-    match settled.map_err(unavailable)? {
-        Resolved::Settled => Ok(HttpResponse::NoContent().finish()),
-        Resolved::Rejected(rejection) => Err(rejection.into()),
-    }
+/// The response after a pass was settled.
+fn settled(settled: Result<Settled, onceward::store::StoreError>) -> HandlerResult {
+    settled.map_err(unavailable)?.into_result()?;
+    Ok(HttpResponse::NoContent().finish())
 }
 
 fn unavailable(error: onceward::store::StoreError) -> Rejection {
@@ -211,7 +211,7 @@ fn unavailable(error: onceward::store::StoreError) -> Rejection {
 
 fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
     let rules = if asked.at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-    let mut rules = rules.lease(lease);
+    let mut rules = rules.lease(lease).map_err(|error| bad_request(format!("`lease`: {error}.")))?;
     if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
         rules = rules.retain(retain);
     }

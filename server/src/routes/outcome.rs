@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::read_json;
-use onceward::{Intent, KeyRules, Policy, Rejection, Seen, TokenRules};
+use onceward::{Intent, KeyRules, Policy, RecordState, Rejection, TokenRules};
 use onceward_api::{Code, OutcomeRequest, OutcomeResponse, Problem, State};
 
 use super::documented_responses::{AuthenticationFailure, CommonResponses};
@@ -67,14 +67,14 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
         tracing::warn!(%error, "an outcome could not be looked up");
         Rejection::new(Code::StoreUnavailable)
     })?;
-    let (state, reply) = match seen {
-        Seen::Absent => (State::Absent, None),
-        Seen::Issued => (State::Issued, None),
-        Seen::Running(_) => (State::Running, None),
-        Seen::Unknown(_) => (State::Unknown, None),
-        Seen::Done(reply) => (State::Done, reply.as_ref().ok().map(to_wire)),
-        Seen::Revoked => return Err(Rejection::new(Code::TokenRevoked).into()),
-        Seen::Rejected(rejection) => return Err(rejection.into()),
+    let (state, reply) = match seen.state {
+        RecordState::Absent => (State::Absent, None),
+        RecordState::Issued => (State::Issued, None),
+        RecordState::Running(_) => (State::Running, None),
+        RecordState::Unknown(_) => (State::Unknown, None),
+        RecordState::Done(reply) => (State::Done, reply.as_ref().ok().map(to_wire)),
+        RecordState::Revoked => return Err(Rejection::new(Code::TokenRevoked).into()),
+        RecordState::Rejected(rejection) => return Err(rejection.into()),
         _ => return Err(Rejection::new(Code::Internal).into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(OutcomeResponse { state, reply }))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::{issued, read_json};
-use onceward::{Binding, Guard, Intent, Policy, Rejection, Released, RunId, TokenRules, Verdict};
+use onceward::{Binding, Guard, Intent, Policy, Rejection, RunId, TokenRules, Verdict};
 use onceward_api::{
     Code, IssuedToken, IssuedTokens, Outcome, Problem, RedeemRequest, RedeemResponse, ReleaseRequest, TokenRequest,
     TokensRequest, header,
@@ -160,10 +160,8 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
         tracing::warn!(%error, "a token could not be released");
         Rejection::new(Code::StoreUnavailable)
     })?;
-    match released {
-        Released::Back => Ok(HttpResponse::NoContent().finish()),
-        Released::Rejected(rejection) => Err(rejection.into()),
-    }
+    released.into_result()?;
+    Ok(HttpResponse::NoContent().finish())
 }
 
 impl Context {

@@ -12,12 +12,12 @@ use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
 use onceward_tests::client::{http, send};
 use onceward_tests::flawed::Layer;
-use onceward_tests::keyed::{KEY, serve};
+use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use serde_json::Value;
 
 use super::{Told, told};
-use crate::key_places::GZIPPED;
+use crate::keys::unreadable_keys::GZIPPED;
 
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
     ledger.record(&message["seq"].to_string());

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::claims::slow_payment;
+use crate::service::claims::slow_payment;
 
 #[tokio::test]
 async fn unrenewed_claim() {

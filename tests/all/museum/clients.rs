@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward::testing;
-use onceward_client::{Client, Limits};
+use onceward_client::{Client, RetryLimits};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first};
 use onceward_tests::flawed::{Careless, ClientFlaw};
-use onceward_tests::mishap::{Mishap, RoughWay, first};
 use onceward_tests::shop::{ORDER, Shop};
 
 use super::{Told, told};
@@ -34,7 +34,7 @@ enum Caller {
 
 impl Caller {
     fn of(whose: Whose) -> Self {
-        let limits = Limits::new().waits(Duration::from_millis(5), Duration::from_millis(20));
+        let limits = RetryLimits::new().backoff(Duration::from_millis(5), Duration::from_millis(20));
         let builder = || Client::builder().http(reqwest::Client::builder().no_proxy()).limits(limits);
         match whose {
             Whose::Onceward => {
@@ -84,7 +84,7 @@ async fn key_leak() {
 /// One operation, whose answer is lost: sent again, it has one effect.
 async fn the_story_of_rotated_id(whose: Whose) -> Told {
     let shop = Shop::with(testing::guard().0);
-    let way = RoughWay::to(shop.url(), first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let end = Caller::of(whose).submit(&way.url, "/keyed/orders", "order").await;
     assert_eq!(end, End::Answered);
     assert_eq!(way.submissions().len(), 2, "it was sent twice");
@@ -103,16 +103,17 @@ async fn the_story_of_retokened_retry(whose: Whose) -> Told {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let tries = AtomicUsize::new(0);
-    let way =
-        RoughWay::to(shop.url(), move |seen| match tries.fetch_add(usize::from(!seen.fetches()), Ordering::SeqCst) {
-            0 if !seen.fetches() => Mishap::CutAnswer(0),
+    let way = FaultyHttpProxy::to(shop.url(), move |seen| {
+        match tries.fetch_add(usize::from(!seen.fetches()), Ordering::SeqCst) {
+            0 if !seen.fetches() => HttpFault::CutAnswer(0),
             1 if !seen.fetches() => {
                 // By the time the second try gets there, its token is too old.
                 clock.advance(Duration::from_secs(24 * 3600));
-                Mishap::None
+                HttpFault::None
             }
-            _ => Mishap::None,
-        });
+            _ => HttpFault::None,
+        }
+    });
     let way = way.await;
     let end = Caller::of(whose).submit(&way.url, "/orders", "order").await;
     let runs = shop.ledger.runs().len();
@@ -132,11 +133,11 @@ async fn the_story_of_patient_client(whose: Whose) -> Told {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let submissions = AtomicUsize::new(0);
-    let way = RoughWay::to(shop.url(), move |seen| {
+    let way = FaultyHttpProxy::to(shop.url(), move |seen| {
         if !seen.fetches() && submissions.fetch_add(1, Ordering::SeqCst) >= 2 {
             clock.advance(Duration::from_secs(1));
         }
-        Mishap::None
+        HttpFault::None
     });
     let (way, mut caller) = (way.await, Caller::of(whose));
     for _ in 0..2 {

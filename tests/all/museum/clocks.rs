@@ -6,11 +6,11 @@ use onceward::store::Sql;
 use onceward_tests::client::send;
 use onceward_tests::database::Sqlite;
 use onceward_tests::flawed::WallClocked;
-use onceward_tests::keyed::under;
+use onceward_tests::key_routes::under;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
-use onceward_tests::wait::until;
 use onceward_tests::wall_clock::WallClock;
 
 use super::{Told, told};

@@ -3,8 +3,8 @@
 use onceward::store::Memory;
 use onceward_api::{Retry, header};
 use onceward_tests::client::{Answer, http, send, token};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first, smooth};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
-use onceward_tests::mishap::{Mishap, RoughWay, first, smooth};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::Shop;
@@ -27,11 +27,12 @@ async fn the_story_of_gateway_asks_twice(recipe: &str) -> Told {
     let once = || {
         let lost = std::sync::Arc::clone(&lost);
         move |_: &_| match lost.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            false => Mishap::CutAnswer(0),
-            true => Mishap::None,
+            false => HttpFault::CutAnswer(0),
+            true => HttpFault::None,
         }
     };
-    let ways = [RoughWay::to(&services[0].url, once()).await, RoughWay::to(&services[1].url, once()).await];
+    let ways =
+        [FaultyHttpProxy::to(&services[0].url, once()).await, FaultyHttpProxy::to(&services[1].url, once()).await];
     let gateway = Gateway::with(Kind::Nginx, recipe, &[&ways[0].url, &ways[1].url], &[shop.url()]);
     let answer = submit(&gateway, &token).await;
     assert_eq!(ways.iter().map(|way| way.seen().len()).sum::<usize>(), 2, "it has asked twice");
@@ -57,7 +58,7 @@ async fn gateway_asks_twice() {
 /// The verdict on a submission is lost. The client does what the gateway then says, and its submission runs once.
 async fn the_story_of_lost_verdict(recipe: &str) -> Told {
     let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
-    let way = RoughWay::to(&service.url, first([Mishap::CutAnswer(0)])).await;
+    let way = FaultyHttpProxy::to(&service.url, first([HttpFault::CutAnswer(0)])).await;
     let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);
     let sent = token(&service.url).await;
     let problem = submit(&gateway, &sent).await.problem();
@@ -81,7 +82,7 @@ async fn lost_verdict() {
 /// A duplicate is refused, and the user sees that it is one.
 async fn the_story_of_nginx_500(recipe: &str) -> Told {
     let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
-    let way = RoughWay::to(&service.url, smooth).await;
+    let way = FaultyHttpProxy::to(&service.url, smooth).await;
     let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);
     let token = token(&service.url).await;
     assert_eq!(submit(&gateway, &token).await.said(), "200 executed");
@@ -89,7 +90,7 @@ async fn the_story_of_nginx_500(recipe: &str) -> Told {
     assert_eq!(shop.ledger.runs().len(), 1);
     told(answer.status == 409, || format!("a duplicate is told {}", answer.said()))?;
     told(answer.problem().code == onceward_api::Code::TokenUsed, || format!("no problem: {answer:?}"))?;
-    way.plan(first([Mishap::Instead(500)]));
+    way.plan(first([HttpFault::Instead(500)]));
     let broken = submit(&gateway, &token).await;
     told(broken.status == 503 && shop.ledger.runs().len() == 1, || format!("a 500 is told {}", broken.said()))
 }

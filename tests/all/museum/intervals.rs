@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward_tests::client::send;
 use onceward_tests::flawed::Flaw;
-use onceward_tests::spaced::{HALF, plainly};
+use onceward_tests::interval_routes::{HALF, plainly};
 use tokio::time::Instant;
 
 use super::{Of, Stage, Told, told};

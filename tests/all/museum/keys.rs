@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onceward_tests::charging::{CHARGE, PROVIDER, provider};
+use onceward_tests::charging_app::{CHARGE, PROVIDER, provider};
 use onceward_tests::client::{Answer, send};
-use onceward_tests::keyed::{BRIEF, KEY, LEASE, Pair, SIZE, THEN, buy, under};
-use onceward_tests::mishap::{Mishap, RoughWay};
-use onceward_tests::proxy::Fate;
-use onceward_tests::raw::post;
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault};
+use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, SIZE, THEN, buy, under};
+use onceward_tests::polling::until;
+use onceward_tests::raw_http::post;
 use onceward_tests::shop::{STATUS, TAKES};
-use onceward_tests::wait::until;
 use reqwest::RequestBuilder;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -258,7 +258,7 @@ async fn other_order() {
 async fn the_story_of_passed_on_error(kind: &str, path: &str) -> Told {
     let pair = Pair::start(PEER, kind).await;
     let provider = provider(&pair.ledger);
-    let way = RoughWay::to(&provider.url, |_| Mishap::CutAnswer(90)).await;
+    let way = FaultyHttpProxy::to(&provider.url, |_| HttpFault::CutAnswer(90)).await;
     let pay = async |url: &str| send(under(url, path, "k", "pay").header(PROVIDER, &way.url)).await;
     let (first, second) = (pay(pair.one()).await, pay(pair.other()).await);
     let charges = pair.ledger.count(CHARGE);
@@ -298,6 +298,8 @@ async fn percent_encoded_path() {
 /// Answers of Redis come too late for a while: what was not answered gives it no more to do, however much that was.
 async fn the_story_of_retry_storm(kind: &str) -> Told {
     const KEYS: usize = 60;
+    /// How long Redis is watched while no client sends anything: commands are counted in it.
+    const WATCHED: Duration = Duration::from_secs(3);
     let pair = Pair::start(PEER, kind).await;
     assert_eq!(buy(pair.one(), "/keyed/orders", "warm", "warm").await.status, 200);
     pair.proxy.slow_down(Duration::from_millis(600));
@@ -307,7 +309,7 @@ async fn the_story_of_retry_storm(kind: &str) -> Told {
     });
     assert_eq!(join_all(late).await, ["503 store_unavailable"; KEYS]);
     let monitor = pair.redis.monitor();
-    sleep(Duration::from_secs(3)).await;
+    sleep(WATCHED).await;
     let commands = monitor.commands().len();
     pair.proxy.slow_down(Duration::ZERO);
     until("a retry runs", LEASE * 10, || async {

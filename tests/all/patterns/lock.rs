@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onceward_tests::database::{Postgres, Sqlite};
-use onceward_tests::wait::until;
+use onceward_tests::polling::until;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection as _, PgConnection};
 

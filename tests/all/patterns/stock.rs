@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::patterns::{Answer, Change, PatternError, SqlConnection, Why};
 use onceward_tests::database::Postgres;
-use onceward_tests::wait::until;
+use onceward_tests::polling::until;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use super::{RACERS, count, on_both, race, repeated, said};

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     if kind == "payer" && store.starts_with("sqlite:") {
         let pool = sqlx::SqlitePool::connect(store).await?;
-        let ran = onceward_tests::piggy_bank::pay_step_by_step(&pool, ledger, || {
+        let ran = onceward_tests::sqlite_payments::pay_step_by_step(&pool, ledger, || {
             say("next")?;
             std::io::stdin().read_line(&mut String::new()).map(drop)
         });
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     if kind == "payer" {
         let pool = sqlx::PgPool::connect(store).await?;
-        let ran = onceward_tests::bank::pay_once(&Guard::new(Memory::new()), &pool, ledger).await?;
+        let ran = onceward_tests::postgres_payments::pay_once(&Guard::new(Memory::new()), &pool, ledger).await?;
         return Ok(say(&ran.into_value())?);
     }
     if kind == "database" {

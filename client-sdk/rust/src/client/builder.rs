@@ -6,55 +6,55 @@ use reqwest::Url;
 use reqwest::header::HeaderName;
 use reqwest::redirect::Policy;
 
-use super::{Client, Inner, parse};
+use super::{Client, ClientInner, parse};
 use crate::authorization::Authorization;
 use crate::credential::Credential;
 use crate::error::{BoxError, Error};
-use crate::limits::Limits;
-use crate::undecided::Undecided;
+use crate::on_unknown::OnUnknown;
+use crate::retry_limits::RetryLimits;
 
 /// Builds a [`Client`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use onceward_client::{Client, Limits, Undecided};
+/// use onceward_client::{Client, OnUnknown, RetryLimits};
 ///
 /// let client = Client::builder()
 ///     .http(reqwest::Client::builder().user_agent("billing/1.0"))
 ///     .with_keys_of("billing")
-///     .limits(Limits::new().tries(8).deadline(Duration::from_secs(120)))
-///     .undecided(Undecided::Retry)
+///     .limits(RetryLimits::new().attempts(8).deadline(Duration::from_secs(120)))
+///     .on_unknown(OnUnknown::Retry)
 ///     .build()?;
 /// # Ok::<(), onceward_client::Error>(())
 /// ```
 pub struct ClientBuilder {
-    http: Http,
+    http: HttpClientSource,
     credential: Credential,
     key_header: HeaderName,
-    limits: Limits,
-    undecided: Undecided,
+    limits: RetryLimits,
+    on_unknown: OnUnknown,
     authorization: Option<Authorization>,
-    answer_limit: usize,
+    response_limit: usize,
     token_base: Option<String>,
     origins: Vec<String>,
     pool_size: u32,
 }
 
-enum Http {
+enum HttpClientSource {
     Builder(Box<reqwest::ClientBuilder>),
-    Built(reqwest::Client),
+    Client(reqwest::Client),
 }
 
 impl ClientBuilder {
     pub(super) fn new() -> Self {
         Self {
-            http: Http::Builder(Box::new(reqwest::Client::builder())),
+            http: HttpClientSource::Builder(Box::new(reqwest::Client::builder())),
             credential: Credential::Token,
             key_header: HeaderName::from_static(onceward_api::header::IDEMPOTENCY_KEY),
-            limits: Limits::new(),
-            undecided: Undecided::Report,
+            limits: RetryLimits::new(),
+            on_unknown: OnUnknown::Report,
             authorization: None,
-            answer_limit: 1024 * 1024,
+            response_limit: 1024 * 1024,
             token_base: None,
             origins: Vec::new(),
             pool_size: 32,
@@ -65,7 +65,7 @@ impl ClientBuilder {
     /// and no key gets to another origin. Its default headers do go everywhere.
     #[must_use]
     pub fn http(mut self, builder: reqwest::ClientBuilder) -> Self {
-        self.http = Http::Builder(Box::new(builder));
+        self.http = HttpClientSource::Builder(Box::new(builder));
         self
     }
 
@@ -73,7 +73,7 @@ impl ClientBuilder {
     /// it leads elsewhere by itself ends with an error that says so.
     #[must_use]
     pub fn http_without_redirects(mut self, client: reqwest::Client) -> Self {
-        self.http = Http::Built(client);
+        self.http = HttpClientSource::Client(client);
         self
     }
 
@@ -87,14 +87,14 @@ impl ClientBuilder {
     /// Submissions carry a random key of their own.
     #[must_use]
     pub fn with_keys(mut self) -> Self {
-        self.credential = Credential::AnyKey(None);
+        self.credential = Credential::GeneratedKey(None);
         self
     }
 
-    /// Submissions carry a random key of their own, behind the name of this application.
+    /// Submissions carry a random key of their own, prefixed with the name of this application.
     #[must_use]
     pub fn with_keys_of(mut self, application: impl Into<String>) -> Self {
-        self.credential = Credential::AnyKey(Some(application.into()));
+        self.credential = Credential::GeneratedKey(Some(application.into()));
         self
     }
 
@@ -113,44 +113,43 @@ impl ClientBuilder {
         self
     }
 
-    /// Allows tokens to be sent to this origin too, which has to share its store with whoever issues them.
+    /// Allows tokens to be sent to this origin too, which has to share its store with the issuer.
     #[must_use]
     pub fn send_tokens_to(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// How many tokens of a kind are kept in stock at most: 32. It begins with one, and becomes twice as many whenever
-    /// somebody had to wait.
+    /// The most tokens in a pool: 32. A pool starts with one, and doubles whenever a submission had to wait.
     #[must_use]
     pub fn pool_size(mut self, tokens: u32) -> Self {
         self.pool_size = tokens;
         self
     }
 
-    /// How often and how long submissions are tried.
+    /// Sets the limits of retries.
     #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: RetryLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What is done once nobody can tell whether a submission happened.
+    /// Sets what to do if the outcome of a submission is unknown.
     #[must_use]
-    pub fn undecided(mut self, undecided: Undecided) -> Self {
-        self.undecided = undecided;
+    pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
+        self.on_unknown = on_unknown;
         self
     }
 
-    /// Where the `Authorization` header comes from. It is asked before each try, with `true` once after an answer of 401: then
-    /// the value has to be a fresh one. The submission keeps its token or key meanwhile.
+    /// Sets where the `Authorization` header comes from. The function is called before each attempt, with `true` once after a response of
+    /// 401: then it has to return a fresh value. The submission keeps its token or key.
     ///
     /// ```
     /// use onceward_client::Client;
     ///
     /// let client = Client::builder()
-    ///     .authorization(|is_refused| async move {
-    ///         let access = if is_refused { "fetched anew" } else { "kept" };
+    ///     .authorization(|is_rejected| async move {
+    ///         let access = if is_rejected { "fetched anew" } else { "kept" };
     ///         Ok(format!("Bearer {access}"))
     ///     })
     ///     .build()?;
@@ -166,38 +165,37 @@ impl ClientBuilder {
         self
     }
 
-    /// How many bytes of an answer are read before it is handed over: 1 MiB. A longer one is handed over as it comes, and may
-    /// break off in the caller's hands.
+    /// The most bytes of a response that are buffered before it is returned: 1 MiB. A longer body is streamed, and reading it may fail.
     #[must_use]
-    pub fn answer_limit(mut self, bytes: usize) -> Self {
-        self.answer_limit = bytes;
+    pub fn response_limit(mut self, bytes: usize) -> Self {
+        self.response_limit = bytes;
         self
     }
 
     /// The client.
     ///
     /// # Errors
-    /// If an address is none, if the settings contradict each other, or if reqwest cannot be set up.
+    /// If an address is invalid, if the settings contradict each other, or if reqwest cannot be set up.
     pub fn build(self) -> Result<Client, Error> {
-        self.credential.allows(self.undecided)?;
-        if let Credential::AnyKey(Some(name)) = &self.credential {
+        self.credential.allows(self.on_unknown)?;
+        if let Credential::GeneratedKey(Some(name)) = &self.credential {
             let wrong = |error| Error::misuse(format!("an application's name is part of its keys, and {error}"));
-            crate::id::generate_key(Some(name)).map_err(wrong)?;
+            crate::key::generate_key(Some(name)).map_err(wrong)?;
         }
         let http = match self.http {
-            Http::Built(client) => client,
-            Http::Builder(builder) => builder.redirect(Policy::none()).build().map_err(|error| {
+            HttpClientSource::Client(client) => client,
+            HttpClientSource::Builder(builder) => builder.redirect(Policy::none()).build().map_err(|error| {
                 Error::misuse("reqwest cannot be set up as it was asked to").with_source(Some(error.into()))
             })?,
         };
-        Ok(Client(Arc::new(Inner {
+        Ok(Client(Arc::new(ClientInner {
             http,
             credential: self.credential,
             key_header: self.key_header,
             limits: self.limits,
-            undecided: self.undecided,
+            on_unknown: self.on_unknown,
             authorization: self.authorization,
-            answer_limit: self.answer_limit,
+            response_limit: self.response_limit,
             token_base: self.token_base.as_deref().map(base).transpose()?,
             origins: self.origins.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?,
             pool_size: self.pool_size,
@@ -212,7 +210,7 @@ impl fmt::Debug for ClientBuilder {
         f.debug_struct("ClientBuilder")
             .field("credential", &self.credential)
             .field("limits", &self.limits)
-            .field("undecided", &self.undecided)
+            .field("on_unknown", &self.on_unknown)
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,6 @@ use onceward_api::Code;
 use super::super::asked::ParsedRequest;
 use super::super::passage::GuardedRequest;
 use super::Rules;
-use crate::metrics::PolicyLabel;
 use crate::rejection::Rejection;
 use crate::ticket::{Kind, Ticket};
 
@@ -27,7 +26,7 @@ impl Rules {
                 tracing::error!(
                     outer_policy = holder.policy(),
                     outer_action = holder.asked().action(),
-                    inner_policy = PolicyLabel::of(&self.policy).as_str(),
+                    inner_policy = self.policy.label().as_str(),
                     inner_action = asked.action(),
                     "two guards around one handler claim the same submission, so it never runs; remove one of them"
                 );

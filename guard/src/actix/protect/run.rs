@@ -20,14 +20,16 @@ use super::super::peer::Peer;
 use super::super::run_to_completion::Idle;
 use super::Rules;
 use super::observe::observe;
-use crate::guard::Verdict;
-use crate::metrics::PolicyLabel;
+use crate::effect::Effect;
 use crate::mode::Mode;
-use crate::pass::{Pass, Settled};
-use crate::policy::{Effect, Policy, TokenRules};
+use crate::pass::Pass;
+use crate::policy::{Policy, TokenRules};
 use crate::rejection::Rejection;
 use crate::reply::Reply;
+use crate::settled::Settled;
+use crate::store::StoreError;
 use crate::token::Token;
+use crate::verdict::Verdict;
 
 /// The whole way of one request, which nobody cancels. What few requests need is boxed on its own, here and below: the
 /// allocator is quick with less than a kilobyte, and every request pays for the room.
@@ -135,16 +137,16 @@ pub(super) async fn decide(
         }
         (checked, _) => checked,
     };
-    rules.guard.meter().verdict(&rules.policy, &checked, &asked.intent());
+    rules.guard.count_verdict(&rules.policy, &checked, &asked.intent());
     if let Err(error) = &checked
-        && rules.policy.fails_open(error)
+        && rules.guard.fails_open(&rules.policy, error)
     {
-        rules.guard.note_let_through(asked.action(), error);
+        rules.guard.let_run(asked.action(), error);
         return Ok(Decision::Unprotected);
     }
     match checked.map_err(failed)? {
         Verdict::Run(pass) => {
-            let passage = GuardedRequest::new(asked, PolicyLabel::of(&rules.policy).as_str(), &pass, outer);
+            let passage = GuardedRequest::new(asked, rules.policy.label().as_str(), &pass, outer);
             Ok(Decision::Run(Box::new(AdmittedRequest { passage, pass })))
         }
         Verdict::Replay(reply) => Ok(Decision::Replay(reply)),
@@ -186,7 +188,7 @@ async fn settle<B: MessageBody + 'static>(
     if let Err(error) = &settled {
         tracing::warn!(%error, ?effect, "how a run ended could not be written down");
     }
-    let outcome = answer.outcome().unwrap_or_else(|| match Settled::outcome(&settled, &rules.policy, effect) {
+    let outcome = answer.outcome().unwrap_or_else(|| match outcome_of(&settled, &rules.policy, effect) {
         Outcome::Executed if !shows_a_run => Outcome::Replayable,
         outcome => outcome,
     });
@@ -207,7 +209,7 @@ impl Rules {
 
     /// Counts what was refused before anything was decided.
     fn count(&self, rejection: Rejection) -> Rejection {
-        self.guard.meter().refused(&self.policy, rejection.code());
+        self.guard.count_rejection(&self.policy, rejection.code());
         rejection
     }
 
@@ -288,4 +290,17 @@ pub(super) fn broke_off(rules: &Rules, audience: Audience) -> Error {
         answer
     });
     error
+}
+
+/// The outcome that the client receives. An effect that is not on record keeps no duplicate from running, and the response says so.
+fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
+    let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
+    match (effect, settled) {
+        (_, Ok(Settled::Lost)) => Outcome::Unprotected,
+        (Effect::Applied, Err(_)) if !is_plain_token => Outcome::Unprotected,
+        (Effect::Applied, _) => Outcome::Executed,
+        (Effect::NotApplied, Ok(Settled::Released)) => Outcome::NotApplied,
+        (Effect::NotApplied, Ok(_) | Err(_)) => Outcome::NotReleased,
+        (Effect::Unknown, _) => Outcome::Unknown,
+    }
 }

@@ -23,6 +23,7 @@ impl Home {
     }
 
     /// Whether this thread has made the store.
+    #[allow(dead_code, reason = "asked by adapters that start workers, each of which is a feature")]
     pub(crate) fn is_on(&self, thread: &Thread) -> bool {
         self.0 == thread.id()
     }

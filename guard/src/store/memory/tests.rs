@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::no_reply::NoReply;
 use crate::record::Record as Layout;
+use crate::reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 #[cfg(feature = "laws")]

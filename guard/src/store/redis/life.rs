@@ -13,7 +13,7 @@ use redis::{Cmd, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use crate::store::Epoch;
+use crate::epoch::Epoch;
 
 /// How long what is known is believed without being looked at again.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
@@ -74,10 +74,10 @@ impl Life {
 
 /// What is known of a server's life.
 #[derive(Default)]
-pub(super) struct Known(RwLock<Option<Seen>>);
+pub(super) struct Known(RwLock<Option<RecordState>>);
 
 #[derive(Clone, Copy)]
-struct Seen {
+struct RecordState {
     life: Life,
     epoch: Option<Epoch>,
     at: Instant,
@@ -105,7 +105,7 @@ impl Known {
                  again after it has lost its memory in a restart or a failover"
             );
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Seen { life, epoch, at: Instant::now() });
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(RecordState { life, epoch, at: Instant::now() });
         epoch
     }
 

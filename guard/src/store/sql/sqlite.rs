@@ -160,10 +160,10 @@ async fn there(connection: &mut SqliteConnection, now: i64, name: &str) -> Resul
 }
 
 /// The columns of the clock, and of a record beside it.
-type Seen = (i64, String, i64, i64, Option<Vec<u8>>, Option<i64>);
+type RecordState = (i64, String, i64, i64, Option<Vec<u8>>, Option<i64>);
 
 async fn look(connection: &mut SqliteConnection, name: &str) -> Result<Answer, sqlx::Error> {
-    let seen: Option<Seen> = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await?.pop();
+    let seen: Option<RecordState> = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await?.pop();
     let (time_ms, boot, boot_ms, wall_ms, value, expires_at) = seen.ok_or(sqlx::Error::RowNotFound)?;
     let now = FileClock { time_ms, boot, boot_ms, wall_ms }.at(Reading::now()).time_ms;
     Ok(Answer { is_done: false, there: value.filter(|_| expires_at.is_some_and(|at| at > now)) })

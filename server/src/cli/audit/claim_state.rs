@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::{Examined, Kind, Seen};
+use onceward::{Kind, RecordState, Snapshot};
 
 use super::event_log::{LastEvent, OpenClaim};
 
@@ -26,18 +26,18 @@ pub(super) enum ClaimState {
 }
 
 /// What became of a claim, by what is on record.
-pub(super) fn fate(open: &OpenClaim, examined: &Examined) -> ClaimState {
+pub(super) fn fate(open: &OpenClaim, examined: &Snapshot) -> ClaimState {
     let is_own = examined.run == Some(open.run);
-    match (&examined.seen, open.begun) {
-        (Seen::Running(_), _) if is_own => examined.doubt.map_or(ClaimState::Alive, ClaimState::InDoubt),
-        (Seen::Unknown(_), LastEvent::Claimed) if is_own => ClaimState::Held,
-        (Seen::Unknown(_), LastEvent::LeftUnknown) if is_own => ClaimState::LeftUnknown,
-        (Seen::Done(_), _) if is_own => ClaimState::Ended,
+    match (&examined.state, open.begun) {
+        (RecordState::Running(_), _) if is_own => examined.doubt.map_or(ClaimState::Alive, ClaimState::InDoubt),
+        (RecordState::Unknown(_), LastEvent::Claimed) if is_own => ClaimState::Held,
+        (RecordState::Unknown(_), LastEvent::LeftUnknown) if is_own => ClaimState::LeftUnknown,
+        (RecordState::Done(_), _) if is_own => ClaimState::Ended,
         // It ended as unknown, and nothing waits for it any more.
         (_, LastEvent::LeftUnknown) => ClaimState::Ended,
         // A token that was put back: it is good again, which nobody does who dies.
-        (Seen::Issued, _) => ClaimState::Ended,
-        (Seen::Absent, LastEvent::Claimed) => ClaimState::Lapsed,
+        (RecordState::Issued, _) => ClaimState::Ended,
+        (RecordState::Absent, LastEvent::Claimed) => ClaimState::Lapsed,
         (_, LastEvent::Claimed) => ClaimState::RanAgain,
     }
 }
@@ -111,11 +111,11 @@ mod tests {
         let key = Key::new("k").unwrap();
         let (ticket, lease) = (Ticket::of_key(&Subject::anonymous(), "a", &key), Duration::from_secs(10));
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
-        let policy = Policy::key(KeyRules::at_most_once().lease(lease));
+        let policy = Policy::key(KeyRules::at_most_once().lease(lease).unwrap());
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
         let open = OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed);
         let left = OpenClaim { begun: LastEvent::LeftUnknown, ..open.clone() };
-        let judged = async |open: &OpenClaim| fate(open, &guard.examine(&ticket).await.unwrap());
+        let judged = async |open: &OpenClaim| fate(open, &guard.look_at(&ticket).await.unwrap());
         assert_eq!(judged(&open).await, ClaimState::InDoubt(lease));
         pass.unknown().await.unwrap();
         assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::Held, ClaimState::LeftUnknown));

@@ -1,0 +1,166 @@
+//! One run of a case: under load, on a server of its own.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::case::{Case, Tokens};
+use crate::redis_server::RedisServer;
+use crate::server_process::ServerProcess;
+use crate::wrk::{CONNECTIONS, LoadResult, THREADS, TokenRange, Wrk};
+use crate::{Failure, cpu};
+
+/// How long a server is warmed up, in seconds.
+pub(crate) const WARM_UP: u64 = 1;
+/// As many tokens as the fastest run so far would have used, times this: nobody knows how fast the next one is.
+const MARGIN: f64 = 2.0;
+/// How many requests a second the first run is prepared for: it is the bare one, which may send a token again.
+const FIRST: f64 = 50_000.0;
+/// How many a few are, for each thread: the warm-up comes round to them again, but not while the first is still running.
+const FEW: usize = 2_000;
+
+/// The measurements of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CaseRun {
+    pub(crate) load: LoadResult,
+    pub(crate) commands: u64,
+    /// The processor time of all three.
+    pub(crate) cpu: CpuTime,
+}
+
+/// The processor time of a load, by process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CpuTime {
+    pub(crate) server: Duration,
+    pub(crate) redis: Duration,
+    pub(crate) generator: Duration,
+}
+
+impl CpuTime {
+    /// What has been used until now.
+    fn used(server: &ServerProcess, redis: &RedisServer) -> Result<Self, Failure> {
+        Ok(Self {
+            server: cpu::used_by(server.id())?,
+            redis: cpu::used_by(redis.id())?,
+            generator: cpu::used_by_ended_children()?,
+        })
+    }
+
+    /// What has been used since then.
+    fn since(self, then: Self) -> Self {
+        Self {
+            server: self.server.saturating_sub(then.server),
+            redis: self.redis.saturating_sub(then.redis),
+            generator: self.generator.saturating_sub(then.generator),
+        }
+    }
+}
+
+impl CaseRun {
+    /// Requests a second.
+    pub(crate) fn throughput(&self) -> f64 {
+        self.load.requests as f64 / self.load.lasted.as_secs_f64()
+    }
+
+    /// Redis commands for each request.
+    pub(crate) fn commands_per_request(&self) -> f64 {
+        self.commands as f64 / self.load.requests as f64
+    }
+
+    /// Microseconds of this processor time for each request.
+    pub(crate) fn micros_per_request(&self, time: Duration) -> f64 {
+        time.as_secs_f64() * 1e6 / self.load.requests as f64
+    }
+
+    /// Whether as many commands were sent as the case should send. What is under way on a connection when the time is
+    /// over sends its commands and is not counted as a request: at the end of the warm-up, and at the end of the run.
+    fn has_its_commands(&self, case: &Case) -> bool {
+        let least = case.commands * self.load.requests;
+        (least..=least + case.commands * CONNECTIONS * 2).contains(&self.commands)
+    }
+}
+
+/// Runs cases, one after the other.
+pub(crate) struct Runner<'a> {
+    pub(crate) redis: &'a mut RedisServer,
+    pub(crate) generator: &'a Wrk,
+    pub(crate) folder: &'a Path,
+    pub(crate) seconds: u64,
+    /// The most requests a second that any run has had.
+    pub(crate) fastest: f64,
+}
+
+impl Runner<'_> {
+    /// Warms a case up and measures it.
+    pub(crate) fn run(&mut self, case: &Case) -> Result<CaseRun, Failure> {
+        let (warm_up, measured) = token_ranges(case, self.fastest, self.seconds);
+        self.redis.forget()?;
+        let server = ServerProcess::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
+        self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
+        let (before, used) = (self.redis.commands()?, CpuTime::used(&server, self.redis)?);
+        let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
+        let cpu = CpuTime::used(&server, self.redis)?.since(used);
+        let run = CaseRun { load, commands: self.redis.commands()? - before, cpu };
+        if !run.has_its_commands(case) {
+            return Err(format!("{}: {} commands for {} requests", case.name, run.commands, load.requests).into());
+        }
+        self.fastest = self.fastest.max(run.throughput());
+        Ok(run)
+    }
+}
+
+/// Which tokens the warm-up and the measured load may use, if the fastest run so far had this many requests a second.
+/// There are as many in every case, good or forged, since the generator is quicker with a few that it has sent before;
+/// but a replay needs those.
+pub(crate) fn token_ranges(case: &Case, fastest: f64, seconds: u64) -> (TokenRange, TokenRange) {
+    if case.tokens == Tokens::Few {
+        let few = TokenRange { first: 0, count: FEW };
+        return (few, few);
+    }
+    let rate = fastest.max(FIRST) * MARGIN / THREADS as f64;
+    let enough_for = |seconds: u64| (rate * seconds as f64).ceil() as usize;
+    let warm_up = TokenRange { first: 0, count: enough_for(WARM_UP) };
+    (warm_up, TokenRange { first: warm_up.count, count: enough_for(seconds) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn has_its_commands(name: &str, requests: u64, commands: u64) -> bool {
+        let (lasted, p50, p99) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
+        let run = CaseRun { load: LoadResult { requests, lasted, p50, p99 }, commands, cpu: CpuTime::default() };
+        run.has_its_commands(Case::named(name).unwrap())
+    }
+
+    #[test]
+    fn a_token_costs_one_command_and_a_forged_one_costs_none() {
+        assert!(has_its_commands("token, Redis", 500, 500) && has_its_commands("token, Redis", 500, 628));
+        assert!(!has_its_commands("token, Redis", 500, 499) && !has_its_commands("token, Redis", 500, 629));
+        assert!(has_its_commands("forged, Redis", 500, 0) && !has_its_commands("forged, Redis", 500, 1));
+    }
+
+    #[test]
+    fn a_first_run_under_a_key_costs_two_commands_and_a_replay_costs_one() {
+        assert!(has_its_commands("key, Redis", 500, 1000) && has_its_commands("key, Redis", 500, 1256));
+        assert!(!has_its_commands("key, Redis", 500, 999) && !has_its_commands("key, Redis", 500, 1257));
+        assert!(has_its_commands("replay, Redis", 500, 500) && !has_its_commands("replay, Redis", 500, 629));
+    }
+
+    #[test]
+    fn a_remembered_token_costs_two_commands_and_an_interval_costs_one() {
+        assert!(has_its_commands("remembered, Redis", 500, 1000) && !has_its_commands("remembered, Redis", 500, 999));
+        assert!(has_its_commands("interval, Redis", 500, 500) && !has_its_commands("interval, Redis", 500, 629));
+    }
+
+    #[test]
+    fn a_replay_is_measured_with_the_keys_of_its_warm_up_and_a_first_run_with_others() {
+        let used = |name| {
+            let (warm_up, measured) = token_ranges(Case::named(name).unwrap(), 60_000.0, 2);
+            [warm_up.first..warm_up.first + warm_up.count, measured.first..measured.first + measured.count]
+        };
+        assert_eq!(used("replay, Redis"), [0..FEW, 0..FEW]);
+        assert_eq!(used("key, Redis"), [0..60_000, 60_000..180_000]);
+    }
+}

@@ -1,0 +1,192 @@
+//! What a claim costs in a transaction: the same payments without one, with one, and with one that keeps an answer, in turn; and once
+//! more while what has expired is removed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use onceward::store::{Memory, Sql};
+use onceward::transaction::{TxHandle, TxVerdict, claim_in, keep_clean};
+use onceward::{Guard, Intent, Key, KeyRules, RunOutcome, Subject};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Postgres};
+use tokio::time::Instant;
+
+use crate::Failure;
+use crate::postgres_server::PostgresServer;
+
+/// How many pay at once.
+const PAYERS: usize = 16;
+/// How many accounts they pay from, so that they seldom meet.
+const ACCOUNTS: u64 = 1000;
+/// How often each case is measured, and for how long.
+const ROUNDS: usize = 3;
+const TIME: Duration = Duration::from_secs(3);
+
+const TABLES: &str = "CREATE TABLE payments (number bigint PRIMARY KEY, account bigint NOT NULL);
+    CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL);
+    INSERT INTO accounts SELECT n, 0 FROM generate_series(0, 999) n";
+
+/// The kind of a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PaymentKind {
+    Bare,
+    Claimed,
+    ClaimedWithReply,
+}
+
+impl PaymentKind {
+    const ALL: [Self; 3] = [Self::Bare, Self::Claimed, Self::ClaimedWithReply];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare transaction",
+            Self::Claimed => "with a claim",
+            Self::ClaimedWithReply => "with a claim and its answer",
+        }
+    }
+}
+
+/// Who pays, and what was paid.
+struct Bank {
+    guard: Guard,
+    pool: PgPool,
+    number: AtomicU64,
+}
+
+pub(crate) fn measure(expired: u64) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(all(expired))
+}
+
+async fn all(expired: u64) -> Result<(), Failure> {
+    let server = PostgresServer::start()?;
+    Sql::migrate(&server.url()).await?;
+    let pool = PgPoolOptions::new().max_connections(PAYERS as u32 + 2).test_before_acquire(false);
+    let pool = pool.connect(&server.url()).await?;
+    sqlx::raw_sql(TABLES).execute(&pool).await?;
+    let bank = Arc::new(Bank { guard: Guard::new(Memory::new()), pool, number: AtomicU64::new(0) });
+    println!(
+        "PostgreSQL with fsync on, {PAYERS} payers, {ROUNDS} rounds of {TIME:?}; each payment is an insert and an update"
+    );
+    compare(&bank).await?;
+    clean(&bank, expired).await
+}
+
+/// Each kind in turn, and its share of what the bare one does in the same round.
+async fn compare(bank: &Arc<Bank>) -> Result<(), Failure> {
+    let mut rates = [const { Vec::new() }; PaymentKind::ALL.len()];
+    for _ in 0..ROUNDS {
+        for (kind, rates) in PaymentKind::ALL.into_iter().zip(&mut rates) {
+            rates.push(rate(bank, kind).await?);
+        }
+    }
+    let [bare, ..] = &rates;
+    for (kind, rates) in PaymentKind::ALL.into_iter().zip(&rates) {
+        let mut ratios: Vec<_> = rates.iter().zip(bare).map(|(rate, bare)| rate / bare).collect();
+        ratios.sort_by(f64::total_cmp);
+        let [least, .., most] = ratios[..] else { return Err("there are rounds".into()) };
+        let (rate, ratio) = (rates.iter().sum::<f64>() / ROUNDS as f64, ratios[ROUNDS / 2]);
+        println!("{:<28} {rate:>7.0} payments/s   {ratio:.2} ({least:.2}–{most:.2}) of bare", kind.name());
+    }
+    Ok(())
+}
+
+/// Payments while so many rows that have expired lie there, and while they are removed.
+async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let fill = format!(
+        "INSERT INTO onceward_records SELECT 'onceward:transaction:' || md5(n::text) || md5(n::text), decode(repeat('ab', 60), 'hex'),
+        now() - interval '1 day' + n * interval '1 millisecond' FROM generate_series(1, {expired}) n"
+    );
+    sqlx::raw_sql(AssertSqlSafe(fill)).execute(&bank.pool).await?;
+    // And as many as a tenth of them that are still valid, which the cleaner should not read.
+    let valid = expired / 10;
+    let fill = format!(
+        "INSERT INTO onceward_records SELECT 'onceward:transaction:valid-' || n, decode(repeat('ab', 60), 'hex'),
+        now() + interval '1 day' FROM generate_series(1, {valid}) n"
+    );
+    sqlx::raw_sql(AssertSqlSafe(fill)).execute(&bank.pool).await?;
+    sqlx::raw_sql("ANALYZE onceward_records; CHECKPOINT").execute(&bank.pool).await?;
+    println!("\n{expired} rows that have expired and {valid} that are valid, made in {:.0?}", begun.elapsed());
+    let lying = rate(bank, PaymentKind::ClaimedWithReply).await?;
+    let before = left(bank).await?;
+    let pool = bank.pool.clone();
+    let cleaner = tokio::spawn(async move { keep_clean(&pool).await });
+    let begun = Instant::now();
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        rates.push(rate(bank, PaymentKind::ClaimedWithReply).await?);
+    }
+    let removed = (before - left(bank).await?) as f64 / begun.elapsed().as_secs_f64();
+    cleaner.abort();
+    let cleaned = rates.iter().sum::<f64>() / ROUNDS as f64;
+    println!("with a claim and its answer, while they lie there    {lying:>7.0} payments/s");
+    println!(
+        "and while they are removed                           {cleaned:>7.0} payments/s   {:.2} of that",
+        cleaned / lying
+    );
+    println!("removed {removed:.0} rows/s meanwhile: all of them in about {:.0} s", expired as f64 / removed.max(1.0));
+    Ok(())
+}
+
+async fn left(bank: &Bank) -> Result<i64, Failure> {
+    Ok(sqlx::query_scalar("SELECT count(*) FROM onceward_records WHERE expires_at < now()")
+        .fetch_one(&bank.pool)
+        .await?)
+}
+
+/// How many payments are made in a second.
+async fn rate(bank: &Arc<Bank>, kind: PaymentKind) -> Result<f64, Failure> {
+    let (begun, mut payers) = (Instant::now(), Vec::new());
+    for _ in 0..PAYERS {
+        let bank = Arc::clone(bank);
+        payers.push(tokio::spawn(async move {
+            let mut count = 0;
+            while begun.elapsed() < TIME {
+                bank.pay(kind).await.map_err(|failure| failure.to_string())?;
+                count += 1;
+            }
+            Ok::<_, String>(count)
+        }));
+    }
+    let mut count = 0;
+    for payer in payers {
+        count += payer.await??;
+    }
+    Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+}
+
+impl Bank {
+    async fn pay(&self, kind: PaymentKind) -> Result<(), Failure> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let key = Key::new(number.to_string())?;
+        let intent = Intent::new("pay", Subject::named("alice")).key(&key);
+        if kind == PaymentKind::ClaimedWithReply {
+            let work = |mut transaction: TxHandle<Postgres>| async move { transfer(&mut transaction, number).await };
+            let ran = self.guard.transact(&self.pool, &KeyRules::retryable(), &intent, work).await?;
+            return if matches!(ran, RunOutcome::Executed(_)) {
+                Ok(())
+            } else {
+                Err("a payment was taken for another".into())
+            };
+        }
+        let mut transaction = self.pool.begin().await?;
+        if kind == PaymentKind::Claimed {
+            match claim_in(&mut transaction, &KeyRules::retryable(), &intent).await? {
+                TxVerdict::Run(_) => {}
+                other => return Err(format!("a payment was taken for another: {other:?}").into()),
+            }
+        }
+        transfer(&mut transaction, number).await?;
+        Ok(transaction.commit().await?)
+    }
+}
+
+/// What a payment is.
+async fn transfer(connection: &mut PgConnection, number: u64) -> Result<u64, sqlx::Error> {
+    let (number, account) = (number as i64, (number % ACCOUNTS) as i64);
+    sqlx::query("INSERT INTO payments VALUES ($1, $2)").bind(number).bind(account).execute(&mut *connection).await?;
+    let paid = sqlx::query("UPDATE accounts SET balance = balance - 1 WHERE id = $1").bind(account);
+    Ok(paid.execute(connection).await?.rows_affected())
+}

@@ -1,0 +1,281 @@
+//! One attempt: sends the request, follows redirects and reads the response.
+
+use std::time::Duration;
+
+use onceward_api::{Code, Outcome, header};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request, Response, StatusCode, Url};
+
+use crate::buffered_body::BufferedBody;
+use crate::credential_state::CredentialState;
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::redirect::{MAX_REDIRECTS, Redirect, drop_content, drop_credentials};
+use crate::rejection::{Rejection, ResponseClass, classify, outcome, retry_after};
+use crate::retry_decision::{AttemptSummary, CredentialKind};
+use crate::submission::Plan;
+use crate::transport::{Transport, TransportError};
+
+/// The result of an attempt.
+pub(crate) enum AttemptResult {
+    Response(AttemptResponse),
+    Rejected(Rejection),
+    NotSent(BoxError),
+    Lost(BoxError),
+    /// The submission ends: the call is wrong, or the target of a redirect could not be read.
+    Failed(Error),
+}
+
+/// A response of the application, as far as it was read.
+pub(crate) struct AttemptResponse {
+    pub(crate) response: Response,
+    /// The part of the body that was read, if any.
+    pub(crate) buffered: Option<BufferedBody>,
+    /// The outcome a guard reported: in this response, or in the redirect that led to it.
+    pub(crate) outcome: Option<Outcome>,
+    /// Whether it answers the submission itself, or is the target of a redirect to its result.
+    is_submission: bool,
+}
+
+/// One attempt in flight.
+pub(crate) struct Attempt<'a, T> {
+    pub(crate) transport: &'a mut T,
+    pub(crate) http: &'a reqwest::Client,
+    pub(crate) key_header: &'a HeaderName,
+    pub(crate) plan: &'a mut Plan,
+    pub(crate) credential: &'a CredentialState,
+    pub(crate) authorization: Option<HeaderValue>,
+    /// `Nothing` after a redirect to another origin.
+    pub(crate) carried: CredentialKind,
+    /// Whether it only reads the stored outcome (`Onceward-Look`).
+    pub(crate) is_look: bool,
+    /// Whether an earlier attempt may have run.
+    pub(crate) in_doubt: bool,
+    /// The outcome a guard reported for the submission.
+    pub(crate) outcome: Option<Outcome>,
+    /// Whether the submission itself is in flight, or a `GET` of its result.
+    pub(crate) is_submission: bool,
+}
+
+/// Where the attempt goes next.
+struct Target {
+    method: Method,
+    url: Url,
+}
+
+impl<T: Transport> Attempt<'_, T> {
+    /// Sends the request and reads the response.
+    pub(crate) async fn send(&mut self) -> AttemptResult {
+        match self.follow().await {
+            Ok(response) => self.read(response).await,
+            Err(result) => result,
+        }
+    }
+
+    /// The result after a timeout.
+    pub(crate) fn timed_out(&self, limit: Duration) -> AttemptResult {
+        failure(
+            TransportError::Lost(format!("there was no complete response within {limit:?}").into()),
+            self.is_submission,
+        )
+    }
+
+    /// Sends the request and follows redirects.
+    async fn follow(&mut self) -> Result<Response, AttemptResult> {
+        let Some(url) = self.plan.url.clone() else {
+            return Err(AttemptResult::Failed(Error::misuse("there is no address")));
+        };
+        let mut target = Target { method: self.plan.method.clone(), url };
+        let mut response = self.hop(&target).await?;
+        for _ in 0..MAX_REDIRECTS {
+            let Some(redirect) = Redirect::of(&target.method, &target.url, response.status(), response.headers())
+            else {
+                return Ok(response);
+            };
+            let is_submission = self.is_submission && redirect.keeps_submission;
+            // Another origin may not know `Onceward-Look`, and would run the request.
+            if is_submission && !self.plan.body.is_repeatable() || redirect.crosses_origin && self.is_look {
+                return Ok(response);
+            }
+            if is_submission && redirect.crosses_origin && self.in_doubt {
+                let message = "it is not known whether it happened: an earlier attempt may have run, and this one was redirected to another \
+                    origin, where it would run again, since neither token nor key is sent there";
+                return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
+            }
+            target = self.redirected(target, redirect);
+            response = self.hop(&target).await?;
+        }
+        let kind = if self.in_doubt && self.is_submission { ErrorKind::Unknown } else { ErrorKind::Redirect };
+        Err(AttemptResult::Failed(Error::new(kind, "it was answered with more redirects than are followed")))
+    }
+
+    fn redirected(&mut self, target: Target, Redirect { url, keeps_submission, crosses_origin }: Redirect) -> Target {
+        tracing::debug!(crosses_origin, keeps_submission, "following a redirect");
+        if crosses_origin {
+            self.carried = CredentialKind::Nothing;
+        }
+        self.is_submission &= keeps_submission;
+        let method = if self.is_submission { target.method } else { Method::GET };
+        Target { method, url }
+    }
+
+    async fn hop(&mut self, target: &Target) -> Result<Response, AttemptResult> {
+        let request = self.request(target).map_err(AttemptResult::Failed)?;
+        let response = self.transport.send(request).await.map_err(|error| failure(error, self.is_submission))?;
+        if *response.url() != target.url && without_fragment(response.url()) != without_fragment(&target.url) {
+            let message = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
+                 origin: build it with `redirect(reqwest::redirect::Policy::none())`";
+            return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
+        }
+        if self.carried != CredentialKind::Nothing {
+            self.credential.store_next_token(response.headers());
+        }
+        if self.is_submission {
+            self.outcome = outcome(response.headers());
+        }
+        Ok(response)
+    }
+
+    fn request(&mut self, target: &Target) -> Result<Request, Error> {
+        let mut request = Request::new(target.method.clone(), target.url.clone());
+        let headers = request.headers_mut();
+        *headers = self.plan.headers.clone();
+        if !self.plan.identity.is_empty() {
+            headers.extend(self.plan.identity.clone());
+        }
+        if self.is_look {
+            headers.insert(header::LOOK, HeaderValue::from_static("true"));
+        }
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if self.carried == CredentialKind::Nothing {
+            let identity: Vec<_> = self.plan.identity.keys().cloned().collect();
+            drop_credentials(headers, &identity);
+        } else if self.is_submission {
+            self.credential.write_to(headers, self.key_header)?;
+        }
+        if !self.is_submission {
+            drop_content(headers);
+            return Ok(request);
+        }
+        let cannot = |error: reqwest::Error| Error::misuse("the body cannot be sent").with_source(Some(error.into()));
+        let request = self.plan.body.put_into(request, self.http).map_err(cannot)?;
+        request.ok_or_else(|| Error::misuse("the body was sent already, and cannot be sent again"))
+    }
+
+    /// Tells a rejection from a response of the application, and buffers a short response.
+    async fn read(&mut self, response: Response) -> AttemptResult {
+        let is_submission = self.is_submission;
+        let lost = |error: reqwest::Error| failure(TransportError::Lost(error.without_url().into()), is_submission);
+        let class = if is_submission { classify(response).await } else { Ok(ResponseClass::Application(response)) };
+        match class {
+            Err(error) => lost(error),
+            Ok(ResponseClass::Rejected(rejection)) => AttemptResult::Rejected(rejection),
+            Ok(ResponseClass::Application(response)) => match buffer(response, self.plan.response_limit).await {
+                Ok((response, buffered)) => AttemptResult::Response(AttemptResponse {
+                    response,
+                    buffered,
+                    outcome: self.outcome,
+                    is_submission,
+                }),
+                Err(error) => lost(error),
+            },
+        }
+    }
+}
+
+/// Buffers the body, unless it is longer than the limit.
+async fn buffer(mut response: Response, limit: usize) -> reqwest::Result<(Response, Option<BufferedBody>)> {
+    let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if limit == 0 || length.is_some_and(|length: usize| length > limit) {
+        return Ok((response, None));
+    }
+    let buffered = BufferedBody::read(&mut response, limit).await?;
+    Ok((response, Some(buffered)))
+}
+
+fn without_fragment(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    url
+}
+
+/// The result of a request that failed. Once the submission itself has a response, its outcome is not in doubt.
+fn failure(error: TransportError, is_submission: bool) -> AttemptResult {
+    match error {
+        TransportError::Misuse(error) => {
+            AttemptResult::Failed(Error::misuse(format!("this cannot be sent: {error}")).with_source(Some(error)))
+        }
+        TransportError::NotSent(error) | TransportError::Lost(error) if !is_submission => {
+            let message = "it was answered with a redirect, whose target could not be read";
+            AttemptResult::Failed(Error::new(ErrorKind::Redirect, message).with_source(Some(error)))
+        }
+        TransportError::NotSent(error) => AttemptResult::NotSent(error),
+        TransportError::Lost(error) => AttemptResult::Lost(error),
+    }
+}
+
+impl AttemptResult {
+    /// What [`decide`](crate::retry_decision::decide) needs to know of it. `None` if there is nothing to decide.
+    pub(crate) fn summary(&self) -> Option<AttemptSummary> {
+        Some(match self {
+            // The submission has its response: whatever the result's address returns, the submission is not sent again.
+            Self::Response(AttemptResponse { is_submission: false, .. }) => AttemptSummary::Response,
+            Self::Response(AttemptResponse { response, .. }) => summarize(response.status(), response.headers()),
+            Self::Rejected(Rejection { problem, .. }) if problem.code == Code::Unauthorized => {
+                AttemptSummary::Unauthorized
+            }
+            Self::Rejected(Rejection { problem, retry_after }) => {
+                AttemptSummary::Rejected { code: problem.code, retry: problem.retry, retry_after: *retry_after }
+            }
+            Self::NotSent(_) => AttemptSummary::NotSent,
+            Self::Lost(_) => AttemptSummary::Lost,
+            Self::Failed(_) => return None,
+        })
+    }
+}
+
+/// Tells a response of the application from one of a gateway: a guard marks the responses of its handlers, and those are final.
+fn summarize(status: StatusCode, headers: &HeaderMap) -> AttemptSummary {
+    let is_guarded = || outcome(headers).is_some_and(Outcome::is_handlers);
+    match status {
+        StatusCode::UNAUTHORIZED => AttemptSummary::Unauthorized,
+        StatusCode::TOO_MANY_REQUESTS if !is_guarded() => {
+            AttemptSummary::TooManyRequests { retry_after: retry_after(headers) }
+        }
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT if !is_guarded() => {
+            AttemptSummary::GatewayError { retry_after: retry_after(headers) }
+        }
+        _ if (status.is_client_error() || status.is_server_error()) && !is_guarded() => AttemptSummary::UnmarkedFailure,
+        _ => AttemptSummary::Response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateway_error_is_told_from_application_by_guard_mark() {
+        let mut marked = HeaderMap::new();
+        marked.insert(header::OUTCOME, HeaderValue::from_static("executed"));
+        for status in [502, 503, 504] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(summarize(status, &HeaderMap::new()), AttemptSummary::GatewayError { retry_after: None });
+            assert_eq!(summarize(status, &marked), AttemptSummary::Response);
+        }
+        assert_eq!(
+            summarize(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()),
+            AttemptSummary::TooManyRequests { retry_after: None }
+        );
+        assert_eq!(summarize(StatusCode::TOO_MANY_REQUESTS, &marked), AttemptSummary::Response);
+        assert_eq!(summarize(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()), AttemptSummary::UnmarkedFailure);
+        assert_eq!(summarize(StatusCode::FORBIDDEN, &marked), AttemptSummary::Response);
+        assert_eq!(summarize(StatusCode::CREATED, &HeaderMap::new()), AttemptSummary::Response);
+        assert_eq!(summarize(StatusCode::UNAUTHORIZED, &marked), AttemptSummary::Unauthorized);
+        for outcome in ["replayable", "not_applied", "not_released", "unknown", "unprotected"] {
+            marked.insert(header::OUTCOME, HeaderValue::from_static(outcome));
+            assert_eq!(summarize(StatusCode::SERVICE_UNAVAILABLE, &marked), AttemptSummary::Response, "{outcome}");
+        }
+    }
+}

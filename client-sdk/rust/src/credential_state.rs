@@ -1,0 +1,92 @@
+//! The token or key that a submission holds during its attempts.
+
+use std::sync::Arc;
+
+use onceward_api::header;
+use reqwest::header::{HeaderMap, HeaderName};
+
+use crate::client::{Client, no_token};
+use crate::credential::Credential;
+use crate::error::Error;
+use crate::key::{Key, generate_key};
+use crate::retry_decision::CredentialKind;
+use crate::submission::Plan;
+use crate::token::Token;
+use crate::token_pool::TokenPool;
+
+static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
+
+/// The token or key in use.
+pub(crate) enum CredentialState {
+    Token { token: Token, pool: Arc<TokenPool> },
+    Key(Key),
+}
+
+impl CredentialState {
+    /// Acquires the token or key that the plan asks for.
+    ///
+    /// # Errors
+    /// If no token can be fetched, or the key is invalid.
+    pub(crate) async fn acquire(client: &Client, plan: &Plan) -> Result<Self, Error> {
+        let wrong = |error| Error::misuse(format!("the key cannot be used: {error}"));
+        match &plan.credential {
+            Credential::Key(key) | Credential::ResumedKey(key) => Ok(Self::Key(key.clone())),
+            Credential::GeneratedKey(application) => generate_key(application.as_deref()).map(Self::Key).map_err(wrong),
+            Credential::Token => {
+                let url = plan.url.as_ref().ok_or_else(|| Error::misuse("there is no address"))?;
+                let pool = client.pool(url, &plan.binding, &plan.identity)?;
+                let token = pool.take().await.map_err(no_token)?;
+                Ok(Self::Token { token, pool })
+            }
+        }
+    }
+
+    /// Takes another token in place of the rejected one.
+    pub(crate) async fn replace_token(&mut self) -> Result<(), Error> {
+        if let Self::Token { token, pool } = self {
+            *token = pool.take().await.map_err(no_token)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the token or key into a request's headers.
+    pub(crate) fn write_to(&self, headers: &mut HeaderMap, key_header: &HeaderName) -> Result<(), Error> {
+        match self {
+            Self::Token { token, .. } => headers.insert(&TOKEN, token.header()),
+            Self::Key(key) => {
+                let value = key.header().map_err(|error| Error::misuse(error.to_string()))?;
+                headers.insert(key_header, value)
+            }
+        };
+        Ok(())
+    }
+
+    pub(crate) fn kind(&self) -> CredentialKind {
+        match self {
+            Self::Token { .. } => CredentialKind::Token,
+            Self::Key(_) => CredentialKind::Key,
+        }
+    }
+
+    pub(crate) fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Token { .. } => None,
+            Self::Key(key) => Some(key),
+        }
+    }
+
+    /// Adds the token of a response to the pool.
+    pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
+        let next = headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(value.as_bytes()));
+        if let (Self::Token { pool, .. }, Some(next)) = (self, next) {
+            pool.add(next);
+        }
+    }
+
+    /// Discards the tokens in the pool: the reason this one was rejected holds for them too.
+    pub(crate) fn discard_pooled_tokens(&self) {
+        if let Self::Token { pool, .. } = self {
+            pool.clear();
+        }
+    }
+}

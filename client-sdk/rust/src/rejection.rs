@@ -1,0 +1,169 @@
+//! Rejections by a guard: read from the response's headers, and from the problem in its body up to a limit.
+
+use std::time::Duration;
+
+use onceward_api::{Outcome, Problem, header};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Response, StatusCode};
+
+use crate::buffered_body::BufferedBody;
+
+/// The most bytes read of a problem.
+const LIMIT: usize = 64 * 1024;
+
+/// A rejection by a guard.
+#[derive(Debug, Clone)]
+pub(crate) struct Rejection {
+    pub(crate) problem: Problem,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// The outcome in a response's headers.
+pub(crate) fn outcome(headers: &HeaderMap) -> Option<Outcome> {
+    Outcome::parse(headers.get(header::OUTCOME)?.to_str().ok()?)
+}
+
+/// The `Retry-After` of a response, in seconds. A date is ignored: clocks may differ.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Where a response comes from.
+pub(crate) enum ResponseClass {
+    /// The application.
+    Application(Response),
+    /// A guard, which rejected the request.
+    Rejected(Rejection),
+}
+
+/// Tells a rejection from a response of the application, whose body stays complete.
+///
+/// The headers decide first: a response marked by the guard as the handler's is the application's, even if the handler forwards another
+/// service's problem; and a rejection is one even if its body is a page, or endless.
+///
+/// # Errors
+/// If the connection fails while the body is read.
+pub(crate) async fn classify(mut response: Response) -> reqwest::Result<ResponseClass> {
+    let outcome = outcome(response.headers());
+    if !matches!(outcome, Some(Outcome::Rejected(_)) | None) {
+        return Ok(ResponseClass::Application(response));
+    }
+    let retry_after = retry_after(response.headers());
+    let rejected = |problem| Ok(ResponseClass::Rejected(Rejection { problem, retry_after }));
+    match outcome {
+        Some(Outcome::Rejected(code)) => {
+            // The headers are enough: the body may be missing or unreadable.
+            let body = BufferedBody::read(&mut response, LIMIT).await.map(BufferedBody::into_bytes).unwrap_or_default();
+            let problem = serde_json::from_slice(&body).ok().filter(|problem: &Problem| problem.code == code);
+            rejected(problem.unwrap_or_else(|| Problem::new(code)))
+        }
+        None if is_problem(&response) => {
+            let status = response.status().as_u16();
+            let body = BufferedBody::read(&mut response, LIMIT).await?;
+            let problem =
+                serde_json::from_slice(body.bytes()).ok().filter(|problem: &Problem| problem.status == status);
+            match problem {
+                Some(problem) => rejected(problem),
+                None => Ok(ResponseClass::Application(body.put_back(response))),
+            }
+        }
+        _ => Ok(ResponseClass::Application(response)),
+    }
+}
+
+fn is_problem(response: &Response) -> bool {
+    let is_failure = response.status() >= StatusCode::BAD_REQUEST;
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    is_failure && content_type.is_some_and(|text| text.starts_with(Problem::CONTENT_TYPE))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use onceward_api::Code;
+
+    use super::*;
+
+    fn response(status: u16, headers: &[(&str, &str)], body: impl Into<reqwest::Body>) -> Response {
+        let mut builder = http::Response::builder().status(status);
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        Response::from(builder.body(body.into()).unwrap())
+    }
+
+    fn problem(code: Code) -> String {
+        serde_json::to_string(&Problem::new(code).detail("this time")).unwrap()
+    }
+
+    const PROBLEM: (&str, &str) = ("content-type", "application/problem+json; charset=utf-8");
+
+    async fn rejection(response: Response) -> Option<Problem> {
+        match classify(response).await.unwrap() {
+            ResponseClass::Rejected(rejection) => Some(rejection.problem),
+            ResponseClass::Application(_) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_known_by_its_head_or_by_its_body() {
+        let marked = response(409, &[("onceward-outcome", "token_used"), PROBLEM], problem(Code::TokenUsed));
+        assert_eq!(rejection(marked).await.unwrap().detail, "this time");
+        let page = response(409, &[("onceward-outcome", "in_progress"), ("content-type", "text/html")], "<h1>no</h1>");
+        assert_eq!(rejection(page).await, Some(Problem::new(Code::InProgress)));
+        let stripped = response(410, &[PROBLEM], problem(Code::TokenExpired));
+        assert_eq!(rejection(stripped).await.unwrap().code, Code::TokenExpired);
+    }
+
+    #[tokio::test]
+    async fn what_a_handler_hands_on_of_somebody_else_is_its_answer() {
+        let handed_on = response(409, &[("onceward-outcome", "executed"), PROBLEM], problem(Code::TokenUsed));
+        assert!(rejection(handed_on).await.is_none());
+        assert!(rejection(response(200, &[PROBLEM], problem(Code::TokenUsed))).await.is_none());
+        assert!(rejection(response(500, &[PROBLEM], problem(Code::TokenUsed))).await.is_none(), "another status");
+    }
+
+    #[tokio::test]
+    async fn a_problem_of_the_application_s_own_keeps_its_body_however_large() {
+        for size in [10, LIMIT + 10, 3 * LIMIT] {
+            let text = format!("{{\"title\":\"{}\"}}", "x".repeat(size));
+            let url: reqwest::Url = "http://shop.example/orders".parse().unwrap();
+            use reqwest::ResponseBuilderExt as _;
+            let chunks: Vec<_> = text.as_bytes().chunks(1000).map(|c| Ok::<_, std::io::Error>(c.to_vec())).collect();
+            let body = reqwest::Body::wrap_stream(futures_util::stream::iter(chunks));
+            let made = http::Response::builder().status(400).header(PROBLEM.0, PROBLEM.1).url(url.clone()).body(body);
+            let ResponseClass::Application(response) = classify(Response::from(made.unwrap())).await.unwrap() else {
+                panic!("a response")
+            };
+            assert_eq!((response.status().as_u16(), response.url()), (400, &url));
+            assert_eq!(response.text().await.unwrap(), text);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_endless_problem_is_not_read_to_its_end() {
+        let (piece, read) = (Bytes::from(vec![b'x'; 16 * 1024]), std::sync::Arc::new(std::sync::Mutex::new(0)));
+        let count = read.clone();
+        let endless = futures_util::stream::repeat_with(move || {
+            *count.lock().unwrap() += 1;
+            Ok::<_, std::io::Error>(piece.clone())
+        });
+        let body = reqwest::Body::wrap_stream(endless);
+        let rejected = rejection(response(503, &[("onceward-outcome", "overloaded"), PROBLEM], body)).await;
+        assert_eq!(rejected, Some(Problem::new(Code::Overloaded)));
+        assert!(*read.lock().unwrap() <= 5, "{:?}", read);
+    }
+
+    #[test]
+    fn a_wait_is_whole_seconds_and_nothing_else() {
+        let wait = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(wait(" 3 "), Some(Duration::from_secs(3)));
+        assert_eq!(wait("Fri, 31 Dec 2027 23:59:59 GMT"), None);
+        assert_eq!(wait("-1"), None);
+        assert_eq!(wait("99999999999999999999999"), None);
+    }
+}

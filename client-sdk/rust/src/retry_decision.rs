@@ -1,0 +1,208 @@
+//! Decides what follows an attempt: a plain function over plain data.
+//!
+//! An attempt that was *rejected* or *not sent* ran nothing, for certain. An attempt *without a response* may have run: from then on
+//! the submission is sent with the same token or key only, and any rejection leaves its outcome unknown.
+
+use std::time::Duration;
+
+use onceward_api::{Code, Retry};
+
+use crate::backoff::Backoff;
+use crate::retry_limits::RetryLimits;
+
+/// What the decision needs to know of an attempt's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttemptSummary {
+    /// A response of the application.
+    Response,
+    /// An error status without the mark of a guard: from the application, or from a gateway.
+    UnmarkedFailure,
+    /// 401: the caller's credentials are invalid or have expired.
+    Unauthorized,
+    /// A guard rejected it: this request ran nothing.
+    Rejected { code: Code, retry: Retry, retry_after: Option<Duration> },
+    /// 429 without the mark of a guard: the rate limit of a gateway.
+    TooManyRequests { retry_after: Option<Duration> },
+    /// 502, 503 or 504 without the mark of a guard. The request may have run.
+    GatewayError { retry_after: Option<Duration> },
+    /// No connection could be made.
+    NotSent,
+    /// The connection failed before the response was complete. The request may have run.
+    Lost,
+}
+
+/// The earlier attempts of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttemptHistory {
+    /// How many there were.
+    pub(crate) attempts: u32,
+    /// Whether one of them had no response.
+    unanswered: bool,
+    /// Whether one of them was rejected because the submission is in progress.
+    in_progress: bool,
+    /// Whether any of them had a response other than `retry: new_token`.
+    otherwise_answered: bool,
+    renewed: bool,
+    refreshed: bool,
+}
+
+impl AttemptHistory {
+    /// No attempts. A resumed submission may have been sent before.
+    pub(crate) fn new(is_resumed: bool) -> Self {
+        let (unanswered, in_progress, otherwise_answered) = (is_resumed, false, false);
+        Self { attempts: 0, unanswered, in_progress, otherwise_answered, renewed: false, refreshed: false }
+    }
+
+    /// Whether one of them may have run.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.unanswered || self.in_progress
+    }
+
+    /// The history with this attempt and the decision that followed it.
+    pub(crate) fn and(self, summary: AttemptSummary, decision: Decision) -> Self {
+        let says_new_token = matches!(summary, AttemptSummary::Rejected { retry: Retry::NewToken, .. });
+        Self {
+            attempts: self.attempts + 1,
+            unanswered: self.unanswered
+                || matches!(summary, AttemptSummary::Lost | AttemptSummary::GatewayError { .. }),
+            in_progress: self.in_progress || matches!(summary, AttemptSummary::Rejected { code: Code::InProgress, .. }),
+            otherwise_answered: self.otherwise_answered || !(says_new_token || summary == AttemptSummary::NotSent),
+            renewed: self.renewed || matches!(decision, Decision::NewToken(_)),
+            refreshed: self.refreshed || matches!(decision, Decision::RefreshCredentials),
+        }
+    }
+}
+
+/// What limits the retries of a submission.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetryConditions {
+    pub(crate) limits: RetryLimits,
+    /// The time left until the deadline.
+    pub(crate) time_left: Duration,
+    /// Whether the body can be sent again.
+    pub(crate) is_repeatable: bool,
+    /// What the attempt carried to where it ended.
+    pub(crate) carried: CredentialKind,
+    /// Whether to retry until the deadline, however many attempts that takes.
+    pub(crate) until_deadline: bool,
+    /// Whether the caller's credentials can be refreshed.
+    pub(crate) is_refreshable: bool,
+}
+
+/// What an attempt carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CredentialKind {
+    Token,
+    Key,
+    /// Neither, after a redirect to another origin.
+    Nothing,
+}
+
+/// What follows an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Return the response.
+    Return,
+    /// Retry with the same token or key.
+    Retry(Backoff),
+    /// Retry with a new token.
+    NewToken(Backoff),
+    /// Retry with refreshed credentials of the caller, and the same token or key.
+    RefreshCredentials,
+    /// End with this rejection: nothing ran.
+    Reject,
+    /// End: nothing was sent.
+    NotSent,
+    /// End: the outcome is unknown.
+    Unknown,
+}
+
+/// Decides what follows an attempt.
+pub(crate) fn decide(history: &AttemptHistory, summary: AttemptSummary, conditions: &RetryConditions) -> Decision {
+    let end = |certain: Decision| if history.in_doubt() { Decision::Unknown } else { certain };
+    // After a redirect to another origin no credentials were sent, so there are none to refresh.
+    let may_refresh = conditions.is_refreshable && may_send(history, conditions) && !conditions.time_left.is_zero();
+    match summary {
+        AttemptSummary::Response => Decision::Return,
+        // A server that takes tokens has a guard, which marks every response: an unmarked one says nothing of an earlier attempt.
+        AttemptSummary::UnmarkedFailure if conditions.carried == CredentialKind::Token => end(Decision::Return),
+        AttemptSummary::UnmarkedFailure => Decision::Return,
+        AttemptSummary::Unauthorized if may_refresh && !history.refreshed => Decision::RefreshCredentials,
+        AttemptSummary::Unauthorized => end(Decision::Return),
+        AttemptSummary::Rejected { code, retry, retry_after } => {
+            after_rejection(history, code, retry, retry_after, conditions)
+        }
+        AttemptSummary::TooManyRequests { retry_after } => {
+            retry_same(history, retry_after, conditions).unwrap_or(end(Decision::Return))
+        }
+        AttemptSummary::GatewayError { retry_after } => {
+            retry_same(history, retry_after, conditions).unwrap_or(Decision::Unknown)
+        }
+        AttemptSummary::NotSent => retry_same(history, None, conditions).unwrap_or(end(Decision::NotSent)),
+        AttemptSummary::Lost => retry_same(history, None, conditions).unwrap_or(Decision::Unknown),
+    }
+}
+
+fn after_rejection(
+    history: &AttemptHistory,
+    code: Code,
+    retry: Retry,
+    retry_after: Option<Duration>,
+    conditions: &RetryConditions,
+) -> Decision {
+    let is_certain = if code == Code::InProgress { !history.unanswered } else { !history.in_doubt() };
+    let end = if is_certain { Decision::Reject } else { Decision::Unknown };
+    match (code, retry) {
+        // The server says that the submission ran: its outcome is no longer unknown.
+        (Code::ReplyNotKept, _) => Decision::Reject,
+        (Code::OutcomeUnknown | Code::Internal, _) => Decision::Unknown,
+        // An earlier attempt of ours may have claimed the interval, even one that was rejected: if the store's response is lost, its claim
+        // remains for a while. The SDK never waits for the interval to end, whatever the problem says: the duplicate would run then.
+        (Code::TooSoon, _) if history.in_doubt() || history.otherwise_answered => Decision::Unknown,
+        (Code::TooSoon, _) => Decision::Reject,
+        // An earlier attempt of ours may hold the lock; once it ends, a retry would run again.
+        (Code::Locked, _) if history.in_doubt() => Decision::Unknown,
+        // An earlier attempt may have used the token, even one that was rejected: the store's response may be lost, and the token not restored.
+        (Code::TokenUsed, _) if history.otherwise_answered => Decision::Unknown,
+        (_, Retry::Same) => retry_same(history, retry_after, conditions).unwrap_or(end),
+        (_, Retry::NewToken) => retry_with_new_token(history, retry_after, conditions).unwrap_or(end),
+        (_, Retry::No) => end,
+    }
+}
+
+/// A retry with the same token or key, if it is allowed and can start before the deadline.
+fn retry_same(
+    history: &AttemptHistory,
+    retry_after: Option<Duration>,
+    conditions: &RetryConditions,
+) -> Option<Decision> {
+    backoff(history, retry_after, conditions).filter(|_| may_send(history, conditions)).map(Decision::Retry)
+}
+
+/// Whether an attempt is left, the body can be sent again, and a token or key identifies the submission.
+fn may_send(history: &AttemptHistory, conditions: &RetryConditions) -> bool {
+    let has_attempts = conditions.until_deadline || history.attempts + 1 < conditions.limits.attempts;
+    has_attempts && conditions.is_repeatable && conditions.carried != CredentialKind::Nothing
+}
+
+/// A retry with a new token: once, and only while every earlier attempt was rejected with `new_token` or not sent.
+fn retry_with_new_token(
+    history: &AttemptHistory,
+    retry_after: Option<Duration>,
+    conditions: &RetryConditions,
+) -> Option<Decision> {
+    let is_clean = !history.in_doubt() && !history.otherwise_answered && !history.renewed;
+    let is_allowed = is_clean && conditions.carried == CredentialKind::Token && may_send(history, conditions);
+    let backoff = Backoff { minimum: retry_after.unwrap_or_default(), jitter: Duration::ZERO };
+    (is_allowed && backoff.minimum < conditions.time_left).then_some(Decision::NewToken(backoff))
+}
+
+/// The backoff before the next attempt, if it ends before the deadline.
+fn backoff(history: &AttemptHistory, retry_after: Option<Duration>, conditions: &RetryConditions) -> Option<Backoff> {
+    let Backoff { minimum, jitter } = Backoff::after(history.attempts, retry_after, &conditions.limits);
+    let room = conditions.time_left.checked_sub(minimum).filter(|room| !room.is_zero())?;
+    Some(Backoff { minimum, jitter: jitter.min(room / 2) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! The retry loop: sends the attempts of a submission, with a backoff between them, and resolves an unknown outcome.
+//!
+//! It decides nothing by itself: [`decide`] does.
+
+use std::time::Duration;
+
+use onceward_api::{Code, Outcome};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
+
+use crate::attempt::{Attempt, AttemptResult};
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::credential::Credential;
+use crate::credential_state::CredentialState;
+use crate::error::{Error, ErrorKind};
+use crate::on_unknown::OnUnknown;
+use crate::rejection::Rejection;
+use crate::response::Response;
+use crate::retry_decision::{AttemptHistory, AttemptSummary, CredentialKind, Decision, RetryConditions, decide};
+use crate::submission::Plan;
+use crate::transport::Transport;
+
+/// Sends a submission, with retries.
+pub(crate) async fn submit<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Response, Error> {
+    plan.credential.allows(plan.on_unknown)?;
+    let (host, path) = plan.url.as_ref().map_or(("", ""), |url| (url.host_str().unwrap_or_default(), url.path()));
+    let span = tracing::info_span!(target: "onceward_client", "submission", method = %plan.method, host, path);
+    let is_resumed = matches!(plan.credential, Credential::ResumedKey(_));
+    let (history, started) = (AttemptHistory::new(is_resumed), Instant::now());
+    let retry_loop = RetryLoop { client, transport, plan, history, started, credentials_rejected: false };
+    retry_loop.run().instrument(span).await
+}
+
+struct RetryLoop<'a, T> {
+    client: &'a Client,
+    transport: &'a mut T,
+    plan: Plan,
+    history: AttemptHistory,
+    started: Instant,
+    /// Whether the last attempt was rejected for the caller's credentials.
+    credentials_rejected: bool,
+}
+
+impl<T: Transport> RetryLoop<'_, T> {
+    async fn run(mut self) -> Result<Response, Error> {
+        let mut credential = self.within_deadline(CredentialState::acquire(self.client, &self.plan)).await?;
+        loop {
+            let (result, carried) = self.attempt(&credential, false).await;
+            let Some(summary) = result.summary() else {
+                self.history.attempts += 1;
+                return Err(self.error(result, &credential));
+            };
+            let decision = decide(&self.history, summary, &self.conditions(carried));
+            self.history = self.history.and(summary, decision);
+            let number = self.history.attempts;
+            tracing::debug!(target: "onceward_client", number, ?summary, ?decision, "attempt finished");
+            if let AttemptSummary::Rejected {
+                code: Code::TokenExpired | Code::TokenStale | Code::TokenInvalid | Code::TokenMalformed,
+                ..
+            } = summary
+            {
+                credential.discard_pooled_tokens();
+            }
+            match decision {
+                Decision::Retry(backoff) => wait(backoff).await,
+                Decision::RefreshCredentials => self.credentials_rejected = true,
+                Decision::NewToken(backoff) => {
+                    wait(backoff).await;
+                    let replaced = self.within_deadline(credential.replace_token()).await;
+                    replaced.map_err(|error| error.with_attempts(self.history.attempts))?;
+                }
+                Decision::Unknown => return self.resolve_unknown(result, carried, credential).await,
+                Decision::Return | Decision::Reject | Decision::NotSent => return self.finish(result, &credential),
+            }
+        }
+    }
+
+    /// Returns the response, or the error that explains why there is none.
+    fn finish(&self, result: AttemptResult, credential: &CredentialState) -> Result<Response, Error> {
+        match result {
+            AttemptResult::Response(response) => Ok(Response::new(response, self.history.attempts)),
+            result => Err(self.error(result, credential)),
+        }
+    }
+
+    fn error(&self, result: AttemptResult, credential: &CredentialState) -> Error {
+        let error = match result {
+            AttemptResult::Failed(error) if self.history.in_doubt() => error.in_doubt(),
+            AttemptResult::Failed(error) => error,
+            AttemptResult::Rejected(rejection) => Error::rejected(rejection),
+            AttemptResult::NotSent(error) => {
+                let message =
+                    "no connection could be made, so nothing was sent: is the server running, and the address right?";
+                Error::new(ErrorKind::NotSent, message).with_source(Some(error))
+            }
+            result => return self.unknown(result, credential),
+        };
+        error.with_key(credential.key()).with_attempts(self.history.attempts)
+    }
+
+    /// Does what [`OnUnknown`] says about an unknown outcome.
+    async fn resolve_unknown(
+        mut self,
+        result: AttemptResult,
+        carried: CredentialKind,
+        credential: CredentialState,
+    ) -> Result<Response, Error> {
+        let unknown = self.unknown(result, &credential);
+        // A look carries the whole request: a server that does not know `Onceward-Look` runs it, under the same token or key.
+        let may_look = carried != CredentialKind::Nothing && self.plan.body.is_repeatable();
+        if self.plan.on_unknown != OnUnknown::Look || !may_look {
+            return Err(unknown);
+        }
+        self.look(&credential).await.unwrap_or(Err(unknown))
+    }
+
+    /// Looks up the stored outcome, and waits while the submission is in progress. `None` if that did not help.
+    async fn look(&mut self, credential: &CredentialState) -> Option<Result<Response, Error>> {
+        for looks in 0..self.plan.limits.attempts {
+            let (result, _) = self.attempt(credential, true).await;
+            let retry_after = match result {
+                AttemptResult::Response(response) if response.outcome == Some(Outcome::Replayed) => {
+                    return Some(Ok(Response::new(response, self.history.attempts)));
+                }
+                AttemptResult::Rejected(rejection) if rejection.problem.retry == onceward_api::Retry::Same => {
+                    rejection.retry_after
+                }
+                AttemptResult::Rejected(rejection) => return Some(Err(self.look_rejected(rejection, credential))),
+                // A server that does not know `Onceward-Look` has not looked anything up.
+                AttemptResult::Response(..) | AttemptResult::Failed(_) => return None,
+                AttemptResult::NotSent(_) | AttemptResult::Lost(_) => None,
+            };
+            let delay = Backoff::after(looks, retry_after, &self.plan.limits).delay(fastrand::f64());
+            if delay >= self.time_left() {
+                return None;
+            }
+            sleep(delay).await;
+        }
+        None
+    }
+
+    /// The error after a look that does not settle the outcome.
+    fn look_rejected(&self, rejection: Rejection, credential: &CredentialState) -> Error {
+        let advice = match rejection.problem.code {
+            Code::ReplyNotKept => return self.error(AttemptResult::Rejected(rejection), credential),
+            Code::NotFound => {
+                "nothing is on record of it. It may not have happened, or not yet: a request may still be in flight. \
+                 Send it again under the same key, or look again later."
+            }
+            _ => "what is on record does not say whether it happened. Find out before it is sent again.",
+        };
+        let error = Error::new(ErrorKind::Unknown, format!("it is not known whether it happened: {advice}"));
+        error.with_rejection(Some(rejection)).with_key(credential.key()).with_attempts(self.history.attempts)
+    }
+
+    fn unknown(&self, result: AttemptResult, credential: &CredentialState) -> Error {
+        let advice = match credential.key() {
+            Some(_) => "Find out, or send the same again under the same key (`Error::key`, `Submission::resume`).",
+            None => "Find out before it is sent again: with another token it would be another submission.",
+        };
+        let (reason, rejection, source) = match result {
+            AttemptResult::Rejected(rejection) => {
+                let reason = format!(
+                    "the last attempt was rejected ({}), and an earlier one may have run",
+                    rejection.problem.code
+                );
+                (reason, Some(rejection), None)
+            }
+            AttemptResult::Response(response) => {
+                (format!("the response was {}", response.response.status()), None, None)
+            }
+            AttemptResult::NotSent(error) => ("an earlier attempt had no response".to_owned(), None, Some(error)),
+            AttemptResult::Lost(error) => ("the response was lost".to_owned(), None, Some(error)),
+            AttemptResult::Failed(error) => return error,
+        };
+        let error = Error::new(ErrorKind::Unknown, format!("it is not known whether it happened: {reason}. {advice}"));
+        let error = error.with_rejection(rejection).with_source(source);
+        error.with_key(credential.key()).with_attempts(self.history.attempts)
+    }
+
+    /// Sends one attempt. Returns what it carried to where it ended.
+    async fn attempt(&mut self, credential: &CredentialState, is_look: bool) -> (AttemptResult, CredentialKind) {
+        let inner = self.client.inner();
+        let authorization = match &inner.authorization {
+            None => None,
+            Some(authorization) => {
+                let is_rejected = std::mem::take(&mut self.credentials_rejected);
+                match authorization.value(is_rejected, self.attempt_timeout()).await {
+                    Ok(value) => Some(value),
+                    Err(error) => {
+                        let error = Error::misuse(format!("the caller's credentials could not be had: {error}"));
+                        return (AttemptResult::Failed(error), credential.kind());
+                    }
+                }
+            }
+        };
+        let limit = self.attempt_timeout();
+        let mut attempt = Attempt {
+            transport: &mut *self.transport,
+            http: &inner.http,
+            key_header: &inner.key_header,
+            plan: &mut self.plan,
+            credential,
+            authorization,
+            carried: credential.kind(),
+            is_look,
+            in_doubt: self.history.in_doubt(),
+            outcome: None,
+            is_submission: true,
+        };
+        let result = timeout(limit, attempt.send()).await;
+        (result.unwrap_or_else(|_| attempt.timed_out(limit)), attempt.carried)
+    }
+
+    fn conditions(&self, carried: CredentialKind) -> RetryConditions {
+        RetryConditions {
+            limits: self.plan.limits,
+            time_left: self.time_left().saturating_sub(self.reserved_for_look()),
+            is_repeatable: self.plan.body.is_repeatable(),
+            carried,
+            until_deadline: self.plan.on_unknown == OnUnknown::Retry,
+            is_refreshable: self.client.inner().authorization.is_some(),
+        }
+    }
+
+    fn attempt_timeout(&self) -> Duration {
+        self.plan.limits.attempt_timeout.min(self.time_left()).max(Duration::from_millis(1))
+    }
+
+    fn time_left(&self) -> Duration {
+        self.plan.limits.deadline.saturating_sub(self.started.elapsed())
+    }
+
+    fn reserved_for_look(&self) -> Duration {
+        if self.plan.on_unknown == OnUnknown::Look { self.plan.limits.deadline / 4 } else { Duration::ZERO }
+    }
+
+    /// Waits for a token, until the deadline.
+    async fn within_deadline<V>(&self, token: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
+        let late = |_| {
+            let message =
+                "there was no token within the deadline, so nothing was sent: is `/token` slow, or its rate limit low?";
+            Error::new(ErrorKind::NoToken, message)
+        };
+        timeout(self.time_left(), token).await.map_err(late)?
+    }
+}
+
+async fn wait(backoff: Backoff) {
+    sleep(backoff.delay(fastrand::f64())).await;
+}

@@ -1,0 +1,266 @@
+//! The token pool: tokens fetched ahead, so that a submission does not wait for one.
+//!
+//! At most one fetch is in flight, however many submissions wait. It runs in its own task: a submission that is cancelled does not cancel
+//! the fetch for the others.
+
+mod error;
+mod source;
+mod stock;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onceward_api::Code;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep};
+
+pub(crate) use self::error::TokenError;
+use self::source::FreshToken;
+pub(crate) use self::source::{TokenBinding, TokenSource};
+use self::stock::TokenStock;
+use crate::backoff::Backoff;
+use crate::retry_limits::RetryLimits;
+use crate::token::Token;
+
+/// How long a failed refill is not repeated, unless a submission waits.
+const REFILL_PAUSE: Duration = Duration::from_secs(1);
+/// The most tokens the service issues in one batch.
+const MAX_BATCH: u32 = 100;
+
+type Waiter = oneshot::Sender<Result<Token, TokenError>>;
+
+/// The tokens of one binding and caller from one endpoint.
+pub(crate) struct TokenPool {
+    source: TokenSource,
+    limits: RetryLimits,
+    /// The most tokens in stock.
+    size: u32,
+    state: Mutex<PoolState>,
+    /// Notified whenever a fetch has ended.
+    fetch_ended: Notify,
+}
+
+#[derive(Default)]
+struct PoolState {
+    stock: TokenStock,
+    waiting: VecDeque<Waiter>,
+    is_fetching: bool,
+    /// The number of tokens to have in stock. It doubles when a submission had to wait.
+    target: u32,
+    /// The batch size for now, after a failed fetch.
+    batch_limit: Option<u32>,
+    /// The batch size for good: the server rejects larger batches.
+    max_batch: Option<u32>,
+    paused_until: Option<Instant>,
+    /// The error of the last fetch, if it failed.
+    failure: Option<TokenError>,
+}
+
+impl TokenPool {
+    pub(crate) fn new(source: TokenSource, size: u32, limits: RetryLimits) -> Arc<Self> {
+        let state = Mutex::new(PoolState { target: 1, ..PoolState::default() });
+        Arc::new(Self { source, limits, size: size.max(1), state, fetch_ended: Notify::new() })
+    }
+
+    /// Takes a token from stock, or waits for one.
+    ///
+    /// # Errors
+    /// If no token can be fetched.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Token, TokenError> {
+        loop {
+            let receiver = {
+                let mut state = self.state();
+                let now = Instant::now();
+                if let Some(token) = state.stock.take(now) {
+                    self.refill(&mut state, now);
+                    return Ok(token);
+                }
+                let (sender, receiver) = oneshot::channel();
+                state.waiting.push_back(sender);
+                state.target = (state.target * 2).min(self.size);
+                self.start_fetch(&mut state);
+                receiver
+            };
+            // If the runtime of the fetch was shut down, the token is fetched on this one.
+            if let Ok(token) = receiver.await {
+                return token;
+            }
+        }
+    }
+
+    /// Fetches until `count` tokens are in stock, as far as the pool's size allows.
+    ///
+    /// # Errors
+    /// If no token can be fetched.
+    pub(crate) async fn warm_up(self: &Arc<Self>, count: u32) -> Result<(), TokenError> {
+        loop {
+            let ended = self.fetch_ended.notified();
+            {
+                let mut state = self.state();
+                state.target = state.target.max(count.clamp(1, self.size));
+                if state.stock.fresh(Instant::now()) >= state.target as usize {
+                    return Ok(());
+                }
+                self.start_fetch(&mut state);
+            }
+            ended.await;
+            let state = self.state();
+            if let Some(failure) = state.failure.clone() {
+                return Err(failure);
+            }
+            if !state.is_fetching && state.stock.fresh(Instant::now()) == 0 {
+                // Their lifetime is too short to keep them.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds a token that came with a response.
+    pub(crate) fn add(&self, token: Token) {
+        let mut state = self.state();
+        if state.stock.fresh(Instant::now()) < self.size as usize {
+            state.stock.insert_unrequested(token, Instant::now());
+        }
+    }
+
+    /// Discards the tokens in stock.
+    pub(crate) fn clear(&self) {
+        self.state().stock.clear();
+    }
+
+    /// Whether no token is in stock and no submission waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        !state.is_fetching && state.waiting.is_empty() && state.stock.fresh(Instant::now()) == 0
+    }
+
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a fetch if the stock is low, unless one has just failed.
+    fn refill(self: &Arc<Self>, state: &mut PoolState, now: Instant) {
+        let is_low = state.stock.fresh(now) < state.target.div_ceil(2) as usize;
+        if is_low && state.paused_until.is_none_or(|until| until <= now) {
+            self.start_fetch(state);
+        }
+    }
+
+    fn start_fetch(self: &Arc<Self>, state: &mut PoolState) {
+        if !state.is_fetching {
+            state.is_fetching = true;
+            tokio::spawn(fetch(FetchGuard { pool: Arc::clone(self), is_finished: false }));
+        }
+    }
+}
+
+/// Marks a fetch in flight. If it is dropped unfinished, with the runtime it ran on, the next submission starts another fetch.
+struct FetchGuard {
+    pool: Arc<TokenPool>,
+    is_finished: bool,
+}
+
+impl Drop for FetchGuard {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let mut state = self.pool.state();
+            state.is_fetching = false;
+            state.waiting.clear();
+        }
+        self.pool.fetch_ended.notify_waiters();
+    }
+}
+
+/// Fetches until no submission waits and the stock is full, or until a fetch fails.
+async fn fetch(mut guard: FetchGuard) {
+    let pool = Arc::clone(&guard.pool);
+    let mut failures = 0;
+    let mut previous = None;
+    while let Some((count, fresh)) = next_batch(&pool, previous) {
+        previous = Some(fresh);
+        match pool.source.fetch(count, |tokens| hand_out(&pool, tokens)).await {
+            Ok(()) => failures = 0,
+            Err(error) => {
+                failures += 1;
+                let backoff = retry_backoff(&pool, &error, count, failures);
+                tracing::debug!(count, failures, retries = backoff.is_some(), "no token: {}", error.message);
+                let Some(backoff) = backoff else {
+                    fail(&pool, &error);
+                    break;
+                };
+                let halved = Some((count / 2).max(1));
+                match is_batch_too_large(&error, count) {
+                    true => pool.state().max_batch = halved,
+                    false => pool.state().batch_limit = halved,
+                }
+                sleep(backoff.delay(fastrand::f64())).await;
+            }
+        }
+    }
+    // `next_batch` and `fail` have cleared `is_fetching` under the lock: another fetch may have started since.
+    guard.is_finished = true;
+}
+
+/// The size of the next batch, and the number of fresh tokens. `None`, with `is_fetching` cleared, if no token is needed, or if no
+/// submission waits and the stock has not grown since it was `previous`: tokens that are stale on arrival are not worth fetching.
+fn next_batch(pool: &TokenPool, previous: Option<usize>) -> Option<(u32, usize)> {
+    let mut state = pool.state();
+    state.waiting.retain(|waiter| !waiter.is_closed());
+    let fresh = state.stock.fresh(Instant::now());
+    let count = (state.target as usize + state.waiting.len()).saturating_sub(fresh) as u32;
+    let is_futile = state.waiting.is_empty() && previous.is_some_and(|previous| fresh <= previous);
+    if count == 0 || is_futile {
+        state.is_fetching = false;
+        return None;
+    }
+    let limit = [state.batch_limit, state.max_batch].into_iter().flatten().min();
+    Some((count.min(limit.unwrap_or(MAX_BATCH)), fresh))
+}
+
+/// Hands tokens to waiting submissions, and puts the others into stock.
+fn hand_out(pool: &TokenPool, tokens: Vec<FreshToken>) {
+    let mut state = pool.state();
+    (state.batch_limit, state.paused_until, state.failure) = (None, None, None);
+    'tokens: for FreshToken { token, requested, lifetime } in tokens {
+        let mut token = token;
+        while let Some(waiter) = state.waiting.pop_front() {
+            match waiter.send(Ok(token)) {
+                Ok(()) => continue 'tokens,
+                // That submission was cancelled.
+                Err(Ok(back)) => token = back,
+                Err(Err(_)) => continue 'tokens,
+            }
+        }
+        state.stock.insert(token, requested, lifetime);
+    }
+}
+
+/// Whether the server rejects batches of this size.
+fn is_batch_too_large(error: &TokenError, count: u32) -> bool {
+    let code = error.rejection.as_ref().map(|rejection| rejection.problem.code);
+    count > 1 && code == Some(Code::BadRequest)
+}
+
+/// The backoff before the next fetch, if a submission waits and a retry may succeed.
+fn retry_backoff(pool: &TokenPool, error: &TokenError, count: u32, failures: u32) -> Option<Backoff> {
+    if is_batch_too_large(error, count) {
+        return Some(Backoff { minimum: Duration::ZERO, jitter: Duration::ZERO });
+    }
+    let retry_after = error.retry_after();
+    let in_time = retry_after.is_none_or(|after| after < pool.limits.deadline);
+    let may_retry =
+        error.is_transient && in_time && failures < pool.limits.attempts && !pool.state().waiting.is_empty();
+    may_retry.then(|| Backoff::after(failures, retry_after, &pool.limits))
+}
+
+fn fail(pool: &TokenPool, error: &TokenError) {
+    let mut state = pool.state();
+    let retry_after = error.retry_after().unwrap_or(REFILL_PAUSE);
+    state.paused_until = Some(Instant::now() + retry_after.min(pool.limits.deadline));
+    (state.is_fetching, state.failure) = (false, Some(error.clone()));
+    for waiter in state.waiting.drain(..) {
+        // A cancelled submission does not receive it.
+        let _ = waiter.send(Err(error.clone()));
+    }
+}

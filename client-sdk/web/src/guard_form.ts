@@ -1,0 +1,290 @@
+// One guarded form: which token its next attempt takes, and how it gets back to work whatever becomes of that attempt.
+
+import { digest } from "./digest.js";
+import { writeToQuery, findField, writeToField, omitToken } from "./token_field.js";
+import type { GuardedForm, FormContext } from "./guarded_form.js";
+import { chooseToken, DOUBLE_CLICK, isSameClick, endOfAttempt, type AttemptEnd } from "./retry_rules.js";
+import { messages, dispatch, showMessage, showState, type FormState } from "./form_status.js";
+import { save, nameOf, saveResponsePage, load, timingOutcome, type LastAttempt } from "./history.js";
+import { outcomeOf } from "./submission.js";
+import { addresses, attribute, bare, target } from "./target.js";
+import { isFresh, type TimedToken } from "./token.js";
+
+/** Guards a form. */
+export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): GuardedForm {
+  const name = nameOf(form);
+  const rendered = findField(form);
+  /** How long the token lives that the server has written into the page, if it has. */
+  const life = +rendered?.dataset.expiresIn! * 1000;
+  /** A token that no attempt has taken yet. */
+  let spare: TimedToken | undefined;
+  /** The one fetch that all who need a token share. */
+  let fetching: Promise<void> | undefined;
+  let lastAttempt: LastAttempt | null | undefined;
+  /** The attempt in flight. */
+  let sending: SubmitEvent | undefined;
+  let isWaiting = false;
+  /** Whether the page may not fetch tokens. */
+  let isBarred = false;
+  /** The last attempt that was sent, and the addresses that the form named then. */
+  let sent: SubmitEvent | undefined;
+  let named: unknown[];
+  /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
+  let isTouched = false;
+  let isAnswered = true;
+  /** Whether no response to the last attempt was seen, and none to an earlier one with its token: that may still run. */
+  let isUnheard = false;
+  let wasUnheard = false;
+  /** Whether the page reports responses at all. */
+  let tells = false;
+  /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
+  let isConfirmed = false;
+  let isOnline = false;
+
+  function fetch(): Promise<void> {
+    return (fetching ??= token(form.dataset.oncewardAction)
+      .then((fetched) => {
+        spare = fetched;
+        isBarred = false;
+        setTimeout(renew, fetched.life * 0.8);
+        if (!isWaiting && !sending) settle();
+        dispatch(form, "ready");
+      })
+      .finally(() => (fetching = undefined)));
+  }
+
+  function warm(): void {
+    if (isFresh(spare) || sending || isWaiting) return;
+    settle();
+    // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
+    if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
+  }
+
+  function renew(): void {
+    if (spare && form.isConnected) warm();
+  }
+
+  /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
+  function isLeft(submitter: Element | null): boolean {
+    try {
+      return !/^post$/i.test(attribute(form, submitter, "method")) || !isAllowedOrigin(target(form, submitter).origin);
+    } catch {
+      // The action is no address.
+      return true;
+    }
+  }
+
+  /** Whether no button of the form sends a token. */
+  function isLeftAlone(): boolean {
+    return [null, ...form].every((button) => isLeft(button));
+  }
+
+  function submit(event: SubmitEvent, gesture?: Event): void {
+    const { submitter, defaultPrevented } = event;
+    if (defaultPrevented) return;
+    if (isLeft(submitter)) return omitToken(form);
+    if (sending?.defaultPrevented) handOver();
+    // The form that was here before this one may have learned more of the same attempt.
+    const known = load(name);
+    if (lastAttempt?.ended == "again" && known?.token == lastAttempt.token) lastAttempt = known;
+    const url = target(form, submitter);
+    const content = digest(new FormData(form, submitter), url);
+    const isSame = lastAttempt?.digest == content;
+    const isClicked = !isTouched && isSameClick((gesture ?? event).timeStamp - sent?.timeStamp!, !!gesture, isAnswered);
+    if (isWaiting || (isSame && (sending || isClicked))) {
+      stop(event);
+      return void dispatch(form, "duplicate");
+    }
+    const choice = lastAttempt && !isConfirmed ? chooseToken(lastAttempt.ended, isSame, lastAttempt.until < Date.now()) : "fresh";
+    if (choice == "ask") return ask(event, lastAttempt!.ended);
+    const chosen = choice == "keep" ? lastAttempt : isFresh(spare) && spare;
+    if (chosen && (navigator.onLine || isOnline)) send(event, chosen, content, url);
+    else hold(event);
+  }
+
+  /** Lets it go: from here on it may run. */
+  function send(event: SubmitEvent, { token, until }: TimedToken | LastAttempt, content: number, url: URL): void {
+    const { submitter } = event;
+    writeToField(form, token);
+    named = [bare(url.href), ...addresses(form, submitter)];
+    if (form.dataset.onceward == "query") writeToQuery(form, submitter, url, token);
+    const isRepeated = token == lastAttempt?.token;
+    const wasLost = isRepeated && isOpen();
+    wasUnheard = isRepeated && isUnheard;
+    isUnheard = true;
+    remember({ token, until, digest: content, ended: wasLost ? "lost" : "none" });
+    if (token == spare?.token) spare = undefined;
+    sending = sent = event;
+    isTouched = isAnswered = false;
+    showMessage(form, "");
+    showState(form, "sending");
+    const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
+    // The page has its say after this: it may stop the event, or send by itself.
+    setTimeout(() => {
+      if (sending != event) return;
+      if (event.defaultPrevented) return handOver();
+      setTimeout(
+        () => {
+          if (sending != event) return;
+          recover();
+          if (!isElsewhere) showMessage(form, messages.slow);
+        },
+        isElsewhere ? DOUBLE_CLICK : patience,
+      );
+    });
+  }
+
+  /** The page took the event over: it sends by itself, or not at all. The same content keeps its token until there is a response. */
+  function handOver(): void {
+    if (lastAttempt?.ended == "none") end("again");
+    recover();
+  }
+
+  /** Holds a submit until a token is there, or until it is clear that there will be none. */
+  async function hold(event: SubmitEvent): Promise<void> {
+    const wasConfirmed = isConfirmed;
+    stop(event);
+    isWaiting = true;
+    showMessage(form, "");
+    showState(form, "waiting");
+    try {
+      await fetch();
+    } catch (error) {
+      const { cause } = error as Error;
+      return fail(navigator.onLine ? messages.noToken + (cause ? ` ${cause}.` : "") : messages.offline, error);
+    }
+    recover();
+    again(event, wasConfirmed, true);
+  }
+
+  /** Submits the form once more, as the person did. */
+  function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
+    isConfirmed = confirmed;
+    isOnline = online;
+    form.requestSubmit(own(submitter));
+    isConfirmed = isOnline = false;
+  }
+
+  /** The button of a submit, which may be gone by now. */
+  function own(submitter: HTMLElement | null): HTMLElement | null {
+    return (submitter as HTMLButtonElement | null)?.form == form ? submitter : null;
+  }
+
+  /** Asks the person, who alone can know whether this is meant as a second submission. */
+  function ask(event: SubmitEvent, ended: AttemptEnd): void {
+    stop(event);
+    // What is under way stays so: its response may still come.
+    showState(form, "unknown");
+    const confirm = () => {
+      showMessage(form, "");
+      again(event, true, false);
+    };
+    const isSeen = ended == "seen";
+    if (dispatch(form, isSeen ? "duplicate" : "unknown", { confirm })) {
+      showMessage(form, isSeen ? messages.twice : messages.unknown, messages.confirm, confirm);
+    }
+  }
+
+  function fail(message: string, error: unknown): void {
+    recover("error");
+    if (dispatch(form, "error", { message, error })) showMessage(form, message);
+  }
+
+  function stop(event: SubmitEvent): void {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+
+  /** The form can be used again. */
+  function recover(state?: FormState): void {
+    sending = undefined;
+    isWaiting = false;
+    rest(state);
+  }
+
+  /** Shows the state of a form that is neither waiting nor sending. */
+  function rest(state: FormState = isFresh(spare) ? "ready" : "idle"): void {
+    refill();
+    showState(form, isLeftAlone() ? undefined : state);
+  }
+
+  /** The same, unless the person is being asked. */
+  function settle(): void {
+    if (form.dataset.oncewardState != "unknown") rest();
+  }
+
+  /** Writes the spare token into the form, for code that sends without a submit event; not while an attempt may need the one that is there. */
+  function refill(): void {
+    if (isFresh(spare) && !awaitsResponse() && findField(form)?.value != spare.token) writeToField(form, spare.token);
+  }
+
+  function awaitsResponse(): boolean {
+    return !!sent && !isAnswered && lastAttempt!.ended != "final";
+  }
+
+  function remember(what: LastAttempt): void {
+    save(name, (lastAttempt = what));
+  }
+
+  function end(ended: AttemptEnd): void {
+    if (lastAttempt) remember({ ...lastAttempt, ended });
+    refill();
+  }
+
+  /** Whether the last attempt has no response yet. */
+  function isOpen(): boolean {
+    return /none|lost/.test(lastAttempt?.ended!);
+  }
+
+  function reset(): void {
+    lastAttempt = load(name) ?? lastAttempt;
+    sent = undefined;
+    recover();
+    if (lastAttempt || form.contains(document.activeElement)) warm();
+  }
+
+  if (life && rendered!.value != load(name)?.token) spare = { token: rendered!.value, until: performance.timeOrigin + life, life };
+  reset();
+
+  return {
+    reset,
+    warm,
+    renew,
+    touch() {
+      isTouched = true;
+      warm();
+    },
+    submit,
+    awaitsResponse,
+    attemptToken() {
+      if (!awaitsResponse()) return;
+      const button = own(sent!.submitter);
+      // In the submit handler itself, the token belongs to whatever the page makes of the form.
+      if (sending || lastAttempt!.digest == digest(new FormData(form, button), target(form, button))) return lastAttempt!.token;
+    },
+    requestEnded(entry) {
+      const { initiatorType, name, startTime, responseStatus = 200 } = entry;
+      // Only a request to an address that the form names can be the one that carries it: a poll of the page must not end a slow attempt.
+      const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
+      // none, lost, again
+      const isAwaited = isResponse && !tells && /o[ns]|ag/.test(lastAttempt!.ended);
+      if (!isAwaited || !named.includes(bare(name))) return;
+      isUnheard = false;
+      end(endOfAttempt(responseStatus, timingOutcome(entry), wasUnheard || lastAttempt!.ended == "lost"));
+    },
+    answered(response) {
+      tells = true;
+      isAnswered = !!response;
+      const wasLost = lastAttempt?.ended == "lost";
+      end(response ? endOfAttempt(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
+      warm();
+    },
+    leavePage(page) {
+      // It may have come when the form had long been given back.
+      if (!isOpen()) return;
+      showMessage(form, "");
+      end(lastAttempt!.ended == "lost" ? "doubt" : "seen");
+      saveResponsePage(name, page);
+    },
+  };
+}

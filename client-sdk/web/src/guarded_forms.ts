@@ -1,0 +1,82 @@
+// All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
+
+import { guardForm } from "./guard_form.js";
+import type { GuardedForm, FormContext } from "./guarded_form.js";
+import { recordResponsePage } from "./history.js";
+
+const SELECTOR = "form[data-onceward]";
+
+/** The guarded forms of a page. */
+export interface GuardedForms {
+  /** Guards them, now and later. */
+  watch(): void;
+  /** Those that are guarded by now. */
+  all: Map<HTMLFormElement, GuardedForm>;
+}
+
+/** Makes one that guards nothing yet. */
+export function guardedForms(context: FormContext): GuardedForms {
+  const forms = new Map<HTMLFormElement, GuardedForm>();
+  /** Whether the navigation that began last is a form's, and which form was let go last. */
+  let isForm = false;
+  let last: GuardedForm | undefined;
+  /** The click or key press that is being handled. */
+  let gesture: Event | undefined;
+
+  function of(form: HTMLFormElement): GuardedForm {
+    let guarded = forms.get(form);
+    if (!guarded) forms.set(form, (guarded = guardForm(form, context)));
+    return guarded;
+  }
+
+  function watch(): void {
+    const find = () => {
+      document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => of(form));
+      // Of a form that was replaced, only the response to its last attempt is of interest.
+      forms.forEach((guarded, form) => form.isConnected || guarded.awaitsResponse() || forms.delete(form));
+    };
+    const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
+    recordResponsePage();
+    globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
+    // It comes when another page has been loaded, and not when the loading failed. A page of another origin does not show
+    // itself: it may be the response or not.
+    on("pageswap", ({ activation }) => {
+      const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
+      if (isAnswer) last?.leavePage(navigation.currentEntry!.id + activation.entry.url);
+    });
+    on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
+    on("visibilitychange", () => forms.forEach((form) => form.renew()));
+    on("focusin", (event) => guarded(event)?.warm());
+    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    ["click", "keypress"].forEach((name) =>
+      on(name, (event) => {
+        // A click by script is no person's.
+        if (!event.isTrusted) return;
+        gesture = event;
+        // The submit that it causes comes in the same task.
+        setTimeout(() => (gesture = undefined));
+      }),
+    );
+    on("submit", (event) => {
+      const form = guarded(event);
+      form?.submit(event, gesture);
+      if (!event.defaultPrevented) last = form;
+    });
+    // Libraries replace forms, also by copies that still show the state of the original.
+    new MutationObserver(find).observe(document, { childList: true, subtree: true });
+    const requests = new PerformanceObserver((list) =>
+      list.getEntries().forEach((entry) => forms.forEach((form) => form.requestEnded(entry as PerformanceResourceTiming))),
+    );
+    requests.observe({ type: "resource" });
+    find();
+  }
+
+  /** The guarded form that an event is about. */
+  function guarded({ target }: Event): GuardedForm | undefined {
+    // A form may have a field that is called `form`; a field may belong to a form that it does not stand in.
+    const form = target instanceof HTMLFormElement ? target : (target as HTMLInputElement).form;
+    return form?.matches(SELECTOR) ? of(form) : undefined;
+  }
+
+  return { watch, all: forms };
+}

@@ -1,0 +1,27 @@
+// Calls that are one submission.
+
+import { DOUBLE_CLICK } from "./retry_rules.js";
+
+/** Begins a call, or returns the result of the one that it repeats: the last of this owner, with the same content. */
+export type ShareCall = <T>(owner: unknown, content: number, begin: () => Promise<T>, form?: EventTarget) => Promise<T>;
+
+/**
+ * Remembers the last call of each owner while it is in flight. A call for a form is remembered for as long as a double click takes, unless the
+ * form is edited or reset. A call that is rejected is forgotten at once.
+ */
+export function sharedCalls(): ShareCall {
+  const calls = new Map<unknown, { content: number; result: Promise<any> }>();
+  return (owner, content, begin, form) => {
+    const last = calls.get(owner);
+    if (last?.content == content) return last.result;
+    const call = { content, result: begin() };
+    calls.set(owner, call);
+    const click = form && new Promise((go) => {
+      setTimeout(go, DOUBLE_CLICK);
+      ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
+    });
+    const end = () => calls.get(owner) == call && calls.delete(owner);
+    Promise.all([call.result, click]).then(end, end);
+    return call.result;
+  };
+}

@@ -1,0 +1,72 @@
+//! A claim of a run in another process: nothing of it is kept here, and it is put together again from its signed pass.
+
+use std::sync::Arc;
+
+use super::cell::{CellWrite, RecordCell};
+use super::{Claim, ClaimStage, Origin, Terms};
+use crate::metrics::ClaimEvent;
+use crate::policy::KeyRules;
+use crate::record::ClaimRecord;
+use crate::reply::{NoReply, Reply};
+use crate::settled::Settled;
+use crate::store::StoreError;
+
+impl Claim {
+    /// The claim of a run that is going on elsewhere.
+    pub(crate) fn remote(terms: Terms, record: ClaimRecord) -> Self {
+        Self::of_record(terms, record)
+    }
+
+    /// What is given out: the claim as it stands in the store, its rules, and its action; `None` unless it is on a key.
+    pub(crate) fn to_sign(&self) -> Option<(ClaimRecord, &KeyRules, &str)> {
+        match self.terms.origin {
+            Origin::Key => Some((self.record().clone(), &self.terms.rules, &self.terms.action)),
+            Origin::Token(..) | Origin::Interval(_) => None,
+        }
+    }
+
+    /// Does nothing more for it: somebody else renews it and settles it.
+    pub(crate) async fn hand_over_to_signed(self: &Arc<Self>) {
+        let mut state = self.begin_settling().await;
+        self.leave_queue(&mut state);
+        state.stage = ClaimStage::Over;
+    }
+
+    /// It happened.
+    pub(crate) async fn complete_remotely(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
+        let settled = self.complete(&mut self.presented(), &self.done(reply.ok_or(NoReply::NotGiven))).await?;
+        Ok(self.settled(settled == Some(Settled::Final), ClaimEvent::Completed, Settled::Final))
+    }
+
+    /// It did not happen.
+    pub(crate) async fn release_remotely(&self) -> Result<Settled, StoreError> {
+        let met = self.give_back(&mut self.presented()).await?;
+        Ok(self.settled(!matches!(met, CellWrite::Other(_)), ClaimEvent::Released, Settled::Released))
+    }
+
+    /// It is still at work. A claim that has lapsed is made again: its owner is alive.
+    pub(crate) async fn renew_remotely(&self) -> Result<bool, StoreError> {
+        let mut own = self.presented();
+        let is_ours = match self.write_again(&mut own, &self.record).await? {
+            CellWrite::Own => true,
+            CellWrite::Nothing => own.insert_again(self.revived().encode(), self.terms.rules.lease).await?.is_none(),
+            CellWrite::Other(_) => false,
+        };
+        if is_ours {
+            self.terms.engine.metrics.renewed();
+            return Ok(true);
+        }
+        self.log(ClaimEvent::Lost);
+        Ok(false)
+    }
+
+    /// The record as the pass names it, whatever was said with the same pass before.
+    fn presented(&self) -> RecordCell {
+        RecordCell::written(Arc::clone(&self.terms.engine.store), self.terms.ticket, &self.record)
+    }
+
+    fn settled(&self, is_ours: bool, event: ClaimEvent, settled: Settled) -> Settled {
+        self.log(if is_ours { event } else { ClaimEvent::Lost });
+        if is_ours { settled } else { Settled::Lost }
+    }
+}

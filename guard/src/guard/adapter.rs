@@ -1,0 +1,111 @@
+//! What adapters need of a guard beyond its public verbs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_api::{Code, Outcome};
+
+use super::{Guard, check, issue, wait};
+use crate::intent::{Binding, Intent};
+use crate::policy::Policy;
+use crate::rejection::Rejection;
+use crate::run_id::RunId;
+use crate::shutdown::InFlight;
+use crate::store::{Home, StoreError};
+use crate::ticket::Ticket;
+use crate::token::Token;
+use crate::verdict::Verdict;
+
+/// The handler has answered, and the guard has not seen enough of the body to judge the request.
+const UNREAD: &str = "unread";
+
+#[allow(dead_code, reason = "each adapter is a feature of its own")]
+impl Guard {
+    /// As [`check`](Self::check), for an adapter that counts the verdict once it is final.
+    pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
+        check::decide(&self.0, policy, intent).await
+    }
+
+    /// Waits if this is the rejection of a duplicate of a run in flight. It may be dropped while `idle` was last called with `true`.
+    pub(crate) async fn wait_after(
+        &self,
+        rejection: Rejection,
+        policy: &Policy,
+        intent: &Intent<'_>,
+        enough: impl Future<Output = ()>,
+        idle: impl Fn(bool),
+    ) -> Result<Verdict, StoreError> {
+        wait::wait_after(&self.0, rejection, policy, intent, enough, idle).await
+    }
+
+    /// Counts a verdict. A store that failed is counted by the code that the client receives.
+    pub(crate) fn count_verdict(&self, policy: &Policy, verdict: &Result<Verdict, StoreError>, intent: &Intent<'_>) {
+        let (metrics, label) = (&self.0.metrics, policy.label());
+        match verdict {
+            Ok(Verdict::Run(_)) => metrics.run(label),
+            Ok(Verdict::Replay(_)) => metrics.replay(label),
+            Ok(Verdict::Reject(rejection)) => metrics.reject(label, rejection.code()),
+            Err(error) => metrics.reject(label, Rejection::after(error, policy, intent).code()),
+        }
+    }
+
+    /// Counts a rejection before anything was decided.
+    pub(crate) fn count_rejection(&self, policy: &Policy, code: Code) {
+        self.0.metrics.reject(policy.label(), code);
+    }
+
+    /// Whether a submission runs although the store could not be asked.
+    pub(crate) fn fails_open(&self, policy: &Policy, error: &StoreError) -> bool {
+        check::fails_open(policy, error)
+    }
+
+    /// Counts and logs a submission that runs although the store could not be asked.
+    pub(crate) fn let_run(&self, action: &str, error: &StoreError) {
+        self.0.let_through(action, error);
+    }
+
+    /// Counts and logs a request that ran although it would have had this outcome.
+    pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
+        self.0.observe(outcome, action);
+    }
+
+    /// Counts and logs a request that could not be judged: its handler answered without reading the body, which had not arrived.
+    pub(crate) fn observe_unread(&self, action: &str) {
+        self.0.count_observed(UNREAD, action);
+    }
+
+    /// Counts a run that no pass counts, unless the guard is shutting down.
+    pub(crate) fn begin(&self) -> Option<InFlight> {
+        self.0.shutdown.begin()
+    }
+
+    /// A token that is stored nowhere, for the pages of an application whose guard does not enforce.
+    pub(crate) fn blank(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
+        issue::blank(&self.0, ttl, bound)
+    }
+
+    /// The ticket that a submission claims; `None` if it presents nothing to claim by.
+    pub(crate) async fn ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
+        check::ticket(&self.0, policy, intent).await
+    }
+
+    /// Whether the claim on a ticket is that of this run.
+    pub(crate) async fn is_claimed_by(&self, ticket: &Ticket, run: RunId) -> Result<bool, StoreError> {
+        check::is_claimed_by(&self.0, ticket, run).await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn renewals(&self) -> &crate::renewal::RenewalQueue {
+        &self.0.renewals
+    }
+
+    #[cfg(test)]
+    pub(crate) fn waiters(&self) -> &crate::waiters::Waiters {
+        &self.0.waiters
+    }
+
+    /// The thread that has built its store, if that is in memory.
+    pub(crate) fn home(&self) -> Option<&Arc<Home>> {
+        self.0.home.as_ref()
+    }
+}

@@ -1,0 +1,157 @@
+//! Looking at records: by what a request presents, by a ticket from a log, or by a token.
+
+use onceward_api::Code;
+
+use super::check::verify;
+use crate::clock;
+use crate::engine::Engine;
+use crate::intent::Intent;
+use crate::policy::{Policy, TokenRules};
+use crate::record::{ClaimRecord, DoneRecord, Record};
+use crate::snapshot::{RecordState, Snapshot, TokenInfo};
+use crate::store::StoreError;
+use crate::ticket::Ticket;
+use crate::token::TokenFields;
+
+pub(super) async fn look(engine: &Engine, policy: &Policy, intent: &Intent<'_>) -> Result<Snapshot, StoreError> {
+    match policy {
+        Policy::Token(rules) => match verify(&*engine.mint().await?, rules.bound, intent) {
+            Ok(token) => look_at_token(engine, rules, intent, &token).await,
+            Err(rejection) => Ok(RecordState::Rejected(rejection).into()),
+        },
+        Policy::Interval(_) => Ok(RecordState::Rejected(Code::NotFound.into()).into()),
+        Policy::Key(_) => match intent.key {
+            Some(key) => look_at(engine, &Ticket::of_key(&intent.subject, &intent.action, key)).await,
+            None => Ok(RecordState::Rejected(Code::KeyMissing.into()).into()),
+        },
+    }
+}
+
+pub(super) async fn look_at(engine: &Engine, ticket: &Ticket) -> Result<Snapshot, StoreError> {
+    Ok(Snapshot::of(engine.record(ticket).await?, engine.clock.wall()))
+}
+
+async fn look_at_token(
+    engine: &Engine,
+    rules: &TokenRules,
+    intent: &Intent<'_>,
+    token: &TokenFields,
+) -> Result<Snapshot, StoreError> {
+    let ticket = Ticket::of_token(token.id);
+    let late = engine.late(token, &ticket).await?;
+    // A remembered outcome is kept for longer than the token is valid.
+    if let (Some(late), None) = (&late, &rules.remember) {
+        return Ok(RecordState::Rejected(late.clone()).into());
+    }
+    let record = engine.record(&ticket).await?;
+    // A reply is for the caller that the first request came from.
+    if let Some(
+        found @ (Record::Claimed(ClaimRecord { asker: Some(asker), .. })
+        | Record::Done(DoneRecord { asker: Some(asker), .. })),
+    ) = &record
+        && *asker != intent.asker(token.id)
+    {
+        return Ok(RecordState::Rejected(found.used().into()).into());
+    }
+    let snapshot = Snapshot::of(record, engine.clock.wall());
+    Ok(match late {
+        Some(late) if matches!(snapshot.state, RecordState::Issued | RecordState::Absent) => {
+            RecordState::Rejected(late).into()
+        }
+        _ => snapshot,
+    })
+}
+
+pub(super) async fn inspect(engine: &Engine, intent: &Intent<'_>) -> Result<Option<TokenInfo>, StoreError> {
+    let Some((fields, _)) = intent.credential.and_then(TokenFields::open) else { return Ok(None) };
+    let ticket = Ticket::of_token(fields.id);
+    Ok(Some(TokenInfo {
+        ticket,
+        names_action: fields.names_action(),
+        names_subject: fields.names_subject(),
+        expires_at: clock::system_time(fields.expires_at),
+        is_ours: verify(&*engine.mint().await?, false, intent).is_ok(),
+        late: engine.late(&fields, &ticket).await?,
+        snapshot: look_at(engine, &ticket).await?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::guard::Guard;
+    use crate::intent::{Intent, Subject};
+    use crate::key::Key;
+    use crate::policy::{KeyRules, Policy};
+    use crate::reply::Reply;
+    use crate::store::Memory;
+    use crate::testing;
+    use crate::verdict::Verdict;
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_ticket_tells_whose_record_it_is_and_how_long_that_is_in_doubt() {
+        let (guard, clock) = testing::guard();
+        let key = Key::new("k").unwrap();
+        let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
+        let intent = Intent::new("a", Subject::anonymous()).key(&key);
+        let absent = guard.look_at(&ticket).await.unwrap();
+        assert_eq!((absent.state, absent.run, absent.doubt), (RecordState::Absent, None, None));
+
+        let held = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
+        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
+        let run = pass.run_id();
+        let alive = guard.look_at(&ticket).await.unwrap();
+        assert_eq!((alive.run, alive.doubt), (run, Some(LEASE)));
+        assert!(matches!(alive.state, RecordState::Running(_)), "{alive:?}");
+
+        pass.unknown().await.unwrap();
+        let ended = guard.look_at(&ticket).await.unwrap();
+        assert_eq!((Some(ended.state), ended.run, ended.doubt), (run.map(RecordState::Unknown), run, None));
+
+        clock.advance(Duration::from_secs(25 * 60 * 60));
+        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free again") };
+        let run = pass.run_id();
+        pass.complete(Some(Reply::new(201, "made"))).await.unwrap();
+        let done = guard.look_at(&ticket).await.unwrap();
+        assert_eq!((done.state, done.run, done.doubt), (RecordState::Done(Ok(Reply::new(201, "made"))), run, None));
+    }
+
+    /// The clock of whoever looks need not be that of the owner.
+    #[tokio::test]
+    async fn whoever_is_alive_is_seen_to_be_whatever_the_clock_of_the_one_who_looks_says() {
+        let (owner, ahead) = (ManualClock::new(), ManualClock::new());
+        ahead.advance(LEASE * 100);
+        let store = Arc::new(Memory::with_clock((&owner).into()));
+        let guard = Guard::builder(Arc::clone(&store)).clock((&owner).into()).build();
+        let operator = Guard::builder(store).clock((&ahead).into()).build();
+        let key = Key::new("k").unwrap();
+        let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
+        let intent = Intent::new("a", Subject::anonymous()).key(&key);
+        let held = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
+        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
+        let first = operator.look_at(&ticket).await.unwrap();
+        assert!(matches!(first.state, RecordState::Unknown(_)), "by the clock its owner is gone: {first:?}");
+        assert_eq!(first.lease, Some(LEASE));
+        assert!(!operator.look_at(&ticket).await.unwrap().is_renewed_since(&first));
+        owner.advance(LEASE / 2);
+        let mut now = operator.look_at(&ticket).await.unwrap();
+        for _ in 0..500 {
+            if now.is_renewed_since(&first) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            now = operator.look_at(&ticket).await.unwrap();
+        }
+        assert!(now.is_renewed_since(&first), "{now:?}");
+        pass.unknown().await.unwrap();
+        let given_up = operator.look_at(&ticket).await.unwrap();
+        assert_eq!((given_up.lease, given_up.is_renewed_since(&now)), (None, false));
+    }
+}

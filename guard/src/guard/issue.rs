@@ -1,0 +1,83 @@
+//! Issuing tokens.
+
+use std::time::Duration;
+
+use onceward_api::Code;
+use uuid::Uuid;
+
+use super::TOKEN_TTL;
+use crate::engine::Engine;
+use crate::epoch::Epoch;
+use crate::intent::Binding;
+use crate::random;
+use crate::record::Record;
+use crate::rejection::Rejection;
+use crate::store::StoreError;
+use crate::ticket::Ticket;
+use crate::token::mint::Mint;
+use crate::token::secret::Secret;
+use crate::token::{GRACE, Token};
+
+/// Why no token was issued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IssueError {
+    /// A token cannot live for so long, or for so short a time.
+    #[error(transparent)]
+    Ttl(#[from] InvalidTtl),
+    /// The store did not take the token, or whether it did is unknown.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A time to live that no token can have; see [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a token lives for 1 second to 24 hours, not for {0:?}")]
+pub struct InvalidTtl(Duration);
+
+/// A time to live that a token can have.
+pub(super) fn valid(ttl: Duration) -> Result<Duration, InvalidTtl> {
+    if TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(InvalidTtl(ttl)) }
+}
+
+pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<Token, IssueError> {
+    let ttl = valid(ttl)?;
+    let id = random::id();
+    let ticket = Ticket::of_token(id);
+    engine.admit(&ticket).await?;
+    let epoch = match engine.store.epoch(&ticket) {
+        Some(epoch) => epoch,
+        None => engine.store.ask_epoch(&ticket).await.map_err(StoreError::certainly_not_executed)?,
+    };
+    let token = sign(engine, &*engine.mint().await?, id, ttl, epoch, bound);
+    match engine.store.insert(&ticket, &Record::ISSUED, ttl.saturating_add(GRACE)).await? {
+        None => {
+            engine.metrics.issued();
+            Ok(token)
+        }
+        Some(_) => Err(StoreError::not_executed("a token with this id is there already").into()),
+    }
+}
+
+/// A token that is stored nowhere and signed with a secret that is forgotten at once: a guard that enforces rejects it as `token_invalid`,
+/// and not as a used one.
+pub(super) fn blank(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Token {
+    sign(engine, &Mint::new([Secret::random()]), random::id(), ttl, Epoch::default(), bound)
+}
+
+fn sign(engine: &Engine, mint: &Mint, id: Uuid, ttl: Duration, epoch: Epoch, bound: &Binding<'_>) -> Token {
+    let ttl_millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    mint.sign(id, engine.clock.wall().saturating_add(ttl_millis), epoch, bound)
+}
+
+/// The time to live that a caller asked for, or the default if it did not.
+pub(super) fn ttl(engine: &Engine, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
+    match asked {
+        None => Ok(engine.token_ttl),
+        Some(ttl) if (*TOKEN_TTL.start()..=longest).contains(&ttl) => Ok(ttl),
+        Some(_) => {
+            let longest = onceward_api::duration::text(longest);
+            Err(Rejection::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
+        }
+    }
+}

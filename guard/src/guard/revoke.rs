@@ -1,0 +1,196 @@
+//! Taking a token out of use.
+
+use std::time::Duration;
+
+use super::TOKEN_TTL;
+use crate::engine::Engine;
+use crate::record::{DoneRecord, NOBODY, REVOKED, Record};
+use crate::run_id::RunId;
+use crate::store::{Compared, StoreError};
+use crate::ticket::Ticket;
+use crate::token::{GRACE, TokenFields};
+
+/// Other requests may use the token, and give it back, at the same time; each time the record is looked at again.
+const TRIES: usize = 8;
+
+/// What became of taking a token out of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Revocation {
+    /// It was good until now, and is refused with `token_revoked` from now on: no request has run with it, and no SDK replaces it by
+    /// itself.
+    Now,
+    /// It was revoked before, or nothing was on record: it was used, its time is over, or it is of another store. It is barred for the
+    /// rest of its life, so that whoever has it in hand at this moment cannot give it back; a request is told `token_used`.
+    Gone,
+    /// Somebody has used it, which is on record and stays there. An attempt that has used it cannot give it back any more.
+    Used,
+    /// A run on a route that remembers answers has it, or nobody can tell how that ended. If it did not happen, the token works again, and
+    /// can be revoked then.
+    InUse,
+    /// It has not the shape of a token.
+    Malformed,
+}
+
+pub(super) async fn revoke(engine: &Engine, token: &str) -> Result<Revocation, StoreError> {
+    let Some((fields, _)) = TokenFields::open(token) else { return Ok(Revocation::Malformed) };
+    let ticket = Ticket::of_token(fields.id);
+    for _ in 0..TRIES {
+        let found = match withdraw(engine, &ticket, &fields).await? {
+            Compared::Done => return Ok(Revocation::Now),
+            Compared::Gone => None,
+            Compared::Found(found) => Some(found),
+        };
+        let found = found.map(|found| Record::decode(&found).map(|record| (found, record))).transpose();
+        let barring = bar(engine, NOBODY, &fields);
+        match (found.map_err(StoreError::not_executed)?, barring) {
+            (Some((_, Record::Done(done))), _) if [NOBODY, REVOKED].contains(&done.run) => {
+                return Ok(Revocation::Gone);
+            }
+            (Some((_, Record::Done(_))), _) | (Some(_), None) => return Ok(Revocation::Used),
+            (Some((_, Record::Claimed(_))), _) => return Ok(Revocation::InUse),
+            (None, None) => return Ok(Revocation::Gone),
+            (None, Some((bar, life))) if engine.store.insert(&ticket, &bar, life).await?.is_none() => {
+                return Ok(Revocation::Gone);
+            }
+            (Some((held, _)), Some((bar, life)))
+                if engine.store.swap(&ticket, &held, &bar, life).await? == Compared::Done =>
+            {
+                return Ok(Revocation::Used);
+            }
+            // It was given back in this moment, or somebody has had its record in hand.
+            _ => {}
+        }
+    }
+    Err(StoreError::not_executed("gave up after 8 compare-and-swap conflicts on the token's record"))
+}
+
+/// Puts into the place of a token that was not used that it was revoked. A store that is full does not take that: there the token
+/// is removed, and told to be used from then on. So is one that has expired.
+async fn withdraw(engine: &Engine, ticket: &Ticket, token: &TokenFields) -> Result<Compared, StoreError> {
+    if let Some((revoked, life)) = bar(engine, REVOKED, token) {
+        match engine.store.swap(ticket, &Record::ISSUED, &revoked, life).await {
+            Err(StoreError::NotExecuted(_)) => {}
+            written => return written,
+        }
+    }
+    engine.store.remove(ticket, &Record::ISSUED).await
+}
+
+/// A record that refuses the token, and for how long that is needed; `None` if it has expired. What the token says of its expiry
+/// need not be true here, so that is believed as far as any token lives.
+fn bar(engine: &Engine, whose: RunId, token: &TokenFields) -> Option<(Vec<u8>, Duration)> {
+    let now = engine.clock.wall();
+    let left = Duration::from_millis(token.expires_at.checked_sub(now).filter(|left| *left > 0)?);
+    let life = left.min(*TOKEN_TTL.end()) + GRACE;
+    let deadline = now.saturating_add(life.as_millis() as u64);
+    Some((DoneRecord::bar(whose, deadline).encode(), life))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use onceward_api::Code;
+
+    use super::*;
+    use crate::attempt::Attempt;
+    use crate::intent::{Binding, Intent, Subject};
+    use crate::policy::{Policy, TokenRules};
+    use crate::reply::NoReply;
+    use crate::settled::Settled;
+    use crate::snapshot::RecordState;
+    use crate::testing;
+    use crate::verdict::Verdict;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn looking_into_a_token_says_what_it_is_bound_to_and_uses_nothing_up() {
+        let (guard, clock) = testing::guard();
+        let token = guard.issue(TTL, Binding::none().action("pay").subject(Subject::named("alice"))).await.unwrap();
+        let presented = |action, subject| Intent::new(action, subject).credential(token.as_str());
+        for _ in 0..2 {
+            let inspected = guard.inspect(&presented("pay", Subject::named("alice"))).await.unwrap().unwrap();
+            assert!(inspected.names_action && inspected.names_subject && inspected.is_ours, "{inspected:?}");
+            assert_eq!((inspected.snapshot.state, inspected.late), (RecordState::Issued, None));
+            assert_eq!(inspected.expires_at, token.expires_at());
+        }
+        let elsewhere = guard.inspect(&presented("refund", Subject::named("alice"))).await.unwrap().unwrap();
+        assert!(!elsewhere.is_ours && elsewhere.snapshot.state == RecordState::Issued, "{elsewhere:?}");
+        clock.advance(TTL);
+        let late = guard.inspect(&presented("pay", Subject::named("alice"))).await.unwrap().unwrap();
+        assert_eq!(late.late.map(|rejection| rejection.code()), Some(Code::TokenExpired));
+        let nothing = Intent::new("pay", Subject::anonymous());
+        assert_eq!(guard.inspect(&nothing).await.unwrap(), None);
+        assert_eq!(guard.inspect(&nothing.credential("ow1_x")).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_revoked_token_is_refused_and_what_was_used_stays_on_record() {
+        let (guard, _clock) = testing::guard();
+        let bound = guard.issue(TTL, Binding::none().action("pay")).await.unwrap();
+        assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revocation::Now);
+        assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revocation::Gone);
+        let intent = Intent::new("pay", Subject::anonymous()).credential(bound.as_str());
+        let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("it is revoked")
+        };
+        assert_eq!(rejection.code(), Code::TokenRevoked);
+        assert_eq!(guard.inspect(&intent).await.unwrap().unwrap().snapshot.state, RecordState::Revoked);
+
+        let used = guard.issue(TTL, Binding::none()).await.unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(used.as_str());
+        let remembered = Policy::Token(TokenRules::new().remember(TTL));
+        let Ok(Verdict::Run(pass)) = guard.check(&remembered, &intent).await else { panic!("it is good") };
+        assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revocation::InUse);
+        pass.complete(None).await.unwrap();
+        assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revocation::Used);
+        assert_eq!(guard.look(&remembered, &intent).await.unwrap().state, RecordState::Done(Err(NoReply::NotGiven)));
+        assert_eq!(guard.revoke("x").await.unwrap(), Revocation::Malformed);
+    }
+
+    #[tokio::test]
+    async fn a_revoked_token_cannot_be_given_back_by_whoever_had_it_in_hand() {
+        let (guard, clock) = testing::guard();
+        let used = async |token: &str| {
+            let intent = Intent::new("pay", Subject::anonymous()).credential(token);
+            match guard.check(&Policy::token(), &intent).await.unwrap() {
+                Verdict::Reject(rejection) => rejection.code(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let in_hand = guard.issue(TTL, Binding::none()).await.unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(in_hand.as_str());
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        for _ in 0..3 {
+            assert_eq!(guard.revoke(in_hand.as_str()).await.unwrap(), Revocation::Gone);
+        }
+        pass.release().await.unwrap();
+        assert_eq!(used(in_hand.as_str()).await, Code::TokenUsed);
+        let remembered = Policy::Token(TokenRules::new().remember(TTL));
+        let Ok(Verdict::Reject(rejection)) = guard.check(&remembered, &intent).await else { panic!("it is barred") };
+        assert_eq!(rejection.code(), Code::TokenUsed);
+
+        let marked = guard.issue(TTL, Binding::none()).await.unwrap();
+        let attempt = Attempt::new("one").unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(marked.as_str()).attempt(&attempt);
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        let run = pass.run_id().expect("it has an attempt");
+        assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revocation::Used);
+        pass.release().await.unwrap();
+        let lost = Settled::Lost;
+        assert_eq!(guard.release(marked.as_str(), &attempt, run).await.unwrap(), lost);
+        assert_eq!(used(marked.as_str()).await, Code::TokenUsed);
+
+        // It is barred for as long as it could be used, and not for longer.
+        clock.advance(TTL - Duration::from_millis(1));
+        assert_eq!((used(in_hand.as_str()).await, used(marked.as_str()).await), (Code::TokenUsed, Code::TokenUsed));
+        clock.advance(GRACE * 2);
+        assert_eq!(
+            guard.look_at(&Ticket::of_token(TokenFields::open(marked.as_str()).unwrap().0.id)).await.unwrap().state,
+            RecordState::Absent
+        );
+        assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revocation::Gone, "it has expired");
+    }
+}

@@ -1,0 +1,221 @@
+//! Settling a run whose outcome is unknown: what only the application or an operator can.
+
+use onceward_api::Code;
+
+use crate::audit;
+use crate::effect::Effect;
+use crate::engine::Engine;
+use crate::intent::Intent;
+use crate::metrics::PolicyLabel;
+use crate::policy::KeyRules;
+use crate::record::{ClaimRecord, DoneRecord, Record};
+use crate::reply::{NoReply, Reply};
+use crate::run_id::RunId;
+use crate::settled::Settled;
+use crate::store::{Compared, StoreError};
+use crate::ticket::{Kind, Ticket};
+use crate::token::TokenFields;
+
+/// The submission to settle.
+pub(super) struct Target<'a> {
+    pub(super) ticket: Ticket,
+    pub(super) token: Option<TokenFields>,
+    /// For the log.
+    pub(super) action: &'a str,
+}
+
+/// How a run is said to have ended.
+pub(super) struct Settlement {
+    /// The run that is meant; any, if there is none.
+    pub(super) run: Option<RunId>,
+    pub(super) effect: Effect,
+    pub(super) reply: Option<Reply>,
+}
+
+/// Several callers may settle at the same time; each looks again then.
+const TRIES: usize = 4;
+
+pub(super) async fn settle_intent(
+    engine: &Engine,
+    rules: &KeyRules,
+    intent: &Intent<'_>,
+    settlement: Settlement,
+) -> Result<Settled, StoreError> {
+    let (ticket, token) = match (intent.key, intent.credential) {
+        (Some(key), _) => (Ticket::of_key(&intent.subject, &intent.action, key), None),
+        (None, Some(_)) => match super::check::verify(&*engine.mint().await?, false, intent) {
+            Ok(token) => (Ticket::of_token(token.id), Some(token)),
+            Err(rejection) => return Ok(Settled::Rejected(rejection)),
+        },
+        (None, None) => return Ok(Settled::Rejected(Code::KeyMissing.into())),
+    };
+    settle(engine, rules, &Target { ticket, token, action: &intent.action }, settlement).await
+}
+
+pub(super) async fn settle(
+    engine: &Engine,
+    rules: &KeyRules,
+    target: &Target<'_>,
+    Settlement { run, effect, reply }: Settlement,
+) -> Result<Settled, StoreError> {
+    let Target { ticket, token, action } = target;
+    let reply = rules.kept(reply.ok_or(NoReply::Settled));
+    for _ in 0..TRIES {
+        let Some(held) = engine.store.look(ticket).await? else { return Ok(absent(effect)) };
+        let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {
+            Record::Claimed(claimed) if claimed.is_running(engine.clock.wall()) => {
+                return Ok(Settled::Rejected(Code::InProgress.into()));
+            }
+            Record::Claimed(claimed) if run.is_some_and(|run| run != claimed.run) => {
+                return Ok(Settled::Lost);
+            }
+            Record::Claimed(claimed) => claimed,
+            Record::Done(_) if effect == Effect::Applied => return Ok(Settled::Final),
+            Record::Issued if effect == Effect::NotApplied => return Ok(Settled::Released),
+            _ => return Ok(Settled::Lost),
+        };
+        let deadline = engine.clock.wall().saturating_add(rules.retain.as_millis() as u64);
+        let ClaimRecord { run, fingerprint, asker, .. } = claimed;
+        let done = DoneRecord { run, fingerprint, asker, deadline, reply: reply.clone() };
+        let written = match effect {
+            Effect::Applied => engine.store.swap(ticket, &held, &done.encode(), rules.retain).await?,
+            Effect::NotApplied => free(engine, ticket, &held, token.as_ref()).await?,
+            Effect::Unknown => Compared::Done,
+        };
+        if written == Compared::Done {
+            engine.metrics.claim(
+                if ticket.kind() == Kind::Token { PolicyLabel::Remembered } else { PolicyLabel::Key },
+                audit::end(effect),
+            );
+            audit::claim(audit::end(effect), action, ticket, run);
+            return Ok(if effect == Effect::NotApplied { Settled::Released } else { Settled::Final });
+        }
+    }
+    Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the record to settle"))
+}
+
+/// A key is free again; a token works again, if it has the time.
+async fn free(
+    engine: &Engine,
+    ticket: &Ticket,
+    held: &[u8],
+    token: Option<&TokenFields>,
+) -> Result<Compared, StoreError> {
+    match token.and_then(|token| TokenFields::worth_putting_back(token.expires_at, &engine.clock)) {
+        Some(life) => engine.store.swap(ticket, held, &Record::ISSUED, life).await,
+        None => engine.store.remove(ticket, held).await,
+    }
+}
+
+/// Nothing is on record: what did not happen is settled, and what did cannot be any more.
+fn absent(effect: Effect) -> Settled {
+    match effect {
+        Effect::NotApplied => Settled::Released,
+        Effect::Applied | Effect::Unknown => Settled::Rejected(Code::NotFound.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::attempt::Attempt;
+    use crate::intent::{Binding, Subject};
+    use crate::key::Key;
+    use crate::policy::{Policy, TokenRules};
+    use crate::snapshot::RecordState;
+    use crate::testing;
+    use crate::verdict::Verdict;
+
+    #[tokio::test]
+    async fn a_remembered_token_whose_outcome_is_unknown_is_settled_either_way() {
+        let (guard, _clock) = testing::guard();
+        let rules = KeyRules::retryable();
+        let policy = Policy::Token(TokenRules::new().remember_by(rules.clone()));
+        for (effect, then) in [(Effect::Applied, "replay"), (Effect::NotApplied, "run")] {
+            let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+            let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+            let alive = guard.settle(&rules, &intent, None, effect, None).await.unwrap();
+            assert_eq!(alive, Settled::Rejected(Code::InProgress.into()), "it is alive");
+            pass.unknown().await.unwrap();
+            let RecordState::Unknown(run) = guard.look(&policy, &intent).await.unwrap().state else {
+                panic!("nobody can tell")
+            };
+            for _ in 0..2 {
+                let settled = guard.settle(&rules, &intent, Some(run), effect, Some(Reply::new(201, "made"))).await;
+                assert_eq!(settled.unwrap().into_result(), Ok(()));
+            }
+            let said = match guard.check(&policy, &intent).await.unwrap() {
+                Verdict::Replay(reply) if reply.status() == 201 => "replay",
+                Verdict::Run(pass) => {
+                    pass.complete(None).await.unwrap();
+                    "run"
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(said, then);
+        }
+        let forged = Intent::new("a", Subject::anonymous()).credential("ow1_x");
+        let refused = guard.settle(&rules, &forged, None, Effect::Applied, None).await.unwrap();
+        assert_eq!(refused, Settled::Rejected(Code::TokenMalformed.into()));
+    }
+
+    /// An operator settles the first run of an attempt twice, and the attempt has run again in between.
+    #[tokio::test]
+    async fn settling_a_run_twice_leaves_a_later_run_of_its_attempt_alone() {
+        let (guard, _clock) = testing::guard();
+        let rules = KeyRules::at_most_once();
+        let (key, attempt) = (Key::new("k").unwrap(), Attempt::new("one").unwrap());
+        let intent = Intent::new("a", Subject::named("alice")).key(&key).attempt(&attempt);
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            let checked = guard.check(&Policy::key(rules.clone()), &intent).await;
+            let Ok(Verdict::Run(pass)) = checked else { panic!("it is free") };
+            let run = pass.run_id().unwrap();
+            pass.unknown().await.unwrap();
+            runs.push(run);
+            let settled = guard.settle(&rules, &intent, Some(runs[0]), Effect::NotApplied, None).await.unwrap();
+            match runs.len() {
+                1 => assert_eq!(settled, Settled::Released),
+                _ => assert_eq!(settled, Settled::Lost, "that was another run"),
+            }
+        }
+        assert_ne!(runs[0], runs[1]);
+        assert_eq!(guard.look(&Policy::key(rules), &intent).await.unwrap().state, RecordState::Unknown(runs[1]));
+    }
+
+    #[tokio::test]
+    async fn whoever_has_the_ticket_settles_what_is_unknown_and_nothing_that_lives() {
+        let (guard, _clock) = testing::guard();
+        let rules = KeyRules::at_most_once();
+        let policy = Policy::key(rules.clone());
+        for (effect, then) in [(Effect::Applied, "replay"), (Effect::NotApplied, "run")] {
+            let key = Key::new(then).unwrap();
+            let intent = Intent::new("a", Subject::named("alice")).key(&key);
+            let ticket = Ticket::of_key(&Subject::named("alice"), "a", &key);
+            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+            let settle = async |run| {
+                guard.settle_ticket(&rules, ticket, run, effect, Some(Reply::new(201, "made"))).await.unwrap()
+            };
+            assert_eq!(settle(None).await, Settled::Rejected(Code::InProgress.into()), "it is alive");
+            let run = pass.run_id();
+            pass.unknown().await.unwrap();
+            let other = Some(RunId::new());
+            assert_eq!(settle(other).await, Settled::Lost, "that was another run");
+            for _ in 0..2 {
+                assert_eq!(settle(run).await.into_result(), Ok(()));
+            }
+            let said = match guard.check(&policy, &intent).await.unwrap() {
+                Verdict::Replay(reply) if reply.status() == 201 => "replay",
+                Verdict::Run(_) => "run",
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(said, then);
+        }
+        let nobody = Ticket::of(Kind::Key, b"nobody's");
+        let happened = guard.settle_ticket(&rules, nobody, None, Effect::Applied, None).await.unwrap();
+        assert_eq!(happened, Settled::Rejected(Code::NotFound.into()));
+    }
+}

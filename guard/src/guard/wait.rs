@@ -1,0 +1,83 @@
+//! A duplicate of a run in flight waits for its reply.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use onceward_api::Code;
+
+use super::check::{decide, waiting_claim};
+use crate::claim::Claim;
+use crate::engine::Engine;
+use crate::intent::Intent;
+use crate::metrics::WaitResult;
+use crate::policy::Policy;
+use crate::rejection::{Duplicate, Rejection};
+use crate::store::StoreError;
+use crate::verdict::Verdict;
+use crate::waiters::{RunEnd, Seat};
+
+/// Waits if this is the rejection of a duplicate of a run in flight. It may be dropped while `idle` was last called with `true`: at every
+/// other moment it may hold a claim.
+pub(super) async fn wait_after(
+    engine: &Arc<Engine>,
+    rejection: Rejection,
+    policy: &Policy,
+    intent: &Intent<'_>,
+    enough: impl Future<Output = ()>,
+    idle: impl Fn(bool),
+) -> Result<Verdict, StoreError> {
+    let Some(claim) = waiting_claim(engine, policy, intent).filter(|_| rejection.code() == Code::InProgress) else {
+        return Ok(rejection.into());
+    };
+    let waited = match engine.waiters.seat(claim.ticket()) {
+        Some(seat) => wait_in(engine, &seat, &claim, policy, intent, pin!(enough), idle).await?,
+        None => None,
+    };
+    engine.metrics.waited(match &waited {
+        Some(Verdict::Run(_)) => WaitResult::Ran,
+        Some(Verdict::Replay(_) | Verdict::Reject(_)) => WaitResult::Answered,
+        None => WaitResult::InVain,
+    });
+    Ok(waited.unwrap_or_else(|| Verdict::Reject(Rejection::new(Code::InProgress))))
+}
+
+/// What came of waiting; `None` if nothing did.
+async fn wait_in(
+    engine: &Arc<Engine>,
+    seat: &Seat,
+    claim: &Claim,
+    policy: &Policy,
+    intent: &Intent<'_>,
+    mut enough: Pin<&mut impl Future<Output = ()>>,
+    idle: impl Fn(bool),
+) -> Result<Option<Verdict>, StoreError> {
+    let mut end = async || {
+        idle(true);
+        let ended = seat.ended(&engine.store, &engine.clock, enough.as_mut()).await;
+        idle(false);
+        ended
+    };
+    let Some(first) = end().await else { return Ok(None) };
+    // Its key may belong to another request by now, for something else.
+    if let Some(duplicate) = told_at_end(claim, &first)? {
+        return Ok(Some(duplicate.into()));
+    }
+    if first.is_doubtful() {
+        return Ok(None);
+    }
+    match decide(engine, policy, intent).await? {
+        Verdict::Reject(rejection) if rejection.code() == Code::InProgress => match end().await {
+            Some(second) => Ok(told_at_end(claim, &second)?.map(Verdict::from)),
+            None => Ok(None),
+        },
+        verdict => Ok(Some(verdict)),
+    }
+}
+
+/// What a waiter receives after a run that has ended so; `None` if the record shows no use.
+fn told_at_end(claim: &Claim, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
+    match ended {
+        RunEnd::Found(Some(found)) => claim.told(found),
+        RunEnd::Found(None) | RunEnd::Released => Ok(None),
+    }
+}

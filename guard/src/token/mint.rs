@@ -1,0 +1,198 @@
+//! The mint signs tokens, and tells its own from forged ones, without asking anybody.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use onceward_api::Code;
+use sha2::Sha256;
+use uuid::Uuid;
+
+use crate::digest;
+use crate::epoch::Epoch;
+use crate::intent::{Binding, Subject};
+use crate::token::secret::Secret;
+use crate::token::{FLAG_ACTION, FLAG_SUBJECT, TAG, Token, TokenFields};
+
+/// Signs with one secret, and accepts what a few others have signed.
+#[derive(Clone)]
+pub(crate) struct Mint {
+    keys: Vec<Hmac<Sha256>>,
+}
+
+impl Mint {
+    /// The first secret signs; all of them are accepted.
+    pub(crate) fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
+        Self { keys: secrets.into_iter().map(|secret| keyed(&secret)).collect() }
+    }
+
+    /// Makes the token with this id.
+    pub(crate) fn sign(&self, id: Uuid, expires_at: u64, epoch: Epoch, bound: &Binding<'_>) -> Token {
+        let mut flags = 0;
+        flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
+        flags |= if bound.subject.is_some() { FLAG_SUBJECT } else { 0 };
+        let fields = TokenFields { flags, id, expires_at, epoch };
+        let mac = cover(self.keys[0].clone(), &fields, bound.action.as_deref(), bound.subject.as_ref());
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
+        fields.seal(tag)
+    }
+
+    /// Signs a pass that is given out in writing.
+    pub(crate) fn sign_pass(&self, bytes: &[u8]) -> [u8; TAG] {
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(&cover_pass(self.keys[0].clone(), bytes).finalize().into_bytes()[..TAG]);
+        tag
+    }
+
+    /// Whether a pass in writing is one of ours.
+    pub(crate) fn is_pass(&self, bytes: &[u8], tag: &[u8; TAG]) -> bool {
+        self.keys.iter().any(|key| cover_pass(key.clone(), bytes).verify_truncated_left(tag).is_ok())
+    }
+
+    /// Reads a token that is presented for an action by a subject. The error is why it is not good here.
+    pub(crate) fn verify(&self, text: &str, action: &str, subject: &Subject<'_>) -> Result<TokenFields, Code> {
+        let (fields, tag) = TokenFields::open(text).ok_or(Code::TokenMalformed)?;
+        let action = fields.names_action().then_some(action);
+        let subject = fields.names_subject().then_some(subject);
+        let good = self
+            .keys
+            .iter()
+            .any(|key| cover(key.clone(), &fields, action, subject).verify_truncated_left(&tag).is_ok());
+        if good { Ok(fields) } else { Err(Code::TokenInvalid) }
+    }
+}
+
+impl fmt::Debug for Mint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mint").field("secrets", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+fn keyed(secret: &Secret) -> Hmac<Sha256> {
+    Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")
+}
+
+/// Signs the bytes of a pass as what they are: no token is ever signed as the same.
+fn cover_pass(mut mac: Hmac<Sha256>, bytes: &[u8]) -> Hmac<Sha256> {
+    digest::feed(&mut mac, [&b"pass"[..], bytes]);
+    mac
+}
+
+/// Signs every field behind its length, so that no two different tokens are ever signed as the same bytes.
+fn cover(
+    mut mac: Hmac<Sha256>,
+    fields: &TokenFields,
+    action: Option<&str>,
+    subject: Option<&Subject<'_>>,
+) -> Hmac<Sha256> {
+    let expires_at = fields.expires_at.to_be_bytes();
+    digest::feed(&mut mac, [&[fields.flags][..], fields.id.as_bytes(), &expires_at, &fields.epoch]);
+    digest::feed(&mut mac, action.map(str::as_bytes));
+    if let Some(subject) = subject {
+        digest::feed(&mut mac, [subject.to_bytes().as_slice()]);
+    }
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::random;
+
+    fn secret(letter: &str) -> Secret {
+        Secret::new(letter.repeat(16)).unwrap()
+    }
+
+    fn mint(letter: &str) -> Mint {
+        Mint::new([secret(letter)])
+    }
+
+    fn sign(mint: &Mint, bound: &Binding<'_>) -> String {
+        mint.sign(random::id(), 1_800_000_000_000, [1; 8], bound).as_str().to_owned()
+    }
+
+    #[test]
+    fn a_bound_token_is_good_only_where_it_is_bound() {
+        let mint = mint("a");
+        let (pay, ship) = ("POST /pay", "POST /ship");
+        let (alice, bob, nobody) = (Subject::named("alice"), Subject::named("bob"), Subject::anonymous());
+
+        let free = sign(&mint, &Binding::none());
+        assert!(mint.verify(&free, pay, &alice).is_ok() && mint.verify(&free, ship, &nobody).is_ok());
+
+        let to_pay = sign(&mint, &Binding::none().action(pay));
+        assert!(mint.verify(&to_pay, pay, &alice).is_ok() && mint.verify(&to_pay, pay, &bob).is_ok());
+        assert_eq!(mint.verify(&to_pay, ship, &alice), Err(Code::TokenInvalid));
+
+        let to_alice = sign(&mint, &Binding::none().subject(alice.clone()));
+        assert!(mint.verify(&to_alice, ship, &alice).is_ok());
+        assert_eq!(mint.verify(&to_alice, ship, &bob), Err(Code::TokenInvalid));
+        assert_eq!(mint.verify(&to_alice, ship, &nobody), Err(Code::TokenInvalid));
+    }
+
+    #[test]
+    fn fields_cannot_lend_each_other_characters() {
+        let mint = mint("a");
+        let token = sign(&mint, &Binding::none().action("ab").subject(Subject::named("c")));
+        assert!(mint.verify(&token, "ab", &Subject::named("c")).is_ok());
+        assert_eq!(mint.verify(&token, "a", &Subject::named("bc")), Err(Code::TokenInvalid));
+    }
+
+    #[test]
+    fn a_caller_named_like_an_address_is_not_that_address() {
+        let mint = mint("a");
+        let address = Subject::client_address([127, 0, 0, 1].into());
+        let token = sign(&mint, &Binding::none().subject(address.clone()));
+        assert!(mint.verify(&token, "", &address).is_ok());
+        assert_eq!(mint.verify(&token, "", &Subject::named("127.0.0.1")), Err(Code::TokenInvalid));
+    }
+
+    #[test]
+    fn a_former_secret_is_accepted_and_no_longer_signs() {
+        let (old, new) = (mint("a"), mint("b"));
+        let both = Mint::new([secret("b"), secret("a")]);
+        let anyone = Subject::anonymous();
+        assert!(both.verify(&sign(&old, &Binding::none()), "", &anyone).is_ok());
+        assert!(new.verify(&sign(&both, &Binding::none()), "", &anyone).is_ok());
+        assert!(old.verify(&sign(&both, &Binding::none()), "", &anyone).is_err());
+    }
+
+    #[test]
+    fn one_flipped_bit_anywhere_is_enough_to_be_refused() {
+        let mint = mint("a");
+        let token = sign(&mint, &Binding::none().action("x"));
+        for position in 0..token.len() {
+            for bit in 0..8 {
+                let mut bytes = token.clone().into_bytes();
+                bytes[position] ^= 1 << bit;
+                if let Ok(flipped) = String::from_utf8(bytes) {
+                    assert!(mint.verify(&flipped, "x", &Subject::anonymous()).is_err(), "byte {position}, bit {bit}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_but_the_token_s_own_is_good(text in "\\PC*", tail in "[A-Za-z0-9_-]{66}") {
+            let mint = mint("a");
+            prop_assert!(mint.verify(&text, "", &Subject::anonymous()).is_err());
+            let shaped = format!("ow1_{tail}");
+            prop_assert!(mint.verify(&shaped, "", &Subject::anonymous()).is_err());
+        }
+
+        #[test]
+        fn a_token_is_good_for_exactly_the_names_it_was_made_for(
+            action in "\\PC{0,40}", subject in "\\PC{0,40}", other in "\\PC{0,40}",
+        ) {
+            let mint = mint("a");
+            let who = Subject::named(subject.as_str());
+            let token = sign(&mint, &Binding::none().action(&action).subject(who.clone()));
+            prop_assert!(mint.verify(&token, &action, &who).is_ok());
+            prop_assert_eq!(mint.verify(&token, &other, &who).is_ok(), other == action);
+            prop_assert_eq!(mint.verify(&token, &action, &Subject::named(other.as_str())).is_ok(), other == subject);
+        }
+    }
+}

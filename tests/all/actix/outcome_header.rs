@@ -1,0 +1,210 @@
+//! The `Onceward-Outcome` header says what became of the run, under every policy.
+
+use std::time::Duration;
+
+use actix_web::web::{self, Json, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use onceward::actix::{Protect, SubjectFrom, entered};
+use onceward::store::{Memory, Redis};
+use onceward::{Binding, Guard, IntervalRules, KeyRules, ManualClock};
+use onceward_api::header::{NEXT_TOKEN, TOKEN};
+use onceward_tests::client::{Answer, http, send};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::key_routes::{KEY, serve};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, order};
+use reqwest::{Method, RequestBuilder};
+
+const LONG: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Every policy, by the name of its scope, and whether a second request without a failure would be refused or replayed.
+const POLICIES: [&str; 5] = ["token", "remembered", "key", "optional", "interval"];
+
+fn protect(guard: &Guard, policy: &str) -> Protect {
+    let anyone = SubjectFrom::anonymous;
+    let protect = match policy {
+        "token" => Protect::token(guard, anyone()),
+        "remembered" => Protect::token(guard, anyone()).remember(TTL),
+        "key" => Protect::key(guard, anyone(), KeyRules::retryable()),
+        "optional" => Protect::key(guard, anyone(), KeyRules::retryable()).optional(),
+        "interval" => Protect::interval(guard, anyone(), IntervalRules::new().every(MINUTE).expect("it is some time")),
+        other => unreachable!("{other}"),
+    };
+    protect.action(policy.to_owned())
+}
+
+/// Each policy on a scope of its own, with a handler that takes JSON and one that takes anything.
+fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
+    let guard = guard.clone();
+    move |config| {
+        for policy in POLICIES {
+            let json = async |request: HttpRequest, ledger: web::Data<Ledger>, _: Json<u32>| -> HttpResponse {
+                order(request, ledger, web::Bytes::new()).await
+            };
+            let scope = web::scope(&format!("/{policy}"))
+                .wrap(protect(&guard, policy).next_token())
+                .service(web::resource("/json").route(web::post().to(entered(json))))
+                .service(web::resource("/any").route(web::post().to(order)));
+            config.service(scope);
+        }
+    }
+}
+
+/// A submission under one of the policies, with a token or a key of its own.
+struct Submission<'a> {
+    served: &'a Served,
+    policy: &'static str,
+    credential: String,
+}
+
+impl<'a> Submission<'a> {
+    async fn new(guard: &Guard, served: &'a Served, policy: &'static str) -> Self {
+        let credential = match policy {
+            "token" | "remembered" => guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned(),
+            _ => uuid::Uuid::new_v4().to_string(),
+        };
+        Self { served, policy, credential }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("{}/{}{path}", self.served.url, self.policy);
+        // A connection of its own: a clock that is moved by hand does not keep idle ones.
+        let request = http().request(method, url).header("connection", "close").header(ORDER, self.policy);
+        match self.policy {
+            "token" | "remembered" => request.header(TOKEN, &self.credential),
+            "key" => request.header(KEY, &self.credential),
+            _ => request,
+        }
+    }
+
+    async fn ask(&self, status: u16) -> Answer {
+        send(self.request(Method::POST, "/any").header(STATUS, status)).await
+    }
+}
+
+/// A page's script sees no other header of a navigation.
+#[tokio::test]
+async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, routes(&guard));
+    for (policy, again) in [("token", "409 token_used"), ("remembered", "200 replayed")] {
+        let one = Submission::new(&guard, &served, policy).await;
+        for (status, said) in [(500, "500 not_applied"), (422, "422 not_applied"), (200, "200 executed"), (200, again)]
+        {
+            let answer = one.ask(status).await;
+            let told = Some(&said[4..]).filter(|outcome| !["executed", "replayed"].contains(outcome));
+            assert_eq!((answer.said(), answer.timing().as_deref()), (said.to_owned(), told), "{policy}");
+        }
+        let lost = Submission::new(&guard, &served, policy).await.ask(502).await;
+        assert_eq!((lost.said(), lost.timing().as_deref()), ("502 unknown".into(), Some("unknown")), "{policy}");
+    }
+}
+
+/// Under a key, only the mark of a handler tells its own answer from one of the router.
+#[tokio::test]
+async fn request_that_enters_no_handler_is_not_applied() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, routes(&guard));
+    for policy in POLICIES {
+        let one = Submission::new(&guard, &served, policy).await;
+        let json = |body: &'static str| {
+            one.request(Method::POST, "/json").header("content-type", "application/json").body(body)
+        };
+        if !["key", "optional"].contains(&policy) {
+            assert_eq!(send(one.request(Method::POST, "/nowhere")).await.said(), "404 not_applied", "{policy}");
+            assert_eq!(send(one.request(Method::PUT, "/any")).await.said(), "405 not_applied", "{policy}");
+        }
+        assert_eq!(send(json("{")).await.said(), "400 not_applied", "{policy}");
+        assert_eq!(ledger.count(policy), 0, "{policy}");
+        let corrected = if policy == "optional" { "200 unprotected" } else { "200 executed" };
+        assert_eq!(send(json("1")).await.said(), corrected, "{policy}");
+        assert_eq!(ledger.count(policy), 1, "{policy}");
+    }
+}
+
+/// Under a key such a response is stored, since the router's looks like a handler's. It does not say that a handler ran.
+#[tokio::test]
+async fn stored_error_is_executed_only_if_the_handler_was_certainly_entered() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, routes(&guard));
+    let by_key = async |method: Method, path: &str, status: u16| {
+        let one = Submission::new(&guard, &served, "key").await;
+        let request = || {
+            let request = one.request(method.clone(), path).header("content-type", "application/json").body("1");
+            request.header(STATUS, status)
+        };
+        [send(request()).await.said(), send(request()).await.said()]
+    };
+    assert_eq!(by_key(Method::POST, "/nowhere", 200).await, ["404 replayable", "404 replayed"]);
+    assert_eq!(by_key(Method::PUT, "/any", 200).await, ["405 replayable", "405 replayed"]);
+    assert_eq!(ledger.count("key"), 0);
+    assert_eq!(by_key(Method::POST, "/any", 422).await, ["422 replayable", "422 replayed"]);
+    assert_eq!(by_key(Method::POST, "/json", 422).await, ["422 executed", "422 replayed"]);
+    assert_eq!(ledger.count("key"), 2);
+}
+
+#[tokio::test]
+async fn outcome_says_whether_the_run_took_effect() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, routes(&guard));
+    for policy in POLICIES {
+        for (status, outcome) in [(200, "executed"), (503, "not_applied"), (502, "unknown")] {
+            let one = Submission::new(&guard, &served, policy).await;
+            let outcome = match (policy, outcome) {
+                ("optional", "executed" | "unknown") => "unprotected",
+                (_, outcome) => outcome,
+            };
+            // Each content is an interval of its own.
+            let request = one.request(Method::POST, "/any").header(STATUS, status).body(status.to_string());
+            assert_eq!(send(request).await.said(), format!("{status} {outcome}"), "{policy}");
+        }
+    }
+}
+
+/// A token with less than a second to live is not put back. Nothing took effect, and the client needs another token.
+#[tokio::test]
+async fn token_that_expires_during_the_run_is_not_released() {
+    let (clock, ledger) = (ManualClock::new(), Ledger::new());
+    let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
+    let served = serve(&ledger, routes(&guard));
+    for policy in ["token", "remembered"] {
+        let one = Submission::new(&guard, &served, policy).await;
+        clock.advance(TTL - Duration::from_secs(1));
+        let back = one.ask(422).await;
+        assert_eq!(back.said(), "422 not_applied", "{policy}: a second is worth it");
+        assert!(!back.headers.contains_key(NEXT_TOKEN), "{policy}: the token is valid again");
+        clock.advance(Duration::from_millis(1));
+        let used = one.ask(422).await;
+        assert_eq!(used.said(), "422 not_released", "{policy}");
+        assert!(used.headers.contains_key(NEXT_TOKEN), "{policy}: the token is used up");
+        assert_eq!(one.ask(200).await.said(), "409 token_used", "{policy}");
+        assert_eq!(ledger.count(policy), 2, "{policy}");
+    }
+}
+
+/// The store cannot be reached when a run that was not applied is given back. The token counts as used. The release of a key, an
+/// interval or a remembered token is retried in the background.
+#[tokio::test]
+async fn release_that_does_not_reach_the_store_is_not_released() {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let proxy = Proxy::before(redis.port()).await;
+    let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
+    let served = serve(&ledger, routes(&guard));
+    for (policy, command) in [("token", "SET\r\n"), ("remembered", "EVAL"), ("key", "EVAL"), ("interval", "EVAL")] {
+        let one = Submission::new(&guard, &served, policy).await;
+        let begun = ledger.count("begun");
+        let failing = tokio::spawn(send(
+            one.request(Method::POST, "/any").header(STATUS, 503).header(TAKES, 300).header("connection", "close"),
+        ));
+        until("it has begun", LONG, || async { ledger.count("begun") == begun + 1 }).await;
+        proxy.next(command, Fate::LoseRequest);
+        assert_eq!(failing.await.unwrap().said(), "503 not_released", "{policy}");
+        let then = if policy == "token" { "409 token_used" } else { "200 executed" };
+        until("the next one is answered", LONG, || async { one.ask(200).await.said() == then }).await;
+        assert_eq!(ledger.count(policy), if policy == "token" { 1 } else { 2 }, "{policy}");
+    }
+}

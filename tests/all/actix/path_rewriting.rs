@@ -1,0 +1,102 @@
+//! Middleware that rewrites the path, outside of the guard and inside of it.
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::middleware::NormalizePath;
+use actix_web::{App, Error, HttpServer, web};
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::store::Memory;
+use onceward::{Guard, IntervalRules, KeyRules};
+use onceward_tests::client::Answer;
+use onceward_tests::key_routes::{KEY, purchase};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::raw_http::post;
+use onceward_tests::shop::Served;
+
+/// Three spellings of one path, once `NormalizePath` has seen them.
+const TARGETS: [&str; 3] = ["/pay", "/pay/", "//pay"];
+
+/// An application with one route, and what its handler did.
+struct Bed {
+    served: Served,
+    ledger: Ledger,
+}
+
+impl Bed {
+    fn with<T, B>(app: impl Fn() -> App<T> + Clone + Send + 'static) -> Self
+    where
+        T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()>
+            + 'static,
+        B: MessageBody + 'static,
+    {
+        let ledger = Ledger::new();
+        let data = web::Data::new(ledger.clone());
+        let served = Served::run(move |listener| {
+            let server = HttpServer::new(move || app().app_data(data.clone()));
+            Ok(server.workers(1).disable_signals().listen(listener)?.run())
+        });
+        Self { served, ledger }
+    }
+
+    async fn pay(&self, target: &str) -> Answer {
+        post(&self.served.url, target, &[(KEY, "k")], "10").await
+    }
+
+    /// What is said to each spelling, one after the other.
+    async fn said(&self) -> [String; 3] {
+        let [one, two, three] = TARGETS;
+        [self.pay(one).await.said(), self.pay(two).await.said(), self.pay(three).await.said()]
+    }
+}
+
+fn key() -> Protect {
+    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::at_most_once())
+}
+
+fn interval() -> Protect {
+    Protect::interval(&Guard::new(Memory::new()), SubjectFrom::anonymous(), IntervalRules::new())
+}
+
+/// As the documentation of `Protect::action` has it: the middleware that is wrapped last runs first.
+#[tokio::test]
+async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
+    for (protect, again) in [(key(), "200 replayed"), (interval(), "409 too_soon")] {
+        let bed = Bed::with(move || {
+            App::new()
+                .wrap(protect.clone())
+                .wrap(NormalizePath::trim())
+                .service(web::resource("/pay").route(web::post().to(purchase)))
+        });
+        assert_eq!(bed.said().await, ["200 executed", again, again]);
+        assert_eq!(bed.ledger.runs().len(), 1);
+    }
+}
+
+/// Whatever wraps the application runs before what wraps a route.
+#[tokio::test]
+async fn normalize_path_around_the_application_of_a_guarded_route_makes_one_action() {
+    for (protect, again) in [(key(), "200 replayed"), (interval(), "409 too_soon")] {
+        let bed = Bed::with(move || {
+            App::new()
+                .wrap(NormalizePath::trim())
+                .service(web::resource("/pay").wrap(protect.clone()).route(web::post().to(purchase)))
+        });
+        assert_eq!(bed.said().await, ["200 executed", again, again]);
+        assert_eq!(bed.ledger.runs().len(), 1);
+    }
+}
+
+/// Inside of the guard it comes too late: the guard has named the action by the path as it was sent. With a name of its own, the route
+/// has one action, and the path that differs is other content.
+#[tokio::test]
+async fn normalize_path_inside_needs_a_named_action() {
+    let protect = key().action("pay");
+    let bed = Bed::with(move || {
+        App::new()
+            .wrap(NormalizePath::trim())
+            .wrap(protect.clone())
+            .service(web::resource("/pay").route(web::post().to(purchase)))
+    });
+    assert_eq!(bed.said().await, ["200 executed", "422 key_reused", "422 key_reused"]);
+    assert_eq!(bed.ledger.runs().len(), 1);
+}

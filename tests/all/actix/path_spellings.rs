@@ -1,0 +1,391 @@
+//! One path can be spelled in many ways, since any octet of it may be percent-encoded. All spellings that reach one handler with the
+//! same parameters are one action.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::web::{self, Path, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
+use onceward::actix::{KeyFrom, Protect, SubjectFrom, token_route};
+use onceward::store::{Memory, Redis, Store};
+use onceward::{Guard, IntervalRules, KeyRules};
+use onceward_api::header::TOKEN;
+use onceward_api::{IssuedToken, header};
+use onceward_tests::client::{Answer, http, send};
+use onceward_tests::key_routes::{KEY, serve, serve_at};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
+use onceward_tests::raw_http::post;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::OncewardServer;
+use onceward_tests::shop::{Served, Shop, header as text_of};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+const LONG: Duration = Duration::from_secs(30);
+const JSON: (&str, &str) = ("content-type", "application/json");
+/// Has the handler wait at the gate.
+const WAITS: &str = "x-waits";
+
+/// Where handlers wait that are told to.
+type Gate = Arc<Semaphore>;
+
+/// Writes down what it was called with.
+async fn called(
+    request: HttpRequest,
+    name: Path<(String, String)>,
+    ledger: web::Data<Ledger>,
+    gate: web::Data<Gate>,
+) -> HttpResponse {
+    let (policy, name) = name.into_inner();
+    if text_of(&request, WAITS).is_some() {
+        ledger.record("begun");
+        gate.acquire().await.expect("it stays open").forget();
+    }
+    ledger.record(&format!("{policy} {name:?}"));
+    HttpResponse::Ok().body(name)
+}
+
+/// One route for each policy, all of which call one handler with a part of the path.
+fn routes(guard: &Guard, gate: &Gate) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
+    let (guard, gate) = (guard.clone(), web::Data::new(Arc::clone(gate)));
+    move |config| {
+        let anyone = SubjectFrom::anonymous;
+        let every = |every| IntervalRules::new().every(every).expect("it is some time");
+        let route = |policy: &str| web::resource(format!("/{{policy:{policy}}}/{{name}}/end"));
+        let by_key = || Protect::key(&guard, anyone(), KeyRules::retryable());
+        let interval = |rules| Protect::interval(&guard, anyone(), rules);
+        config
+            .app_data(gate.clone())
+            .service(token_route(&guard, anyone()))
+            .service(route("open").route(web::post().to(called)))
+            .service(route("path").wrap(by_key().from(KeyFrom::path("name"))).route(web::post().to(called)))
+            .service(route("body").wrap(by_key().from(KeyFrom::body("/id"))).route(web::post().to(called)))
+            .service(route("header").wrap(by_key()).route(web::post().to(called)))
+            .service(route("named").wrap(by_key().action("named")).route(web::post().to(called)))
+            .service(
+                route("name")
+                    .wrap(interval(every(LONG * 20)).from(KeyFrom::path("name")).action("name"))
+                    .route(web::post().to(called)),
+            )
+            .service(route("interval").wrap(interval(every(LONG * 20))).route(web::post().to(called)))
+            .service(route("lock").wrap(interval(every(LONG).release_always())).route(web::post().to(called)))
+            .service(route("bound").wrap(Protect::token(&guard, anyone()).bound()).route(web::post().to(called)))
+            .service(
+                route("remembered").wrap(Protect::token(&guard, anyone()).remember(LONG)).route(web::post().to(called)),
+            );
+    }
+}
+
+struct Bed {
+    served: Served,
+    ledger: Ledger,
+    gate: Gate,
+}
+
+impl Bed {
+    fn on(store: impl Store) -> Self {
+        let (ledger, gate) = (Ledger::new(), Gate::new(Semaphore::new(0)));
+        Self { served: serve(&ledger, routes(&Guard::new(store), &gate)), ledger, gate }
+    }
+
+    /// What the handler is called with for this spelling; `None` if it is not.
+    async fn parameter(&self, spelling: &[u8]) -> Option<String> {
+        let answer = post(&self.served.url, target("open", spelling), &[], "").await;
+        (answer.status == 200).then(|| String::from_utf8_lossy(&answer.body).into_owned())
+    }
+
+    /// The spellings that reach the handler, by what it is called with.
+    async fn spellings(&self, spellings: &[Vec<u8>]) -> BTreeMap<String, Vec<Vec<u8>>> {
+        let mut alike = BTreeMap::<_, Vec<_>>::new();
+        for spelling in spellings {
+            if let Some(parameter) = self.parameter(spelling).await {
+                alike.entry(parameter).or_default().push(spelling.clone());
+            }
+        }
+        alike
+    }
+
+    async fn ask(&self, policy: &str, spelling: &[u8], headers: &[(&str, &str)], body: &str) -> Answer {
+        post(&self.served.url, target(policy, spelling), &[headers, &[JSON]].concat(), body).await
+    }
+
+    async fn token(&self, action: &[u8]) -> String {
+        let action = Some(str::from_utf8(action).unwrap()).filter(|action| !action.is_empty());
+        let body = json!({"action": action}).to_string();
+        let issued = post(&self.served.url, "/token", &[JSON], &body).await;
+        assert_eq!(issued.status, 201, "{issued:?}");
+        serde_json::from_slice::<IssuedToken>(&issued.body).unwrap().token
+    }
+
+    /// How often the handler of a policy was called with this.
+    fn runs(&self, policy: &str, parameter: &str) -> usize {
+        self.ledger.count(&format!("{policy} {parameter:?}"))
+    }
+}
+
+fn target(policy: &str, spelling: &[u8]) -> Vec<u8> {
+    [b"/", policy.as_bytes(), b"/x", spelling, b"y/end"].concat()
+}
+
+/// One octet in all its spellings.
+fn spellings_of(octet: u8) -> Vec<Vec<u8>> {
+    vec![format!("%{octet:02X}").into(), format!("%{octet:02x}").into(), vec![octet]]
+}
+
+/// Asserts that one effect comes of all spellings with which the handler is called alike, under every policy.
+async fn one_effect_each(store: impl Store, groups: Vec<Vec<Vec<u8>>>) {
+    let bed = Bed::on(store);
+    let alike: Vec<_> = stream::iter(&groups).then(|group| bed.spellings(group)).collect().await;
+    let alike: Vec<_> = alike.into_iter().flatten().collect();
+    stream::iter(&alike).for_each_concurrent(8, |(parameter, alike)| one_effect(&bed, parameter, alike)).await;
+    for some in alike.chunks(64) {
+        assert_locked(&bed, some).await;
+    }
+}
+
+async fn one_effect(bed: &Bed, parameter: &str, alike: &[Vec<u8>]) {
+    let what = format!("{parameter:?}, spelled {:?}", alike.iter().map(|spelling| text(spelling)).collect::<Vec<_>>());
+    let own = uuid::Uuid::new_v4().to_string();
+    let (body, key) = (json!({"id": own}).to_string(), [(KEY, own.as_str())]);
+    let is_key = !parameter.contains(|part: char| part.is_control() || part == char::REPLACEMENT_CHARACTER);
+    let bound = bed.token(&action_of(&alike[0])).await;
+    let remembered = bed.token(b"").await;
+    for (time, spelling) in alike.iter().enumerate() {
+        let then = |again: &str| if time == 0 { "200 executed".to_owned() } else { again.to_owned() };
+        let ask = async |policy: &str, headers: &[(&str, &str)]| bed.ask(policy, spelling, headers, &body).await.said();
+        let by_path = if is_key { then("200 replayed") } else { "400 key_malformed".to_owned() };
+        assert_eq!(ask("path", &[]).await, by_path, "{what}");
+        let by_name = if is_key { then("409 too_soon") } else { "400 key_malformed".to_owned() };
+        assert_eq!(ask("name", &[]).await, by_name, "{what}");
+        assert_eq!(ask("body", &[]).await, then("200 replayed"), "{what}");
+        assert_eq!(ask("header", &key).await, then("200 replayed"), "{what}");
+        assert_eq!(ask("named", &key).await, then("200 replayed"), "{what}");
+        assert_eq!(ask("interval", &[]).await, then("409 too_soon"), "{what}");
+        assert_eq!(ask("bound", &[(TOKEN, &bound)]).await, then("409 token_used"), "{what}");
+        assert_eq!(ask("remembered", &[(TOKEN, &remembered)]).await, then("200 replayed"), "{what}");
+    }
+    for other in alike.iter().skip(1) {
+        let token = bed.token(&action_of(other)).await;
+        let answer = bed.ask("bound", &alike[0], &[(TOKEN, &token)], "").await;
+        assert_eq!(answer.said(), "200 executed", "a token for {} on {}", text(other), text(&alike[0]));
+    }
+    assert_eq!(bed.runs("path", parameter), usize::from(is_key), "{what}");
+}
+
+/// Asserts that a lock is taken by each first spelling, and refuses the others as long as that runs.
+async fn assert_locked(bed: &Bed, locks: &[(String, Vec<Vec<u8>>)]) {
+    let begun = bed.ledger.count("begun");
+    let held = locks.iter().map(|(_, alike)| bed.ask("lock", &alike[0], &[(WAITS, "yes")], ""));
+    let beside = async {
+        until("all have begun", LONG, || async { bed.ledger.count("begun") == begun + locks.len() }).await;
+        for spelling in locks.iter().flat_map(|(_, alike)| alike) {
+            let answer = bed.ask("lock", spelling, &[], "").await;
+            assert_eq!(answer.said(), "429 locked", "{}", text(spelling));
+        }
+        bed.gate.add_permits(locks.len());
+    };
+    let (held, ()) = futures_util::join!(join_all(held), beside);
+    held.iter().for_each(|answer| assert_eq!(answer.said(), "200 executed"));
+}
+
+fn action_of(spelling: &[u8]) -> Vec<u8> {
+    [b"POST ", &target("bound", spelling)[..]].concat()
+}
+
+fn text(spelling: &[u8]) -> String {
+    String::from_utf8_lossy(spelling).into_owned()
+}
+
+/// Every octet there is. Those above ASCII are no text by themselves: they stay apart, and are no key.
+fn every_octet() -> Vec<Vec<Vec<u8>>> {
+    (0..=u8::MAX).map(spellings_of).collect()
+}
+
+/// What takes more than one octet, and what is not percent-encoded in full.
+fn odd_ones() -> Vec<Vec<Vec<u8>>> {
+    let groups: [&[&str]; 7] = [
+        &["%C3%A9", "%c3%a9", "%C3%a9"],
+        &["%E2%82%AC", "%e2%82%ac"],
+        &["a%2Fb", "a%2fb", "a/b", "%61%2F%62"],
+        &["%", "%25", "%%32%35", "%2%35", "%2525"],
+        &["%41", "A", "%%34%31", "%4%31", "%%341", "%2541", "%25%34%31", "a"],
+        &["%zz", "%25zz", "%25z%7A", "%ZZ"],
+        &["+", "%2B", "%2b", "%20", "%252B"],
+    ];
+    groups.into_iter().map(|group| group.iter().map(|text| text.as_bytes().to_vec()).collect()).collect()
+}
+
+fn patient(redis: &RedisServer) -> Redis {
+    Redis::open(&redis.url()).unwrap().timeout(LONG)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_octet_in_all_its_spellings_is_one_action_in_memory() {
+    one_effect_each(Memory::new(), every_octet()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_octet_in_all_its_spellings_is_one_action_on_redis() {
+    let redis = RedisServer::start();
+    one_effect_each(patient(&redis), every_octet()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn odd_spellings_that_reach_a_handler_alike_are_one_action() {
+    let redis = RedisServer::start();
+    one_effect_each(Memory::new(), odd_ones()).await;
+    one_effect_each(patient(&redis), odd_ones()).await;
+}
+
+#[tokio::test]
+async fn spelled_path_of_a_static_route_is_its_action() {
+    let guard = Guard::new(Memory::new());
+    let targets =
+        ["/keybody", "/%6beybody", "/keybod%79", "/%6B%65%79%62%6f%64%79", "http://shop/%6beybody", "/keybody?"];
+    let by_body = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id"));
+    let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new().every(LONG).unwrap());
+    for protect in [by_body(), by_body().action("keys"), spaced()] {
+        let ledger = Ledger::new();
+        let served = serve_at(&ledger, "/keybody", protect);
+        for (time, target) in targets.into_iter().enumerate() {
+            let said = post(&served.url, target, &[JSON], "{\"id\":1}").await.said();
+            let again = ["200 replayed", "409 too_soon"].contains(&said.as_str());
+            assert!(if time == 0 { said == "200 executed" } else { again }, "{target}: {said}");
+        }
+        assert_eq!(ledger.runs().len(), 1);
+    }
+}
+
+/// Two paths that a router tells apart are two actions, also if a file system or a proxy would take them for one.
+#[tokio::test]
+async fn paths_that_differ_are_different_actions() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve_at(&ledger, "/{all:.*}", Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let targets = [
+        "/a/b",
+        "/a%2Fb",
+        "/a%252Fb",
+        "/a/./b",
+        "/a/../b",
+        "/b",
+        "/A/b",
+        "/a/b/",
+        "//a/b",
+        "/a//b",
+        "/a/b;v=1",
+        "/a/b;v=2",
+        "/",
+        "/%2e%2e%2fb",
+        "/a%FF",
+        "/a%FE",
+        "/a%EF%BF%BD",
+        "/a+b",
+        "/a%20b",
+    ];
+    for target in targets {
+        assert_eq!(post(&served.url, target, &[(KEY, "k")], "").await.said(), "200 executed", "{target}");
+    }
+    for target in targets {
+        assert_eq!(post(&served.url, target, &[(KEY, "k")], "").await.said(), "200 replayed", "{target}");
+    }
+    for (target, same) in
+        [("/a/%2e/b", "/a/./b"), ("http://shop", "/"), ("http://shop/a/b", "/a/b"), ("/a/b#c", "/a/b")]
+    {
+        assert_eq!(post(&served.url, target, &[(KEY, "k")], "").await.said(), "200 replayed", "{target} is {same}");
+    }
+    assert_eq!(ledger.runs().len(), targets.len());
+    let asterisk = post(&served.url, "*", &[(KEY, "k")], "").await;
+    assert!([400, 404].contains(&asterisk.status), "{asterisk:?}");
+}
+
+/// The query counts by its decoded names and values, as it did.
+#[tokio::test]
+async fn spelled_query_is_the_same_content() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+    let served = serve_at(&ledger, "/it", protect);
+    let ask = async |target: &str| post(&served.url, target, &[(KEY, "k")], "").await.said();
+    assert_eq!(ask("/it?a=1&b=2").await, "200 executed");
+    assert_eq!(ask("/%69t?b=2&%61=%31").await, "200 replayed");
+    assert_eq!(ask("/it?a=2&b=2").await, "422 key_reused");
+    assert_eq!(ledger.runs().len(), 1);
+}
+
+/// The key that is a part of the path is what `web::Path` gives the handler.
+#[tokio::test]
+async fn key_from_the_path_is_what_the_handler_is_called_with() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    // Under one action, and with nothing compared but the key: what is replayed has the same key.
+    let protect = Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new().every(LONG * 20).unwrap());
+    let protect = protect.from(KeyFrom::path("name")).action("one");
+    let served = serve(&ledger, move |config| {
+        let gate = web::Data::new(Gate::new(Semaphore::new(0)));
+        let route = web::resource("/{policy}/{name:.*}/end").wrap(protect.clone()).route(web::post().to(called));
+        config.app_data(gate).service(route);
+    });
+    let ask = async |spelling: &str| post(&served.url, target("path", spelling.as_bytes()), &[], "").await.said();
+    for spelling in ["65674", "a%2Fb", "%2541", "%25", "%C3%A9", "%20", "1+1"] {
+        assert_eq!(ask(spelling).await, "200 executed", "{spelling}");
+    }
+    for spelling in ["%365674", "a/b", "a%2fb", "%25%34%31", "%", "%c3%a9", "%20", "1%2B1"] {
+        assert_eq!(ask(spelling).await, "409 too_soon", "{spelling}");
+    }
+    for spelling in ["%FF", "%C3", "%EF%BF%BD", "%%46%46"] {
+        assert_eq!(ask(spelling).await, "400 key_malformed", "{spelling}");
+    }
+}
+
+async fn send_json(url: String, body: Value) -> Answer {
+    send(http().post(url).json(&body)).await
+}
+
+/// The service redeems, claims and tells by the same names.
+#[tokio::test]
+async fn service_takes_all_spellings_of_an_action_for_one() {
+    let service = OncewardServer::start(&["--demo", "off"]);
+    let at = |path: &str| format!("{}{path}", service.url);
+    let token = async |action: &str| {
+        let issued = send_json(at("/token"), json!({"action": action})).await;
+        serde_json::from_slice::<IssuedToken>(&issued.body).unwrap().token
+    };
+    for (issued, redeemed) in [
+        ("POST /orders", "POST /%6Frders"),
+        ("POST /%6frders", "POST /orders"),
+        ("POST /caf%C3%A9", "POST /café"),
+        ("PURGE /%6f", "PURGE /o"),
+    ] {
+        let asked = json!({"token": token(issued).await, "action": redeemed, "bound": true});
+        assert_eq!(send_json(at("/token/redeem"), asked).await.said(), "200 redeemed", "{issued}, {redeemed}");
+        let [method, path] = [0, 1].map(|at| redeemed.split(' ').nth(at).unwrap().to_owned());
+        if path.is_ascii() {
+            let asked = http().get(at("/forward-auth")).header(TOKEN, token(issued).await);
+            let asked = asked.header("x-original-method", method).header("x-original-uri", path);
+            assert_eq!(send(asked).await.said(), "200 redeemed", "{issued}, {redeemed}");
+        }
+    }
+    for (issued, redeemed) in [("POST /a%2Fb", "POST /a/b"), ("pay /%6f", "pay %6f"), ("%6f", "o")] {
+        let asked = json!({"token": token(issued).await, "action": redeemed, "bound": true});
+        assert_eq!(send_json(at("/token/redeem"), asked).await.said(), "403 token_invalid", "{issued}, {redeemed}");
+    }
+    let claim = |action: &str| json!({"key": "k", "action": action, "subject": "alice"});
+    let first = send_json(at("/claim"), claim("POST /pay")).await;
+    assert_eq!(first.status, 200, "{first:?}");
+    assert_eq!(send_json(at("/claim"), claim("POST /%70ay")).await.said(), "409 in_progress");
+    let seen = send_json(at("/outcome"), claim("POST /p%61y")).await;
+    assert!(String::from_utf8_lossy(&seen.body).contains("running"), "{seen:?}");
+}
+
+/// The Rust client names the action by the address it posts to, however that is spelled.
+#[tokio::test]
+async fn client_gets_a_token_that_works_for_any_spelling() {
+    let shop = Shop::on(Memory::new());
+    let client = onceward_client::Client::builder().build().unwrap();
+    for path in ["/bound", "/%62ound", "/bo%75n%64"] {
+        let answer = client.post(format!("{}{path}", shop.url())).bound().send().await.unwrap();
+        assert_eq!(answer.headers()[header::OUTCOME], "executed", "{path}");
+    }
+}

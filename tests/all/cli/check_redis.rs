@@ -1,0 +1,388 @@
+//! `onceward check` against real Redis servers, each with something wrong: a sentence and a fix for each.
+
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::faulty_tcp_proxy::{Delay, Proxy};
+use onceward_tests::polling::{until, until_blocking};
+use onceward_tests::redis_cluster::RedisCluster;
+use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::sentinels::Sentinels;
+use onceward_tests::service::{OncewardServer, command, run};
+use serde_json::Value;
+use std::net::TcpListener;
+use std::time::Duration;
+
+fn check(store: &str) -> (i32, Value) {
+    let output = run(&["check", "--json", "--store", store]);
+    (output.status.code().unwrap(), parsed(&output))
+}
+
+/// The finding on this, as its level and all it says.
+#[track_caller]
+fn found(said: &Value, topic: &str) -> (String, String) {
+    let finding = said["findings"].as_array().unwrap().iter().find(|finding| finding["topic"] == topic);
+    let finding = finding.unwrap_or_else(|| panic!("{topic} is not in {said:#}"));
+    let text = format!("{} {}", finding["says"].as_str().unwrap(), finding["fix"].as_str().unwrap_or_default());
+    (finding["level"].as_str().unwrap().to_owned(), text)
+}
+
+#[track_caller]
+fn expect(said: &Value, topic: &str, level: &str, parts: &[&str]) {
+    let (is, text) = found(said, topic);
+    assert_eq!(is, level, "{text}");
+    for part in parts {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+}
+
+#[test]
+fn eviction_without_persistence_says_plainly_what_can_happen() {
+    for (arguments, when) in [
+        (&["--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb"][..], "is used up"),
+        (&["--maxmemory-policy", "allkeys-lru"], "as soon as somebody sets a limit"),
+    ] {
+        let redis = RedisServer::start_with(arguments);
+        let (code, said) = check(&redis.url());
+        assert_eq!((code, &said["ok"]), (1, &Value::Bool(false)));
+        let parts = ["allkeys-lru", when, "may run a second time", "noeviction", "--allow-eviction"];
+        expect(&said, "eviction", "problem", &parts);
+        expect(&said, "persistence", "warning", &["nothing to disk", "restart loses every record", "appendonly yes"]);
+        let lost = said["can_be_lost"].to_string();
+        assert!(lost.contains("crashes") && lost.contains("memory is used up"), "{lost}");
+        let (code, text) = self::said(&run(&["check", "--store", &redis.url(), "--allow-eviction"]));
+        assert!(code == 0 && text.contains("warning  eviction") && text.contains("Fit for use."), "{text}");
+        assert!(
+            text.contains("What can be lost\n  If Redis or its machine crashes: A restart loses every record"),
+            "{text}"
+        );
+        assert_eq!(run(&["check", "--strict", "--store", &redis.url(), "--allow-eviction"]).status.code(), Some(1));
+    }
+}
+
+#[test]
+fn each_kind_of_persistence_is_told_by_what_a_crash_loses() {
+    for (arguments, level, parts) in [
+        (&["--appendonly", "yes", "--appendfsync", "always"][..], "ok", ["always", "loses nothing"]),
+        (&["--appendonly", "yes", "--appendfsync", "everysec"], "note", ["everysec", "a second or two"]),
+        (&["--appendonly", "yes", "--appendfsync", "no"], "warning", ["appendfsync no", "half a minute"]),
+        (&["--save", "3600 1"], "warning", ["save 3600 1", "last snapshot"]),
+    ] {
+        let redis = RedisServer::start_with(arguments);
+        let (code, said) = check(&redis.url());
+        assert_eq!(code, 0, "{said:#}");
+        expect(&said, "persistence", level, &parts);
+        for fine in ["reach", "version", "role", "eviction", "memory", "permissions", "clock"] {
+            expect(&said, fine, "ok", &[]);
+        }
+        assert_eq!(redis.keys(), [""; 0], "what was tried is taken away again");
+    }
+}
+
+#[test]
+fn a_wrong_password_and_a_missing_one_are_told_apart_and_never_shown() {
+    let redis = RedisServer::start_with(&["--requirepass", "right-canary"]);
+    for (login, says) in [
+        ("", "wants a password, and --store has none"),
+        (":wrong-canary@", "refuses the user name or the password"),
+        ("nobody:wrong-canary@", "refuses the user name or the password"),
+    ] {
+        let (code, said) = check(&format!("redis://{login}127.0.0.1:{}", redis.port()));
+        assert_eq!(code, 1);
+        expect(&said, "reach", "problem", &[says, "redis://", "--store-file"]);
+        assert!(!said.to_string().contains("canary"), "{said:#}");
+    }
+    let (code, said) = check(&format!("redis://:right-canary@127.0.0.1:{}", redis.port()));
+    assert!(code == 0 && !said.to_string().contains("canary"), "{said:#}");
+}
+
+#[test]
+fn a_replica_is_told_where_its_master_is() {
+    let master = RedisServer::start();
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    let (code, said) = check(&replica.url());
+    assert_eq!(code, 1);
+    let there = format!("127.0.0.1:{}", master.port());
+    expect(&said, "role", "problem", &["replica of", &there, &format!("--store redis://{there}"), "no writes"]);
+    let is_known = until_blocking(Duration::from_secs(10), || found(&check(&master.url()).1, "role").0 == "note");
+    assert!(is_known, "the master has a replica");
+    let (_, said) = check(&master.url());
+    expect(&said, "role", "note", &["1 replica", "takes over"]);
+}
+
+/// The service that is started on such a Redis says the same, and one that is on it already is not ready.
+#[tokio::test]
+async fn the_service_too_says_why_a_redis_that_answers_is_none_for_it() {
+    let start = |store: &str| said(&run(&["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", store]));
+    let locked = RedisServer::start_with(&["--requirepass", "right-canary"]);
+    for (login, says) in
+        [("", "wants a password, and --store has none"), (":wrong-canary@", "refuses the user name or the password")]
+    {
+        let (code, text) = start(&format!("redis://{login}127.0.0.1:{}", locked.port()));
+        let last = text.lines().last().unwrap();
+        assert!(
+            code == 1 && last.contains(says) && !last.contains("Is it running") && !text.contains("canary"),
+            "{text}"
+        );
+    }
+    let master = RedisServer::start();
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    let (code, text) = start(&replica.url());
+    let there = format!("--store redis://127.0.0.1:{}", master.port());
+    assert!(code == 1 && text.contains("This is a replica of") && text.contains(&there), "{text}");
+    let (code, text) = start(&format!("redis://127.0.0.1:{}", free_port()));
+    assert!(code == 1 && text.contains("did not answer within 300ms") && text.contains("Is it running"), "{text}");
+
+    let service = OncewardServer::start(&["--store", &master.url()]);
+    let listen = service.url.trim_start_matches("http://");
+    let ready = || said(&run(&["healthcheck", "--listen", listen]));
+    assert_eq!(ready().0, 0);
+    let _: () = master.ask(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+    // What the store has answered counts for a moment.
+    until("it is not ready", Duration::from_secs(5), || std::future::ready(ready().0 == 1)).await;
+    let (code, text) = ready();
+    assert!(code == 1 && text.contains("store_unavailable"), "it can be read, and takes nothing: {text}");
+    let _: () = master.ask("REPLICAOF NO ONE");
+    until("it is ready again", Duration::from_secs(10), || std::future::ready(ready().0 == 0)).await;
+}
+
+#[test]
+fn a_failure_of_the_store_is_told_once() {
+    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let (code, text) = said(&run(&["token", "issue", "--wait-for", "300ms", "--store", &nowhere]));
+    assert_eq!((code, text.matches("the store did not do it").count()), (1, 1), "{text}");
+}
+
+#[test]
+fn a_full_redis_is_told_what_still_works() {
+    let redis = RedisServer::start_with(&["--maxmemory", "6mb", "--maxmemory-policy", "noeviction"]);
+    let mut connection = redis.connection();
+    let mut fill = |size: usize| {
+        let write = |at: usize| {
+            let (name, value) = (format!("fill:{size}:{at}"), "x".repeat(size));
+            redis::cmd("SET").arg(name).arg(value).query::<()>(&mut connection)
+        };
+        (0..20_000).map(write).any(|written| written.is_err())
+    };
+    assert!(fill(50_000) && fill(500) && fill(1), "it is not full");
+    let (code, said) = check(&redis.url());
+    assert_eq!(code, 1, "{said:#}");
+    expect(
+        &said,
+        "memory",
+        "problem",
+        &[
+            "It is full",
+            "6.0 MiB",
+            "503",
+            "no token is redeemed with an attempt",
+            "Plain tokens are redeemed",
+            "Raise maxmemory",
+        ],
+    );
+}
+
+#[test]
+fn what_a_user_may_not_do_is_named() {
+    let redis = RedisServer::start();
+    let as_user = |rules: &str| {
+        let _: () = redis.ask("ACL DELUSER shop");
+        let _: () = redis.ask(&format!("ACL SETUSER shop on >pass {rules}"));
+        check(&format!("redis://shop:pass@127.0.0.1:{}", redis.port()))
+    };
+    let every = "~onceward:* +get +set +getdel +del +pexpire +eval +evalsha +ping +info +hello +client +select";
+    let (code, said) = as_user(every);
+    assert_eq!(code, 0, "what `check` asks for is enough: {said:#}");
+    expect(&said, "permissions", "ok", &[]);
+    expect(&said, "persistence", "warning", &["may not be seen"]);
+    let (code, said) = as_user(&format!("{every} -getdel -eval"));
+    assert_eq!(code, 1);
+    expect(&said, "permissions", "problem", &["GETDEL, EVAL", "ACL SETUSER", "~onceward:*"]);
+    let (code, said) = as_user(&every.replace("onceward", "other"));
+    assert_eq!(code, 1);
+    expect(&said, "permissions", "problem", &["keys that begin with onceward:", "--prefix"]);
+    let (code, said) = as_user(&format!("{every} -info"));
+    assert_eq!(code, 0);
+    expect(&said, "info", "warning", &["may not send INFO", "+info"]);
+    let (code, said) = as_user(&format!("{every} -ping"));
+    assert_eq!(code, 1);
+    expect(&said, "reach", "problem", &["PING", "+ping"]);
+}
+
+/// The line that stands behind what this user may not do, as it is copied.
+fn line(said: &Value) -> Option<String> {
+    let fixes = said["findings"].as_array().unwrap().iter().filter_map(|finding| finding["fix"].as_str());
+    let mut lines = fixes.filter_map(|fix| fix.split("ACL SETUSER ").nth(1));
+    let line = lines.next()?.split([',', ';']).next().unwrap().trim_end_matches('.');
+    Some(format!("ACL SETUSER {}", line.replace("<user>", "shop")))
+}
+
+/// Does as `check` says, until it has nothing more to say; gives how often that was.
+fn obey(store: &str, servers: &[&RedisServer]) -> usize {
+    for times in 0..5 {
+        let (code, said) = check(store);
+        let Some(line) = line(&said).filter(|_| code != 0) else {
+            assert_eq!(code, 0, "{said:#}");
+            expect(&said, "permissions", "ok", &[]);
+            return times;
+        };
+        servers.iter().for_each(|server| server.ask(&line));
+    }
+    panic!("what is said is not enough");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_copies_the_lines_that_are_printed_has_a_user_that_works() {
+    let new = "ACL SETUSER shop on >pass +ping";
+    let issue = |store: &str| said(&run(&["token", "issue", "--action", "pay", "--store", store]));
+    let redis = RedisServer::start();
+    redis.ask::<()>(new);
+    let store = format!("redis://shop:pass@127.0.0.1:{}", redis.port());
+    assert!(obey(&store, &[&redis]) >= 1);
+    let (code, token) = issue(&store);
+    assert_eq!(code, 0, "{token}");
+    let (code, text) = said(&run(&["token", "inspect", token.trim(), "--action", "pay", "--store", &store]));
+    assert!(code == 0 && text.contains("It can be used."), "{text}");
+
+    let cluster = RedisCluster::start().await;
+    let servers: Vec<_> = cluster.nodes.iter().map(|node| &node.server).collect();
+    servers.iter().for_each(|server| server.ask(new));
+    let store = cluster.address().replace("redis+cluster://", "redis+cluster://shop:pass@");
+    let (code, said) = check(&store);
+    assert_eq!(code, 1);
+    expect(&said, "reach", "problem", &["CLUSTER SLOTS", "+cluster|slots"]);
+    assert!(obey(&store, &servers) >= 2, "first to find the nodes, and then on each of them");
+    assert_eq!(issue(&store).0, 0);
+    servers.iter().for_each(|server| server.ask("ACL SETUSER shop -asking"));
+    let (code, said) = check(&store);
+    assert_eq!(code, 1);
+    expect(&said, "permissions", "problem", &["may not send ASKING", "+asking"]);
+}
+
+/// The same is said by the service that is started on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_sentinels_and_with_a_cluster_has_words_of_its_own() {
+    let wrong = |store: &str, parts: &[&str]| {
+        let (code, said) = check(store);
+        assert_eq!(code, 1, "{said:#}");
+        expect(&said, "reach", "problem", parts);
+        let started = run(&["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", store]);
+        let (code, text) = self::said(&started);
+        assert!(code == 1 && parts.iter().all(|part| text.contains(part)) && !text.contains("canary"), "{text}");
+    };
+    let plain = RedisServer::start();
+    wrong(&plain.url().replace("redis://", "redis+cluster://"), &["no node of a cluster", "--store redis://"]);
+    let alone = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    let unfinished = alone.url().replace("redis://", "redis+cluster://");
+    wrong(&unfinished, &["given no slots to anybody", "--cluster create"]);
+
+    let sentinels = Sentinels::start().await;
+    let (hosts, _) = sentinels.address().rsplit_once('/').map(|(hosts, name)| (hosts.to_owned(), name.len())).unwrap();
+    wrong(&format!("{hosts}/other"), &["no master of that name", "SENTINEL MASTERS"]);
+    for sentinel in &sentinels.sentinels {
+        sentinel.ask::<()>(&["ACL", "SETUSER", "default", "resetpass", ">right-canary"]).unwrap();
+    }
+    wrong(&sentinels.address(), &["The sentinels of", "the password"]);
+    let with = sentinels.address().replace("://", "://:wrong-canary@");
+    wrong(&with, &["The sentinels of", "the password"]);
+}
+
+/// A master that may throw records away is found, also if another one cannot be asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_of_a_cluster_that_evicts_is_named_with_its_place() {
+    let cluster = RedisCluster::start().await;
+    let mut masters: Vec<_> = cluster.masters();
+    masters.sort_by_key(|number| format!("127.0.0.1:{}", cluster.nodes[*number].proxy.port()));
+    // Not the one that is asked whether the store answers.
+    let monitors: Vec<_> = masters.iter().map(|number| cluster.nodes[*number].server.monitor()).collect();
+    let _service = OncewardServer::start(&["--store", &cluster.address()]);
+    let is_asked = |at: usize| monitors[at].commands().iter().any(|command| command.contains("\"PX\" \"1\""));
+    let asked = (0..3).find(|at| is_asked(*at)).expect("one was asked");
+    let [silent, evicting] = match asked {
+        0 => [1, 2],
+        1 => [0, 2],
+        _ => [0, 1],
+    };
+    let evicting = &cluster.nodes[masters[evicting]];
+    evicting.server.ask::<()>("CONFIG SET maxmemory-policy allkeys-lru");
+    let place = format!("127.0.0.1:{}: It throws away any record", evicting.proxy.port());
+    let (code, said) = check(&cluster.address());
+    let findings = said["findings"].as_array().unwrap();
+    let problems: Vec<_> = findings.iter().filter(|finding| finding["level"] == "problem").collect();
+    assert_eq!((code, problems.len()), (1, 1), "{said:#}");
+    assert!(problems[0]["says"].as_str().unwrap().starts_with(&place), "{said:#}");
+    assert!(findings.iter().any(|finding| finding["says"].as_str().unwrap().contains("which were not looked at")));
+
+    cluster.nodes[masters[silent]].server.freeze();
+    let secret = "a-secret-so-that-none-is-fetched";
+    // Where it cannot listen, so that it ends in any case.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let (code, text) = self::said(&run(&["--listen", &listen, "--secret", secret, "--store", &cluster.address()]));
+    cluster.nodes[masters[silent]].server.thaw();
+    assert!(code == 1 && text.contains(&place) && text.contains("--allow-eviction"), "{text}");
+}
+
+/// Far away: connecting takes longer than a command may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_far_away_is_waited_for_and_one_that_is_too_slow_is_said_to_be() {
+    let redis = RedisServer::start();
+    let delay =
+        |connect, answer| Delay { connect: Duration::from_millis(connect), answer: Duration::from_millis(answer) };
+    let far = Proxy::slowly_before(redis.port(), delay(400, 20)).await;
+    let store = format!("redis://127.0.0.1:{}", far.port());
+    let (code, token) = said(&run(&["token", "issue", "--store", &store]));
+    assert_eq!(code, 0, "{token}");
+    let (code, text) = said(&run(&["token", "inspect", token.trim(), "--store", &store]));
+    assert!(code == 0 && text.contains("It can be used."), "{text}");
+    let slow = Proxy::slowly_before(redis.port(), delay(0, 300)).await;
+    let store = format!("redis://127.0.0.1:{}", slow.port());
+    let (code, told) = check(&store);
+    assert_eq!(code, 1, "{told:#}");
+    expect(&told, "time", "problem", &["store_timeout is 250ms", "--store-timeout"]);
+    let (code, text) = said(&run(&["token", "issue", "--wait-for", "300ms", "--store", &store]));
+    assert!(code == 1 && text.contains("--store-timeout"), "{text}");
+    assert_eq!(said(&run(&["token", "issue", "--store-timeout", "2s", "--store", &store])).0, 0);
+}
+
+#[test]
+fn a_redis_that_is_absent_and_one_that_is_silent_are_told_apart() {
+    let (code, said) = check(&format!("redis://127.0.0.1:{}", free_port()));
+    assert_eq!(code, 1);
+    expect(&said, "reach", "problem", &["Nothing listens", "--store"]);
+    let redis = RedisServer::start();
+    redis.freeze();
+    let (code, said) = check(&redis.url());
+    redis.thaw();
+    assert_eq!(code, 1);
+    expect(&said, "reach", "problem", &["does not answer"]);
+}
+
+#[test]
+fn every_setting_is_shown_with_where_it_came_from_and_no_secret_is() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "rate_burst = 7\napi_key = \"canary-key\"").unwrap();
+    let path = file.path().to_str().unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "canary-secret-canary\n").unwrap();
+    let mut command = command(&["check", "--config", path, "--listen", "127.0.0.1:9999"]);
+    command.env("ONCEWARD_TOKEN_TTL", "5m").env("ONCEWARD_SECRET_FILE", secret.path()).env("ONCEWARD_TOKEN_TLL", "x");
+    let (code, text) = said(&command.output().unwrap());
+    assert_eq!(code, 0, "{text}");
+    let row = |name: &str| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+        line.unwrap_or_else(|| panic!("{name} is not in\n{text}"))
+            .split_whitespace()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(row("listen"), "127.0.0.1:9999 --listen");
+    assert_eq!(row("rate_burst"), format!("7 {path}"));
+    assert_eq!(row("token_ttl"), "5m ONCEWARD_TOKEN_TTL");
+    assert_eq!(row("secret"), "******** ONCEWARD_SECRET_FILE");
+    assert_eq!(row("api_key"), format!("******** {path}"));
+    assert_eq!((row("prefix"), row("cors_origins")), ("onceward the default".into(), "- not set".into()));
+    assert!(!text.contains("canary"), "{text}");
+    assert!(text.contains("ONCEWARD_TOKEN_TLL") && text.contains("did you mean ONCEWARD_TOKEN_TTL?"), "{text}");
+    let (code, text) = said(&run(&["check", "--listen", "0.0.0.0:8080"]));
+    assert!(code == 2 && text.contains("ONCEWARD_API_KEY"), "{text}");
+}

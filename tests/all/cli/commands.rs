@@ -1,0 +1,262 @@
+//! The command line: what each command says, to people and to programs, and how it ends.
+
+use std::time::Duration;
+
+use onceward::store::Redis;
+use onceward_tests::client::{http, send, submit, token};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::service::{OncewardServer, run, run_with};
+use onceward_tests::service_calls::post;
+use onceward_tests::shop::{STATUS, Shop, TAKES};
+use serde_json::{Value, json};
+
+#[track_caller]
+fn expect(arguments: &[&str], code: i32, parts: &[&str]) -> String {
+    let (ended, text) = said(&run(arguments));
+    assert_eq!(ended, code, "{arguments:?}: {text}");
+    for part in parts {
+        assert!(text.contains(part), "{arguments:?}: {part} is not in\n{text}");
+    }
+    text
+}
+
+#[test]
+fn help_groups_commands_and_settings_and_every_command_has_an_example() {
+    let help = expect(&["--help"], 0, &["Run it:", "Look after it:", "Set it up:", "Store:", "Callers:", "Limits:"]);
+    for command in ["serve", "healthcheck", "stats", "check", "audit", "key", "token", "config", "completions"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is not in\n{help}");
+        expect(&[command, "--help"], 0, &["Usage: onceward", "Example:"]);
+    }
+    let short = expect(&["-h"], 0, &["--store", "--api-key-file", "Look after it:"]);
+    assert!(!short.contains("--share-every"), "a short help has what most people need:\n{short}");
+}
+
+#[test]
+fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
+    expect(&["chekc"], 2, &["'chekc'", "'check'"]);
+    expect(&["key", "setle"], 2, &["'setle'", "'settle'"]);
+    expect(&["check", "--stor", "x"], 2, &["'--stor'", "'--store'"]);
+    expect(&["check", "--token-tll", "x"], 2, &["'--token-ttl'"]);
+    expect(&["key", "settle", "ticket:key:x"], 2, &["--applied|--not-applied"]);
+    expect(&["key", "settle", "--applied"], 2, &["TICKET", "--key"]);
+    let redis = ["--store", "redis://127.0.0.1:1"];
+    let with = |arguments: &[&'static str]| [arguments, &redis].concat();
+    let mistaken = expect(&with(&["key", "look", "canary-4711"]), 2, &["ticket:key:", "--key, --action and --subject"]);
+    assert!(!mistaken.contains("canary"), "it may be a token: {mistaken}");
+    expect(&with(&["key", "look", "--key", "k"]), 2, &["--action"]);
+    expect(&with(&["token", "issue", "--count", "0"]), 2, &["--count", "`0`", "1 to 1000"]);
+    expect(&with(&["token", "issue", "--ttl", "25h"]), 2, &["--ttl", "24h"]);
+    expect(&with(&["token", "issue", "--ttl", "x"]), 2, &["--ttl", "`x`", "90s"]);
+    expect(&with(&["audit", "/nowhere/at/all"]), 2, &["/nowhere/at/all cannot be read"]);
+    expect(&["check", "--token-ttl", "x"], 2, &["token_ttl (from --token-ttl)"]);
+    expect(&["completions", "tcsh"], 2, &["tcsh", "bash"]);
+    expect(&["stats", "--count", "3"], 2, &["--watch"]);
+    expect(&["stats", "--watch", "--every", "0s"], 2, &["--every", "no time at all"]);
+    expect(&["healthcheck", "--timeout", "0s"], 2, &["--timeout", "no time at all"]);
+    let (code, text) = said(&run(&["check", "--json", "--stor", "x"]));
+    let error: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert!(code == 2 && error["error"].as_str().unwrap().starts_with("unexpected argument '--stor'"), "{text}");
+    expect(&with(&["token", "issue", "--wait-for", "300ms"]), 1, &["redis://127.0.0.1:1", "--store"]);
+}
+
+#[test]
+fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
+    for arguments in [
+        &["token", "issue"][..],
+        &["token", "inspect", "x"],
+        &["token", "revoke", "x"],
+        &["key", "look", "--key", "k", "--action", "a"],
+        &["key", "settle", "--key", "k", "--action", "a", "--not-applied"],
+        &["audit"],
+    ] {
+        expect(arguments, 2, &["memory store lives in the service's own process", "--store redis://"]);
+    }
+    let (code, text) = said(&run(&["token", "issue", "--json"]));
+    assert_eq!(code, 2);
+    assert!(
+        serde_json::from_str::<Value>(&text).unwrap()["error"].as_str().unwrap().contains("memory store"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
+    let redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url()]);
+    let store = ["--store", &redis.url()];
+    let ask = |arguments: &[&str]| run(&[&store[..], arguments, &["--json"]].concat());
+    let redeem = async |token: &str, action: &str| {
+        post(&service.url, "/token/redeem", &json!({"token": token, "action": action})).await.said()
+    };
+
+    let issued = parsed(&ask(&["token", "issue", "--count", "3", "--action", "pay", "--ttl", "90s"]));
+    let tokens: Vec<_> =
+        issued["tokens"].as_array().unwrap().iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert_eq!((tokens.len(), &issued["tokens"][0]["expires_in"]), (3, &json!(90)));
+
+    for _ in 0..2 {
+        let good = ask(&["token", "inspect", tokens[0], "--action", "pay"]);
+        assert_eq!(
+            (said(&good).0, &parsed(&good)["signature"], &parsed(&good)["state"]),
+            (0, &json!("good"), &json!("issued"))
+        );
+    }
+    let vague = parsed(&ask(&["token", "inspect", tokens[0]]));
+    assert_eq!(
+        (&vague["signature"], &vague["names_action"], &vague["good"]),
+        (&json!("unchecked"), &json!(true), &json!(false))
+    );
+    let elsewhere = parsed(&ask(&["token", "inspect", tokens[0], "--action", "refund"]));
+    assert_eq!(elsewhere["signature"], "wrong");
+    assert_eq!(redeem(tokens[0], "pay").await, "200 redeemed", "looking into it has used nothing up");
+    assert_eq!(parsed(&ask(&["token", "inspect", tokens[0], "--action", "pay"]))["state"], "absent");
+
+    let revoked = run_with(&[&store[..], &["token", "revoke", "-", "--json"]].concat(), &format!("{}\n", tokens[1]));
+    assert_eq!((said(&revoked).0, &parsed(&revoked)["result"]), (0, &json!("revoked")));
+    assert_eq!(redeem(tokens[1], "pay").await, "410 token_revoked");
+    assert_eq!(parsed(&ask(&["token", "revoke", tokens[1]]))["result"], "gone");
+    assert_eq!(said(&ask(&["token", "revoke", "no-token"])).0, 1);
+
+    let theirs = token(&service.url).await;
+    let (code, text) = said(&run(&["token", "inspect", &theirs, "--store", &redis.url()]));
+    assert!(code == 0 && text.contains("It can be used.") && text.contains("bound to   nothing"), "{text}");
+    assert!(text.contains("expires    2"), "{text}");
+    let plain = run(&["token", "issue", "--store", &redis.url()]);
+    assert_eq!(redeem(String::from_utf8(plain.stdout).unwrap().trim(), "any").await, "200 redeemed");
+}
+
+#[tokio::test]
+async fn a_health_check_says_whether_the_service_can_do_its_work() {
+    let mut redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "100ms"]);
+    let port = service.url.rsplit(':').next().unwrap().to_owned();
+    let ask = |listen: &str, timeout: &str| said(&run(&["healthcheck", "--listen", listen, "--timeout", timeout]));
+    assert_eq!(ask(&format!("127.0.0.1:{port}"), "5s"), (0, "ready\n".to_owned()));
+    assert_eq!(ask(&format!("0.0.0.0:{port}"), "5s").0, 0, "every address is this machine's too");
+    redis.kill();
+    // What the store has answered counts for a moment.
+    let is_known = || std::future::ready(ask(&format!("127.0.0.1:{port}"), "5s").0 == 1);
+    until("it is not ready", Duration::from_secs(5), is_known).await;
+    let (code, text) = ask(&format!("127.0.0.1:{port}"), "5s");
+    assert!(code == 1 && text.contains("503") && text.contains("store_unavailable"), "{text}");
+    service.freeze();
+    let (code, text) = ask(&format!("127.0.0.1:{port}"), "100ms");
+    service.thaw();
+    assert!(code == 1 && text.contains("in time"), "{text}");
+    let (code, text) = ask(&format!("127.0.0.1:{}", free_port()), "1s");
+    assert!(code == 1 && text.contains("does not listen"), "{text}");
+}
+
+#[tokio::test]
+async fn stats_shows_what_the_service_counts() {
+    for admin in [false, true] {
+        let address = format!("127.0.0.1:{}", free_port());
+        let admin = if admin { vec!["--admin-listen", address.as_str()] } else { Vec::new() };
+        let service = OncewardServer::start(&admin);
+        let listen = service.url.trim_start_matches("http://").to_owned();
+        for _ in 0..3 {
+            let token = token(&service.url).await;
+            assert_eq!(post(&service.url, "/token/redeem", &json!({ "token": token })).await.status, 200);
+        }
+        let said = parsed(&run(&[&["stats", "--json", "--listen", &listen], &admin[..]].concat()));
+        assert_eq!(said["counts"]["tokens issued"], 3.0, "{said:#}");
+        let runs: f64 = said["counts"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| name.contains("code=run"))
+            .map(|(_, count)| count.as_f64().unwrap())
+            .sum();
+        assert_eq!(runs, 3.0, "{said:#}");
+        assert!(
+            said["now"]["running handlers"].is_number() && said["store_average_ms"]["verb=take"].is_number(),
+            "{said:#}"
+        );
+        let watched =
+            run(&[&["stats", "--watch", "--every", "50ms", "--count", "3", "--listen", &listen], &admin[..]].concat());
+        let text = String::from_utf8(watched.stdout).unwrap();
+        assert_eq!((watched.status.code(), text.matches("tokens issued").count()), (Some(0), 3), "{text}");
+        assert!(text.contains("/s"), "{text}");
+    }
+    let nobody = format!("127.0.0.1:{}", free_port());
+    expect(&["stats", "--listen", &nobody], 1, &[&nobody, "Is the service running", "--listen"]);
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_refused_by_the_service_too_unless_it_is_allowed() {
+    let redis = RedisServer::start_with(&["--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"]);
+    let store = redis.url();
+    expect(
+        &["--listen", "127.0.0.1:0", "--store", &store],
+        1,
+        &["volatile-lru", "second time", "noeviction", "--allow-eviction"],
+    );
+    let service = OncewardServer::start(&["serve", "--store", &store, "--allow-eviction", "true"]);
+    let is_warned = || service.log().iter().any(|line| line.contains("WARN") && line.contains("volatile-lru"));
+    until("it is warned of", Duration::from_secs(5), || std::future::ready(is_warned())).await;
+    assert_eq!(send(http().get(format!("{}/readyz", service.url))).await.status, 200);
+    // One who may not ask is warned of that, and served.
+    let _: () = redis.ask("ACL SETUSER shop on >pass ~onceward:* +@all -info");
+    let _: () = redis.ask("CONFIG SET maxmemory-policy noeviction");
+    let store = format!("redis://shop:pass@127.0.0.1:{}", redis.port());
+    let service = OncewardServer::start(&["--store", &store]);
+    let is_warned = || service.log().iter().any(|line| line.contains("WARN") && line.contains("could not be seen"));
+    until("it is warned of", Duration::from_secs(5), || std::future::ready(is_warned())).await;
+}
+
+#[test]
+fn a_file_to_begin_with_loads_and_completions_know_every_command() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), run(&["config", "init"]).stdout).unwrap();
+    expect(&["check", "--config", file.path().to_str().unwrap()], 0, &["Fit for use."]);
+    assert_eq!(parsed(&run(&["config", "schema"]))["type"], "object");
+    assert!(parsed(&run(&["config", "init", "--json"]))["settings"].as_array().unwrap().len() > 20);
+    let script = String::from_utf8(run(&["completions", "bash"]).stdout).unwrap();
+    assert!(std::process::Command::new("bash").args(["-n", "-c", &script]).status().unwrap().success());
+    for shell in ["bash", "zsh", "fish"] {
+        let script = expect(&["completions", shell], 0, &["healthcheck", "settle"]);
+        for command in ["check", "audit", "stats", "token", "completions"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+}
+
+#[test]
+fn settings_may_stand_before_a_command_and_behind_it_and_the_one_behind_it_counts() {
+    let from = |arguments: &[&str]| {
+        let said = parsed(&run(arguments));
+        let row = said["settings"].as_array().unwrap().iter().find(|row| row["name"] == "token_ttl").unwrap().clone();
+        (row["value"].as_str().unwrap().to_owned(), row["from"].as_str().unwrap().to_owned())
+    };
+    let flag = |value: &str| (value.to_owned(), "--token-ttl".to_owned());
+    assert_eq!(from(&["check", "--json"]), ("30m".to_owned(), "the default".to_owned()));
+    assert_eq!(from(&["--token-ttl", "1m", "check", "--json"]), flag("1m"));
+    assert_eq!(from(&["check", "--json", "--token-ttl", "2m"]), flag("2m"));
+    assert_eq!(from(&["--token-ttl", "1m", "check", "--json", "--token-ttl", "2m"]), flag("2m"));
+}
+
+/// A token that is in the hand of a handler is not dead yet: what does not happen is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_revoked_while_a_handler_has_it_is_not_given_back() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let cases =
+        [(false, 10, ["422 not_applied", "200 executed"]), (true, 4_000, ["422 not_released", "409 token_used"])];
+    for (is_revoked, takes, [first, then]) in cases {
+        let token = token(shop.url()).await;
+        let begun = shop.ledger.count("begun");
+        let order = submit(shop.url(), "/orders", &token, "first").header(STATUS, 422).header(TAKES, takes);
+        let sent = tokio::spawn(send(order));
+        let is_in_hand = || std::future::ready(shop.ledger.count("begun") > begun);
+        until("the handler has it", Duration::from_secs(5), is_in_hand).await;
+        if is_revoked {
+            let (code, text) = said(&run(&["token", "revoke", &token, "--store", &redis.url()]));
+            assert!(code == 0 && text.contains("another store or prefix"), "{text}");
+            assert!(!sent.is_finished(), "the handler still has it");
+        }
+        assert_eq!(sent.await.unwrap().said(), first);
+        assert_eq!(send(submit(shop.url(), "/orders", &token, "again")).await.said(), then);
+    }
+}

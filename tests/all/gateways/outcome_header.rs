@@ -1,0 +1,269 @@
+//! The `Onceward-Outcome` of every response of a gateway: the client decides by it whether to send again, and with which token.
+
+use std::time::Duration;
+
+use onceward_api::{Code, Retry, header};
+use onceward_tests::client::{Answer, http, send};
+use onceward_tests::faulty_http_proxy::{HttpFault, Seen, first, smooth};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::shop::STATUS;
+use reqwest::Method;
+
+use crate::gateways::recipes::{Stage, executed};
+
+/// The status and the outcome, which a response names once or not at all, and once more for the script of a page.
+fn said(answer: &Answer) -> String {
+    assert!(answer.headers.get_all(header::OUTCOME).iter().count() <= 1, "{answer:?}");
+    assert_eq!(answer.timing().unwrap_or_default(), answer.outcome, "{answer:?}");
+    answer.said()
+}
+
+/// A gateway that received no verdict says that the token may be used up, and asks for a new one.
+fn assert_lost(kind: Kind, answer: &Answer) {
+    assert_eq!(said(answer), "503 redeem_unknown", "{kind:?}: {answer:?}");
+    assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
+    // Traefik cannot send a body of its own.
+    if kind != Kind::Traefik {
+        let problem = answer.problem();
+        assert_eq!(
+            (problem.code, problem.retry, problem.status),
+            (Code::RedeemUnknown, Retry::NewToken, 503),
+            "{kind:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_verdict_asks_for_a_new_token_which_passes() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let losses = [
+            HttpFault::CutAnswer(0),
+            // In each of these, another part of the head has arrived.
+            HttpFault::CutAnswer(40),
+            HttpFault::CutAnswer(60),
+            HttpFault::CutAnswer(80),
+            HttpFault::CutAnswer(99),
+            HttpFault::After(502),
+            // Longer than any gateway waits.
+            HttpFault::Delay(Duration::from_secs(60)),
+        ];
+        for (round, loss) in losses.into_iter().enumerate() {
+            let token = stage.token().await;
+            let plan = loss.clone();
+            stage.asked.plan(move |_| plan.clone());
+            assert_lost(kind, &stage.submit(&token).await);
+            stage.asked.plan(smooth);
+            assert_eq!(stage.handed_on.seen().len(), round, "{kind:?} {loss:?}: nothing was forwarded");
+            assert_eq!(stage.submit(&token).await.said(), "409 token_used", "{kind:?} {loss:?}: it was redeemed");
+            let next = stage.submit(&stage.token().await).await;
+            assert_eq!(next.said(), executed(kind, "200"), "{kind:?} {loss:?}");
+            assert_eq!(stage.effects(), round + 1, "{kind:?} {loss:?}");
+        }
+    }
+}
+
+/// A gateway that asks again by itself, over a new connection, names the same attempt, or does not ask again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verdict_lost_on_a_connection_that_served_before_is_never_token_used() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for percent in [0, 50] {
+            for _ in 0..3 {
+                assert_eq!(stage.submit(&stage.token().await).await.said(), executed(kind, "200"), "{kind:?}");
+            }
+            stage.asked.plan(first([HttpFault::CutAnswer(percent)]));
+            let (before, answer) = (stage.effects(), stage.submit(&stage.token().await).await);
+            let ran = stage.effects() - before;
+            match ran {
+                0 => assert_lost(kind, &answer),
+                _ => assert_eq!((answer.said(), ran), (executed(kind, "200"), 1), "{kind:?} {percent}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
+    for kind in Kind::ALL {
+        let redis = RedisServer::start();
+        let proxy = Proxy::before(redis.port()).await;
+        // More patience than the default, for a busy machine, and less than any gateway has.
+        let patient = ["--api-key", KEY, "--store", &proxy.url(), "--store-timeout", "1s"];
+        let stage = Stage::on(kind, &patient).await;
+        // Redis does not know the script before its first use.
+        assert_eq!(stage.submit(&stage.token().await).await.status, 200, "{kind:?}");
+        for (round, fate) in [Fate::LoseAnswer, Fate::SwallowAnswer].into_iter().enumerate() {
+            let token = stage.token().await;
+            // Traefik names no attempt, and then a token is just deleted.
+            proxy.next(if kind == Kind::Traefik { "DEL\r\n" } else { "EVALSHA" }, fate);
+            let answer = stage.submit(&token).await;
+            assert_eq!(proxy.struck(), round + 1, "{kind:?} {fate:?}: the answer was lost");
+            let status = if kind == Kind::Traefik { 403 } else { 503 };
+            assert_eq!(said(&answer), format!("{status} redeem_unknown"), "{kind:?} {fate:?}: {answer:?}");
+            assert_eq!(answer.problem().retry, Retry::NewToken, "{kind:?} {fate:?}");
+            assert_eq!(stage.effects(), round + 1, "{kind:?} {fate:?}: nothing was forwarded");
+            // The connection that lost the answer may have to be replaced first.
+            let is_used = || async {
+                let again = stage.submit(&token).await.outcome;
+                assert!(["store_unavailable", "redeem_unknown", "token_used"].contains(&&*again), "{kind:?}: {again}");
+                again == "token_used"
+            };
+            until("it was redeemed", Duration::from_secs(10), is_used).await;
+            assert_eq!(stage.submit(&stage.token().await).await.said(), executed(kind, "200"), "{kind:?} {fate:?}");
+            assert_eq!(stage.effects(), round + 2, "{kind:?} {fate:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rust_client_gets_through_after_a_lost_verdict() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let client = onceward_tests::sdk_client::builder()
+            .tokens_from(&stage.service.url)
+            .send_tokens_to(&stage.gateway.url)
+            .build()
+            .unwrap();
+        stage.asked.plan(first([HttpFault::CutAnswer(0)]));
+        let answer = client.post(format!("{}/open", stage.gateway.url)).send().await.unwrap();
+        assert_eq!((answer.status().as_u16(), answer.attempts()), (200, 2), "{kind:?}: {answer:?}");
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_the_application_are_executed_and_502_and_504_are_unknown() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let statuses = ["200", "201", "302", "400", "403", "404", "409", "422", "429", "500", "501", "503", "505"];
+        for status in statuses {
+            let request = stage.submission(Method::POST, &stage.token().await).header(STATUS, status);
+            let answer = send(request).await;
+            assert_eq!(said(&answer), executed(kind, status), "{kind:?}: {answer:?}");
+            assert_eq!(answer.body, "ordered with 0 bytes", "{kind:?} {status}");
+        }
+        for status in ["502", "504"] {
+            let request = stage.submission(Method::POST, &stage.token().await).header(STATUS, status);
+            let answer = send(request).await;
+            assert_eq!(said(&answer), format!("{status} unknown"), "{kind:?}: {answer:?}");
+            assert!(!answer.headers.contains_key("retry-after"), "{kind:?} {status}");
+            // Traefik can mark the response only in exchange for its body.
+            if kind != Kind::Traefik {
+                assert_eq!(answer.body, "ordered with 0 bytes", "{kind:?} {status}");
+            }
+        }
+        assert_eq!(stage.effects(), statuses.len() + 2, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn application_that_breaks_off_or_is_away_is_unknown() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for percent in [0, 20] {
+            stage.handed_on.plan(move |_| HttpFault::CutAnswer(percent));
+            let token = stage.token().await;
+            let answer = stage.submit(&token).await;
+            // Traefik turns half a response head into a 500, which it cannot tell from the application's own.
+            let wanted = if kind == Kind::Traefik && percent > 0 { "500 redeemed" } else { "502 unknown" };
+            assert_eq!(said(&answer), wanted, "{kind:?} {percent}: {answer:?}");
+            assert!(!answer.headers.contains_key("retry-after"), "{kind:?} {percent}");
+            assert_eq!(stage.submit(&token).await.said(), "409 token_used", "{kind:?} {percent}");
+        }
+        assert_eq!(stage.effects(), 2, "{kind:?}");
+
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let lonely = Gateway::start(kind, &[&stage.service.url], &[&nobody]);
+        let request = http().post(format!("{}/open", lonely.url)).header(header::TOKEN, stage.token().await);
+        let answer = send(request).await;
+        assert!([502, 503].contains(&answer.status), "{kind:?}: {answer:?}");
+        assert_eq!(said(&answer), format!("{} unknown", answer.status), "{kind:?}: {answer:?}");
+        assert!(!answer.headers.contains_key("retry-after"), "{kind:?}");
+    }
+}
+
+/// With shorter limits than those of the recipes. Caddy and Traefik wait without a limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn application_that_times_out_is_unknown() {
+    let limits = [
+        (Kind::Nginx, "proxy_next_upstream off;", "proxy_next_upstream off; proxy_read_timeout 1s;"),
+        (Kind::Envoy, "timeout: 60s", "timeout: 1s"),
+        (Kind::HaProxy, "timeout server  60s", "timeout server 1s"),
+    ];
+    for (kind, from, to) in limits {
+        let stage = Stage::set(kind).await;
+        let recipe = kind.recipe().replace(from, to);
+        assert_ne!(recipe, kind.recipe());
+        let gateway = Gateway::with(kind, &recipe, &[&stage.service.url], &[&stage.handed_on.url]);
+        stage.handed_on.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
+        let request = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, stage.token().await);
+        assert_eq!(said(&send(request).await), "504 unknown", "{kind:?}");
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outcome_that_the_application_claims_is_not_believed() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for (method, status, wanted) in [
+            (Method::POST, "200", executed(kind, "200")),
+            (Method::POST, "502", "502 unknown".to_owned()),
+            (Method::GET, "200", "200 ".to_owned()),
+            (Method::GET, "502", "502 ".to_owned()),
+        ] {
+            let claims = "onceward-outcome: not_applied\r\nserver-timing: db;dur=7, onceward;desc=not_applied";
+            let head = format!("HTTP/1.1 {status} So\r\n{claims}\r\ncontent-length: 0\r\n\r\n");
+            stage.handed_on.plan(move |_| HttpFault::Raw(head.clone().into_bytes()));
+            let token = if method == Method::POST { stage.token().await } else { String::new() };
+            let answer = send(stage.submission(method.clone(), &token)).await;
+            assert_eq!(answer.said(), wanted, "{kind:?} {method} {status}");
+            if method == Method::POST {
+                said(&answer);
+            }
+            // Only Traefik, and Caddy after a 502, cannot add to what the application measured.
+            if status == "200" && kind != Kind::Traefik {
+                assert!(answer.timings().contains(&"db;dur=7".to_owned()), "{kind:?} {method}: {answer:?}");
+            }
+        }
+    }
+}
+
+/// Each request is an attempt of its own, whatever name the client gives it: a client that could name an attempt could have
+/// one token accepted twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempt_is_the_gateway_s_own_whatever_the_client_calls_its_request() {
+    const NAMES: [&str; 9] = [
+        "onceward-attempt",
+        "x-request-id",
+        "x-correlation-id",
+        "x-unique-id",
+        "x-amzn-trace-id",
+        "traceparent",
+        "x-b3-traceid",
+        "x-client-trace-id",
+        "x-envoy-force-trace",
+    ];
+    const MINE: &str = "0af76519-16cd-43dd-8448-eb211c80319c";
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for said in [&*executed(kind, "200"), "409 token_used"] {
+            let request = stage.submission(Method::POST, &token);
+            let request = NAMES.iter().fold(request, |request, name| request.header(*name, MINE));
+            assert_eq!(send(request).await.said(), said, "{kind:?}");
+        }
+        let mut named: Vec<_> =
+            stage.asked.seen().iter().map(|seen: &Seen| seen.header(header::ATTEMPT).to_owned()).collect();
+        assert!(named.iter().all(|name| !name.contains(MINE)), "{kind:?}: {named:?}");
+        named.sort();
+        named.dedup();
+        // Traefik names none.
+        assert_eq!(named.len(), if kind == Kind::Traefik { 1 } else { 2 }, "{kind:?}: {named:?}");
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+    }
+}

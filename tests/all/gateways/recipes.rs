@@ -1,0 +1,401 @@
+//! Gateways that ask Onceward for an application that knows nothing of it: the real programs, with the recipes in `deploy`.
+//!
+//! Traefik cannot do all that the others do. Its recipe says what, and each test says what happens there instead.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward::store::Memory;
+use onceward_api::{Code, header};
+use onceward_tests::client::{Answer, http, send, token, token_for};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
+use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::polling::{outlast, until};
+use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::service::OncewardServer;
+use onceward_tests::shop::{ORDER, STATUS, Shop};
+use reqwest::{Method, RequestBuilder};
+
+/// A gateway between an application without a guard and a service, with everything seen that goes either way.
+pub(crate) struct Stage {
+    pub(crate) service: OncewardServer,
+    shop: Shop,
+    pub(crate) asked: FaultyHttpProxy,
+    pub(crate) handed_on: FaultyHttpProxy,
+    pub(crate) gateway: Gateway,
+}
+
+impl Stage {
+    pub(crate) async fn set(kind: Kind) -> Self {
+        Self::on(kind, &["--api-key", KEY]).await
+    }
+
+    pub(crate) async fn on(kind: Kind, arguments: &[&str]) -> Self {
+        let (service, shop) = (OncewardServer::start(arguments), Shop::on(Memory::new()));
+        let (asked, handed_on) =
+            (FaultyHttpProxy::to(&service.url, smooth).await, FaultyHttpProxy::to(shop.url(), smooth).await);
+        let gateway = Gateway::start(kind, &[&asked.url], &[&handed_on.url]);
+        Self { service, shop, asked, handed_on, gateway }
+    }
+
+    pub(crate) async fn token(&self) -> String {
+        token(&self.service.url).await
+    }
+
+    /// A submission, not sent yet. The application's route is one that nothing guards.
+    pub(crate) fn submission(&self, method: Method, token: &str) -> RequestBuilder {
+        let request = http().request(method, format!("{}/open", self.gateway.url)).header(ORDER, "tea");
+        if token.is_empty() { request } else { request.header(header::TOKEN, token) }
+    }
+
+    pub(crate) async fn submit(&self, token: &str) -> Answer {
+        send(self.submission(Method::POST, token)).await
+    }
+
+    /// How often the application ran.
+    pub(crate) fn effects(&self) -> usize {
+        self.shop.ledger.runs().len()
+    }
+
+    /// What the application was sent last.
+    pub(crate) fn last(&self) -> Seen {
+        self.handed_on.seen().pop().expect("it was sent something")
+    }
+}
+
+/// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says only that the token
+/// is used.
+pub(crate) fn executed(kind: Kind, status: &str) -> String {
+    format!("{status} {}", if kind == Kind::Traefik { "redeemed" } else { "executed" })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        let told = join_all((0..50).map(|_| stage.submit(&token))).await;
+        let (first, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|answer| answer.status < 400);
+        assert_eq!((first.len(), stage.effects()), (1, 1), "{kind:?}");
+        assert_eq!(first[0].said(), executed(kind, "200"), "{kind:?}");
+        for answer in others {
+            assert_eq!((answer.said(), answer.problem().code), ("409 token_used".into(), Code::TokenUsed), "{kind:?}");
+            assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_refusal_reaches_the_client_as_what_it_is() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let short = token_for(&stage.service.url, r#"{"ttl":"1s"}"#).await;
+        let elsewhere = token_for(&stage.service.url, r#"{"action":"POST /elsewhere"}"#).await;
+        let here = token_for(&stage.service.url, r#"{"action":"POST /open"}"#).await;
+        outlast(Duration::from_secs(1)).await;
+        for (token, said) in [
+            ("", "400 token_missing"),
+            ("nonsense", "400 token_malformed"),
+            (&*elsewhere, "403 token_invalid"),
+            (&short, "410 token_expired"),
+            (&here, &executed(kind, "200")),
+            (&here, "409 token_used"),
+        ] {
+            let answer = stage.submit(token).await;
+            assert_eq!(answer.said(), said, "{kind:?}: {answer:?}");
+            if answer.status >= 400 {
+                let problem = answer.problem();
+                assert_eq!((problem.status, problem.code.as_str()), (answer.status, &said[4..]), "{kind:?}");
+                assert_eq!(problem.instance.as_deref(), Some("/open"), "{kind:?}");
+            }
+        }
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for said in [&executed(kind, "200"), "409 token_used"] {
+            let url = format!("{}/open?colour=green&_onceward={token}", stage.gateway.url);
+            assert_eq!(send(http().put(url).header(ORDER, "tea")).await.said(), said, "{kind:?}");
+        }
+        let asked = stage.asked.seen().len();
+        assert_eq!(send(stage.submission(Method::GET, "")).await.said(), "200 ", "{kind:?}");
+        assert_eq!((stage.effects(), stage.asked.seen().len()), (2, asked), "{kind:?}: nobody was asked");
+        for method in [Method::HEAD, Method::OPTIONS] {
+            send(stage.submission(method.clone(), "")).await;
+            assert_eq!(stage.last().line, format!("{method} /open"), "{kind:?}");
+        }
+        assert_eq!(stage.asked.seen().len(), asked, "{kind:?}: nobody was asked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        let Stage { service, shop, gateway, asked, handed_on } = stage;
+        let post = || send(http().post(format!("{}/open", gateway.url)).header(header::TOKEN, &token));
+        drop(service);
+        let answer = post().await;
+        // Whether the token was redeemed before Onceward went away, the gateway cannot know.
+        assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}: {answer:?}");
+        assert_eq!(answer.headers["retry-after"], "1", "{kind:?}");
+        match kind {
+            // It has no way to answer with a text of our own.
+            Kind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
+            _ => assert_eq!(answer.problem().code, Code::RedeemUnknown, "{kind:?}"),
+        }
+        asked.plan(|_| HttpFault::CutBefore);
+        assert_eq!(post().await.said(), "503 redeem_unknown", "{kind:?}");
+        // Something that takes connections and says nothing, for much longer than anybody waits.
+        asked.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
+        let silent = OncewardServer::start(&["--api-key", KEY]);
+        asked.lead_to(&silent.url);
+        let answer = tokio::time::timeout(Duration::from_secs(8), post()).await.expect("an answer in time");
+        assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}");
+        // Not even a connection.
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let lonely = Gateway::start(kind, &[&nobody], &[&handed_on.url]);
+        let answer = send(http().post(format!("{}/open", lonely.url)).header(header::TOKEN, &token)).await;
+        assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}");
+        assert_eq!(shop.ledger.runs().len(), 0, "{kind:?}");
+        assert_eq!(send(http().get(format!("{}/open", gateway.url))).await.status, 200, "{kind:?}");
+        assert_eq!(handed_on.seen().len(), 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_gate() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for head in [
+            "200 OK",
+            "204 No Content",
+            "200 OK\r\nonceward-outcome: unprotected",
+            "200 OK\r\nonceward-outcome: 1",
+            "302 Found\r\nlocation: /",
+        ] {
+            let page = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+            stage.asked.plan(move |_| HttpFault::Raw(page.clone().into_bytes()));
+            let request = stage.submission(Method::POST, &token).header(header::OUTCOME, "redeemed");
+            let answer = send(request).await;
+            assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}: {head}: {answer:?}");
+        }
+        assert_eq!(stage.effects(), 0, "{kind:?}");
+        stage.asked.plan(smooth);
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}: and the token is still good");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_request() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        for said in [&executed(kind, "200"), "409 token_used"] {
+            let request = stage.submission(Method::POST, &token);
+            let request = request.header(header::ATTEMPT, "mine").header(header::OUTCOME, "executed");
+            assert_eq!(send(request.header(header::RUN_ID, "mine")).await.said(), said, "{kind:?}");
+        }
+        let sent = stage.last();
+        assert_eq!(sent.header(header::OUTCOME), "redeemed", "{kind:?}");
+        assert_eq!(sent.header(header::RUN_ID).len(), if kind == Kind::Traefik { 0 } else { 36 }, "{kind:?}: {sent:?}");
+        match kind {
+            // It has no name for a request, so it can only take the client's away.
+            Kind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
+            _ => assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}"),
+        }
+
+        for pair in [["x-original-method", "x-original-uri"], ["x-forwarded-method", "x-forwarded-uri"]] {
+            let request = stage.submission(Method::POST, "").header(header::OUTCOME, "redeemed");
+            let answer = send(request.header(pair[0], "GET").header(pair[1], "/open")).await;
+            assert_eq!(answer.said(), "400 token_missing", "{kind:?}: {answer:?}");
+        }
+        assert_eq!(stage.effects(), 1, "{kind:?}");
+        let reading =
+            stage.submission(Method::GET, "").header(header::OUTCOME, "redeemed").header(header::RUN_ID, "mine");
+        assert_eq!(send(reading).await.status, 200, "{kind:?}");
+        let read = stage.last();
+        assert_eq!((read.header(header::OUTCOME), read.header(header::RUN_ID)), ("", ""), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let token = stage.token().await;
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}");
+        let sent = stage.last();
+        let [token_sent, attempt, run] = [header::TOKEN, header::ATTEMPT, header::RUN_ID].map(|name| sent.header(name));
+        let body = serde_json::json!({"token": token_sent, "attempt": attempt, "run_id": run});
+        let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
+        let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
+        // Traefik hands no attempt on, and without one there is nothing to give back.
+        let (released_as, then) = if kind == Kind::Traefik { (400, "409 token_used") } else { (204, "200 executed") };
+        assert_eq!(released.status, released_as, "{kind:?}: {released:?}");
+        assert_eq!(stage.submit(&token).await.said(), then, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let answer = send(stage.submission(Method::POST, &stage.token().await).bearer_auth("the-client")).await;
+        assert_eq!(answer.status, 200, "{kind:?}: {answer:?}");
+        assert_eq!(stage.last().header("authorization"), "Bearer the-client", "{kind:?}");
+        let asked = stage.asked.seen().pop().expect("it was asked");
+        let shown = match kind {
+            // It can send the key only as the password in an address: `onceward:` and the key.
+            Kind::Traefik => "Basic b25jZXdhcmQ6YS1rZXktb2YtdGhlLWdhdGV3YXlz".to_owned(),
+            _ => format!("Bearer {KEY}"),
+        };
+        assert_eq!(asked.header("authorization"), shown, "{kind:?}");
+    }
+}
+
+/// With the lines that the page beside the recipes names. Envoy cannot ask for it, Traefik cannot hand it to the client, and
+/// HAProxy's script does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
+    let nginx = [
+        ("?style=nginx;", "?style=nginx&next_token=true;"),
+        (
+            "auth_request      /_onceward;",
+            "auth_request /_onceward; auth_request_set $onceward_next $upstream_http_onceward_next_token; \
+             add_header Onceward-Next-Token $onceward_next always;",
+        ),
+    ];
+    let caddy = [
+        ("rewrite /forward-auth?", "rewrite /forward-auth?next_token=true"),
+        (
+            "handle_response @redeemed {",
+            "handle_response @redeemed {\nheader Onceward-Next-Token {http.reverse_proxy.header.Onceward-Next-Token}",
+        ),
+    ];
+    for (kind, added) in [(Kind::Nginx, nginx), (Kind::Caddy, caddy)] {
+        let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
+        let recipe = added.iter().fold(kind.recipe(), |recipe, (from, to)| recipe.replace(from, to));
+        let gateway = Gateway::with(kind, &recipe, &[&service.url], &[shop.url()]);
+        let mut token = token(&service.url).await;
+        for _ in 0..3 {
+            let request = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, &token);
+            let answer = send(request.header(ORDER, "tea")).await;
+            assert_eq!(answer.said(), "200 executed", "{kind:?}");
+            token = answer.headers[header::NEXT_TOKEN].to_str().expect("a token").to_owned();
+        }
+        assert_eq!(shop.ledger.runs().len(), 3, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_token_gets_into_an_access_log() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        let [one, two] = [stage.token().await, stage.token().await];
+        let url = format!("{}/open?_onceward={one}", stage.gateway.url);
+        // Caddy does not log it, as it is for a host that its site does not name.
+        let lines = if kind == Kind::Caddy { 4 } else { 5 };
+        send(stage.submission(Method::POST, &two).header("host", "127.0.0.1")).await;
+        for _ in 0..2 {
+            send(http().post(&url).header(ORDER, "tea")).await;
+            send(stage.submission(Method::POST, &two).header("referer", &url)).await;
+        }
+        let has_logged =
+            || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == lines };
+        until("a line for each", Duration::from_secs(5), has_logged).await;
+        let log = stage.gateway.access_log() + &stage.gateway.said();
+        assert!(!log.contains(&one) && !log.contains(&two), "{kind:?}: {log}");
+    }
+}
+
+/// The recipe where every client counts as one of the house, of whom Envoy takes orders in headers.
+fn among_friends(kind: Kind) -> String {
+    let friends = "internal_address_config: { cidr_ranges: [{ address_prefix: 127.0.0.0, prefix_len: 8 }] }";
+    let (line, indent) = ("use_remote_address: true", " ".repeat(16));
+    kind.recipe().replace(line, &format!("{line}\n{indent}{friends}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
+    for kind in Kind::ALL {
+        let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
+        let cut = |_: &Seen| HttpFault::CutAnswer(0);
+        let ways = [FaultyHttpProxy::to(shop.url(), cut).await, FaultyHttpProxy::to(shop.url(), cut).await];
+        for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
+            // A new one each time, which does not know yet that both are of no use.
+            let applications = [ways[0].url.as_str(), ways[1].url.as_str()];
+            let gateway = Gateway::with(kind, &among_friends(kind), &[&service.url], &applications);
+            let token = token(&service.url).await;
+            let request = http().request(method.clone(), format!("{}/open", gateway.url)).header(header::TOKEN, token);
+            // Go would send it again for the first header, and Envoy for the second.
+            let request = request.header("idempotency-key", "k").header("x-envoy-retry-on", "5xx,reset");
+            let answer = send(request.header(ORDER, "tea")).await;
+            assert_eq!(answer.said(), "502 unknown", "{kind:?} {method}: {answer:?}");
+            assert_eq!(shop.ledger.runs().len(), sent + 1, "{kind:?} {method}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before() {
+    for kind in Kind::ALL {
+        let stage = Stage::set(kind).await;
+        for (round, method) in [Method::POST, Method::PUT, Method::DELETE].into_iter().enumerate() {
+            let (client, tokens) = (http(), [stage.token().await, stage.token().await]);
+            let submission = |token: &str| {
+                let request = client.request(method.clone(), format!("{}/open", stage.gateway.url));
+                request.header(header::TOKEN, token).header("idempotency-key", "k").header(ORDER, "tea")
+            };
+            // Leaves connections behind that would be used again.
+            assert_eq!(send(submission(&tokens[0])).await.said(), executed(kind, "200"), "{kind:?} {method}");
+            stage.handed_on.plan(|_| HttpFault::CutAnswer(0));
+            match submission(&tokens[1]).send().await {
+                Ok(answer) => assert_eq!(answer.status(), 502, "{kind:?} {method}"),
+                // It may break the client's connection too, if that has served before, and leave the rest to the client.
+                Err(error) => assert_eq!(kind, Kind::HaProxy, "{method}: {error}"),
+            }
+            stage.handed_on.plan(smooth);
+            assert_eq!(stage.effects(), 2 * (round + 1), "{kind:?} {method}");
+            assert_eq!(send(submission(&tokens[1])).await.said(), "409 token_used", "{kind:?} {method}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_application_its_own() {
+    for kind in Kind::ALL {
+        let mut redis = RedisServer::start();
+        let stage = Stage::on(kind, &["--api-key", KEY, "--store", &redis.url()]).await;
+        for status in ["403", "404", "409", "500", "503"] {
+            let request = stage.submission(Method::POST, &stage.token().await).header(STATUS, status);
+            assert_eq!(send(request).await.said(), executed(kind, status), "{kind:?}");
+        }
+        let token = stage.token().await;
+        redis.kill();
+        // Traefik hands on what Onceward tells gateways, which is never a 5xx; the problem says what is meant.
+        let (away, no_key) = if kind == Kind::Traefik { (403, 401) } else { (503, 503) };
+        // Redis may have carried out what was sent before the connection broke. Without a connection, nothing is sent.
+        let is_certain = || async {
+            let answer = stage.submit(&token).await;
+            let problem = answer.problem();
+            assert_eq!((answer.status, problem.status), (away, 503), "{kind:?}: {answer:?}");
+            assert_eq!(answer.outcome, problem.code.as_str(), "{kind:?}");
+            assert!([Code::StoreUnavailable, Code::RedeemUnknown].contains(&problem.code), "{kind:?}: {problem:?}");
+            problem.code == Code::StoreUnavailable
+        };
+        until("nothing is sent to Redis", Duration::from_secs(5), is_certain).await;
+
+        let other = OncewardServer::start(&["--api-key", "another-key"]);
+        stage.asked.lead_to(&other.url);
+        assert_eq!(stage.submit(&token).await.status, no_key, "{kind:?}");
+        assert_eq!(stage.effects(), 5, "{kind:?}");
+    }
+}

@@ -1,0 +1,622 @@
+//! The same from the same caller is taken once in a while, or once at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::web;
+use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::store::{Memory, Redis};
+use onceward::{Effect, Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
+use onceward_api::{Code, Retry};
+use onceward_tests::client::{Answer, at_last, http, ran, send};
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::interval_routes::{HALF, every, plainly};
+use onceward_tests::key_routes::{Pair, purchase, serve, serve_one};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
+use reqwest::{Method, RequestBuilder};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::PEER;
+use crate::tokens::remembered::sent;
+
+const LONG: Duration = Duration::from_secs(10);
+/// A moment between two tries.
+const MOMENT: Duration = Duration::from_millis(20);
+const MINUTE: Duration = Duration::from_secs(60);
+const RAN: &str = "200 executed";
+const TOO_SOON: &str = "409 too_soon";
+const LOCKED: &str = "429 locked";
+
+/// A server on a clock of its own.
+struct Bed {
+    clock: ManualClock,
+    served: Served,
+    ledger: Ledger,
+}
+
+impl Bed {
+    fn with(rules: IntervalRules) -> Self {
+        Self::changed(rules, |protect| protect)
+    }
+
+    fn changed(rules: IntervalRules, change: impl FnOnce(Protect) -> Protect) -> Self {
+        let (clock, ledger) = (ManualClock::new(), Ledger::new());
+        let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
+        let protect = change(Protect::interval(&guard, SubjectFrom::anonymous(), rules));
+        let served = serve(&ledger, move |config| {
+            let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone());
+            config
+                .service(on("/it").route(web::route().to(purchase)))
+                .service(on("/panic").route(web::route().to(panics)))
+                .service(on("/items/{id}").route(web::route().to(purchase)));
+        });
+        Self { clock, served, ledger }
+    }
+
+    fn post(&self, path: &str) -> RequestBuilder {
+        plainly(&self.served.url, path, "order")
+    }
+
+    async fn ask(&self) -> Answer {
+        send(self.post("/it").body("tea")).await
+    }
+}
+
+#[tokio::test]
+async fn the_same_again_is_refused_for_a_second_and_then_runs() {
+    let bed = Bed::with(IntervalRules::new());
+    assert_eq!(bed.ask().await.said(), RAN);
+    for wait in [0, 499, 500] {
+        bed.clock.advance(Duration::from_millis(wait));
+        let early = bed.ask().await;
+        assert_eq!((early.said().as_str(), early.problem().retry), (TOO_SOON, Retry::No));
+        assert_eq!(early.headers.get("retry-after"), None, "a client that waited for it would run the duplicate");
+        assert_eq!(early.headers["cache-control"], "no-store");
+    }
+    bed.clock.advance(Duration::from_millis(1));
+    assert_eq!(bed.ask().await.said(), RAN, "a second is over");
+    assert_eq!(bed.ask().await.said(), TOO_SOON, "and the next has begun");
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
+/// Such a claim is renewed before anybody knows that the handler will end in time.
+#[tokio::test]
+async fn a_handler_that_takes_most_of_its_interval_does_not_make_it_longer() {
+    let bed = Bed::with(every(MINUTE));
+    let slow = tokio::spawn(send(bed.post("/it").header(TAKES, 300).body("tea")));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    bed.clock.advance(Duration::from_secs(50));
+    assert_eq!(bed.ask().await.said(), TOO_SOON);
+    assert_eq!(slow.await.unwrap().said(), RAN);
+    bed.clock.advance(Duration::from_millis(9_999));
+    assert_eq!(bed.ask().await.said(), TOO_SOON);
+    bed.clock.advance(Duration::from_millis(1));
+    assert_eq!(bed.ask().await.said(), RAN, "a minute is over");
+}
+
+/// Once it has ended, nothing is left of the interval, although the claim was renewed a moment before.
+#[tokio::test]
+async fn a_handler_slower_than_its_interval_keeps_it_to_its_end_and_no_longer() {
+    let shop = Shop::on(Memory::new());
+    for takes in [900, 0] {
+        let answer = send(plainly(shop.url(), "/spaced/half", "order").header(TAKES, takes)).await;
+        assert_eq!(answer.said(), RAN, "one that takes {takes} ms");
+    }
+}
+
+/// Two processes whose clocks differ, on one store.
+#[tokio::test]
+async fn whoever_needs_a_lock_is_never_told_to_stay_away_for_longer_than_its_interval() {
+    let store = Arc::new(Memory::new());
+    let (early, late) = (ManualClock::new(), ManualClock::new());
+    late.advance(MINUTE * 60);
+    let [early, late] = [early, late].map(|clock| Guard::builder(Arc::clone(&store)).clock((&clock).into()).build());
+    let policy = Policy::interval(every(MINUTE).release_always());
+    let intent = Intent::new("job", Subject::anonymous());
+    let Ok(Verdict::Run(pass)) = late.check(&policy, &intent).await else { panic!("it is free") };
+    let Ok(Verdict::Reject(rejection)) = early.check(&policy, &intent).await else { panic!("it is locked") };
+    assert_eq!((rejection.code(), rejection.retry_after()), (Code::Locked, Some(MINUTE)));
+    pass.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_interval_may_be_as_long_as_can_be_said() {
+    let bed = Bed::with(every(Duration::MAX));
+    assert_eq!([bed.ask().await.said(), bed.ask().await.said()], [RAN, TOO_SOON]);
+}
+
+#[tokio::test]
+async fn a_duplicate_is_told_what_the_application_says_and_not_when_to_come_back() {
+    let says = "One such order a minute is enough.";
+    // A name of its own tells one from the other as the content does: the second is a duplicate all the same.
+    let named = |protect: Protect| protect.from(KeyFrom::header(ORDER));
+    for bed in [Bed::with(every(MINUTE).message(says)), Bed::changed(every(MINUTE).message(says), named)] {
+        assert_eq!(bed.ask().await.said(), RAN);
+        for wait in [0, 100, 900, 58_500] {
+            bed.clock.advance(Duration::from_millis(wait));
+            let early = bed.ask().await;
+            assert_eq!((early.said().as_str(), early.problem().retry), (TOO_SOON, Retry::No));
+            assert_eq!((early.headers.get("retry-after"), early.problem().detail.as_str()), (None, says));
+        }
+        let page = send(bed.post("/it").header("accept", "text/html").body("tea")).await;
+        let page = String::from_utf8_lossy(&page.body).into_owned();
+        assert!(page.contains(says) && !page.contains("again"), "{page}");
+        assert_eq!(bed.ledger.runs().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn whoever_needs_a_lock_is_told_when_to_come_back_and_what_the_application_says() {
+    let bed = Bed::with(every(MINUTE).release_always().message("One such order at a time is enough."));
+    let first = tokio::spawn(send(bed.post("/it").header(TAKES, 500).body("tea")));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    for (wait, told) in [(0, "60"), (100, "60"), (900, "59"), (38_500, "21")] {
+        bed.clock.advance(Duration::from_millis(wait));
+        let early = bed.ask().await;
+        assert_eq!((early.said().as_str(), early.problem().retry), (LOCKED, Retry::Same));
+        assert_eq!(early.headers["retry-after"], told);
+        assert_eq!(early.problem().detail, "One such order at a time is enough.");
+    }
+    assert_eq!(first.await.unwrap().said(), RAN);
+}
+
+#[tokio::test]
+async fn two_paths_methods_queries_or_bodies_never_meet() {
+    let bed = Bed::with(every(MINUTE));
+    let ask = |method: Method, path: &str, kind: &str, body: &'static str| {
+        let url = format!("{}{path}", bed.served.url);
+        http().request(method, url).header("content-type", kind).header(ORDER, "order").body(body)
+    };
+    let (json, text) = ("application/json", "text/plain");
+    let all = [
+        (Method::POST, "/it", json, r#"{"n":1}"#),
+        (Method::PUT, "/it", json, r#"{"n":1}"#),
+        (Method::PATCH, "/it", json, r#"{"n":1}"#),
+        (Method::DELETE, "/it", json, r#"{"n":1}"#),
+        (Method::POST, "/it?n=1", json, r#"{"n":1}"#),
+        (Method::POST, "/it", json, r#"{"n":2}"#),
+        (Method::POST, "/it", json, r#"{"n":"1"}"#),
+        (Method::POST, "/it", text, r#"{"n":1}"#),
+        (Method::POST, "/it", text, ""),
+        (Method::POST, "/items/1", json, r#"{"n":1}"#),
+        (Method::POST, "/items/2", json, r#"{"n":1}"#),
+    ];
+    for said in [RAN, TOO_SOON] {
+        for (method, path, kind, body) in all.clone() {
+            let answer = send(ask(method.clone(), path, kind, body)).await;
+            assert_eq!(answer.said(), said, "{method} {path} {kind} {body}");
+        }
+    }
+    let spaces = send(ask(Method::POST, "/it", json, "{ \"n\" : 1 }")).await;
+    assert_eq!(spaces.said(), TOO_SOON, "it says the same");
+    assert_eq!(bed.ledger.runs().len(), all.len());
+}
+
+#[tokio::test]
+async fn two_callers_behind_one_address_do_not_block_each_other() {
+    let shop = Shop::on(Memory::new());
+    let ask = async |user: &str| send(plainly(shop.url(), "/spaced/mine", user).header(USER, user).body("tea")).await;
+    for user in ["alice", "bob", "carol"] {
+        assert_eq!([ask(user).await.said(), ask(user).await.said()], [RAN, TOO_SOON], "{user}");
+    }
+    assert_eq!(send(plainly(shop.url(), "/spaced/mine", "nobody").body("tea")).await.said(), "401 unauthorized");
+    assert_eq!(shop.ledger.runs(), ["alice", "bob", "carol"]);
+}
+
+#[tokio::test]
+async fn success_keeps_the_interval_and_failure_frees_it_at_once() {
+    let bed = Bed::with(every(MINUTE));
+    for status in (200..600).filter(|status| status % 7 == 0 || [422, 500, 501, 502, 503, 504].contains(status)) {
+        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let url = format!("{}/it", bed.served.url);
+        let ask = || client.post(&url).header(STATUS, status).header(ORDER, status).body(status.to_string());
+        let effect = match status {
+            200..400 => Effect::Applied,
+            400..=501 | 503 => Effect::NotApplied,
+            _ => Effect::Unknown,
+        };
+        assert_eq!(send(ask()).await.said(), ran(status, effect));
+        let is_free = effect == Effect::NotApplied;
+        let then = if is_free { ran(status, effect) } else { TOO_SOON.to_owned() };
+        assert_eq!(send(ask()).await.said(), then, "{status}");
+        assert_eq!(bed.ledger.count(&status.to_string()), 1 + usize::from(is_free));
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_is_corrected_and_sent_at_once() {
+    let bed = Bed::with(every(MINUTE));
+    let mistaken = || send(bed.post("/it").header(STATUS, 422).body("te"));
+    assert_eq!(mistaken().await.said(), "422 not_applied");
+    assert_eq!(mistaken().await.said(), "422 not_applied", "even uncorrected");
+    assert_eq!(bed.ask().await.said(), RAN);
+    assert_eq!(bed.ask().await.said(), TOO_SOON);
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_keeps_its_interval_and_no_more() {
+    let bed = Bed::with(IntervalRules::new());
+    let ask = || send(bed.post("/panic"));
+    assert_eq!(ask().await.said(), "500 internal");
+    assert_eq!(ask().await.said(), TOO_SOON);
+    bed.clock.advance(Duration::from_secs(1));
+    assert_eq!(ask().await.said(), "500 internal");
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
+#[tokio::test]
+async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that_ended() {
+    let shop = Shop::on(Memory::new());
+    let ask = |id: &str, order: &str| plainly(shop.url(), &format!("/spaced/locked/{id}"), order);
+    let ends =
+        [(200, "executed"), (422, "not_applied"), (500, "not_applied"), (504, "unknown")].into_iter().enumerate();
+    for (at, (status, outcome)) in ends {
+        let name = format!("first-{status}");
+        // Longer than its interval.
+        let first = tokio::spawn(send(ask("7", &name).header(TAKES, 900).header(STATUS, status).body("tea")));
+        until("it has begun", LONG, || async { shop.ledger.count("begun") == at + 1 }).await;
+        while shop.ledger.count(&name) == 0 {
+            let beside = send(ask("7", "beside").body("another tea")).await;
+            // It may have ended just now, and then this one runs.
+            assert!(beside.said() == LOCKED || shop.ledger.count(&name) == 1, "{}", beside.said());
+            sleep(MOMENT).await;
+        }
+        assert_eq!(first.await.unwrap().said(), format!("{status} {outcome}"));
+        for _ in 0..3 {
+            assert_eq!(send(ask("7", "after").body("tea")).await.said(), RAN, "after {status}");
+        }
+    }
+    let first = tokio::spawn(send(ask("8", "first").header(TAKES, 300)));
+    until("it has begun", LONG, || async { shop.ledger.count("begun") == 5 }).await;
+    assert_eq!(send(ask("9", "another")).await.said(), RAN, "another name");
+    assert_eq!(send(ask("8", "beside")).await.said(), LOCKED);
+    assert_eq!(first.await.unwrap().said(), RAN);
+}
+
+#[tokio::test]
+async fn a_lock_goes_by_its_name_alone_and_has_to_have_one() {
+    let bed = Bed::changed(every(MINUTE).release_always(), |protect| {
+        protect.action("settle-account").from(KeyFrom::header("x-account"))
+    });
+    let ask = |path: &str, account: &str| bed.post(path).header("x-account", account);
+    let first = tokio::spawn(send(ask("/it", "1").header(TAKES, 300)));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    assert_eq!(send(ask("/items/5?x=1", "1").body("anything")).await.said(), LOCKED);
+    assert_eq!(send(ask("/items/5", "2")).await.said(), RAN);
+    assert_eq!(send(bed.post("/it")).await.said(), "400 key_missing");
+    assert_eq!(first.await.unwrap().said(), RAN);
+    assert_eq!(send(ask("/items/5", "1")).await.said(), RAN);
+}
+
+/// While a secret is being changed, one half of the processes signs with the new one and the other with the old.
+#[tokio::test]
+async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
+    let (clock, ledger) = (ManualClock::new(), Ledger::new());
+    let store = Arc::new(Memory::with_clock((&clock).into()));
+    let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
+    let beds = [(&old, &new), (&new, &old)].map(|(first, second)| {
+        let builder = Guard::builder(Arc::clone(&store)).clock((&clock).into());
+        let guard = builder.secret(first.clone()).secret_previous(second.clone()).build();
+        let rules = every(MINUTE).release_always();
+        let protect = Protect::interval(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::header("x-account"));
+        serve_one(&ledger, protect)
+    });
+    let ask = |at: usize| plainly(&beds[at].url, "/it", "order").header("x-account", "1");
+    let first = tokio::spawn(send(ask(0).header(TAKES, 500)));
+    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    assert_eq!(send(ask(1)).await.said(), LOCKED);
+    assert_eq!(first.await.unwrap().said(), RAN);
+    assert_eq!(send(ask(1)).await.said(), RAN);
+}
+
+/// It is not compared, so it need not be read.
+#[tokio::test]
+async fn what_goes_by_a_name_alone_may_be_of_any_size() {
+    let name = |protect: Protect| protect.from(KeyFrom::header("x-account")).body_limit(1_000);
+    let bed = Bed::changed(every(MINUTE), name);
+    let ask = |account: &str, size: usize| bed.post("/it").header("x-account", account).body(vec![b'x'; size]);
+    assert_eq!(send(ask("1", 2_000)).await.said(), RAN);
+    assert_eq!(send(ask("1", 3_000)).await.said(), TOO_SOON);
+    assert_eq!(send(ask("2", 3_000)).await.said(), RAN);
+    assert_eq!(send(bed.post("/it").body(vec![b'x'; 2_000])).await.said(), "400 key_missing");
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
+#[tokio::test]
+async fn a_lock_is_free_as_soon_as_its_handler_has_panicked() {
+    let bed = Bed::with(every(MINUTE).release_always());
+    let ask = || send(bed.post("/panic"));
+    assert_eq!(ask().await.said(), "500 internal");
+    until("it is free", Duration::from_secs(2), || async { ask().await.said() == "500 internal" }).await;
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
+/// What Redis says of the life of what is not there.
+const GONE: i64 = -2;
+
+/// How many milliseconds whatever is claimed lives.
+fn life(redis: &RedisServer) -> i64 {
+    let names: Vec<_> = redis.keys().into_iter().filter(|name| !name.contains(":secret:")).collect();
+    names.iter().map(|name| redis.ask::<i64>(&format!("PTTL {name}"))).max().unwrap_or(GONE)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_outlives_a_process_that_was_killed_by_its_interval_and_no_more() {
+    let mut pair = Pair::start(PEER, "onceward").await;
+    let path = "/spaced/locked/1";
+    let lost = plainly(pair.one(), path, "lost").header(TAKES, 60_000);
+    let lost = tokio::spawn(async move { lost.send().await });
+    pair.begun(1).await;
+    // It is renewed as long as it lives.
+    let end = Instant::now() + HALF * 3;
+    while Instant::now() < end {
+        assert_eq!(send(plainly(pair.other(), path, "early")).await.said(), LOCKED);
+    }
+    pair.peers[0].kill();
+    let left = life(&pair.redis);
+    assert!(left == GONE || (1..=HALF.as_millis() as i64).contains(&left), "it lives for {left} ms");
+    assert!(lost.await.unwrap().is_err());
+    until("it is free", LONG, || async { send(plainly(pair.other(), path, "next")).await.said() == RAN }).await;
+    assert_eq!((pair.ledger.count("early"), pair.ledger.count("next")), (0, 1));
+}
+
+/// A process that was frozen for longer than its interval comes back, fails, and frees what is its successor's by now.
+async fn a_late_owner_frees_nothing(path: &str, status: u16, said: &str) {
+    let pair = Pair::start(PEER, "onceward").await;
+    let late = tokio::spawn(send(plainly(pair.one(), path, "late").header(TAKES, 200).header(STATUS, status)));
+    pair.begun(1).await;
+    pair.peers[0].freeze();
+    let is_free = || async { pair.redis.keys().iter().all(|name| name.contains(":secret:")) };
+    until("the interval is over", LONG, is_free).await;
+    let successor = tokio::spawn(send(plainly(pair.other(), path, "successor").header(TAKES, 1_500)));
+    pair.begun(2).await;
+    pair.peers[0].thaw();
+    assert_eq!(late.await.unwrap().status, status);
+    let third = send(plainly(pair.other(), path, "third")).await;
+    assert!(!successor.is_finished(), "it was asked in time");
+    assert_eq!(third.said(), said, "beside the successor, after {status}");
+    assert_eq!(successor.await.unwrap().said(), RAN);
+    assert_eq!(pair.ledger.count("third"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_owner_frees_nothing_of_its_successor() {
+    tokio::join!(
+        a_late_owner_frees_nothing("/spaced/half", 503, TOO_SOON),
+        a_late_owner_frees_nothing("/spaced/half", 200, TOO_SOON),
+        a_late_owner_frees_nothing("/spaced/locked/1", 200, LOCKED),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_on_two_processes_are_one() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let client = http();
+    for number in 0..10 {
+        let mut racers = JoinSet::new();
+        for racer in 0..40 {
+            let url = [pair.one(), pair.other()][racer % 2];
+            let request = client.post(format!("{url}/spaced/mine")).header(USER, "alice").body(number.to_string());
+            let request = request.header(ORDER, number);
+            racers.spawn(async move { at_last(request).await.said() });
+        }
+        let said = racers.join_all().await;
+        let ran = said.iter().filter(|said| *said == RAN).count();
+        assert_eq!((ran, pair.ledger.count(&number.to_string())), (1, 1), "{said:?}");
+        assert!(said.iter().all(|said| [RAN, TOO_SOON].contains(&said.as_str())), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_interval_is_one_command_and_one_below_its_shortest_claim_is_two() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    // Both scripts are known to the server from now on.
+    for (status, path) in [(200, "/spaced/fifth"), (422, "/spaced/second")] {
+        send(plainly(shop.url(), path, "").header(STATUS, status).body("warm")).await;
+    }
+    until("those are over", LONG, || async { life(&redis) == GONE }).await;
+    for (path, longest, status, first, second) in [
+        ("/spaced/second", 1_000, 200, vec!["SET"], vec!["SET"]),
+        ("/spaced/second", 0, 422, vec!["SET", "EVALSHA"], vec!["SET", "EVALSHA"]),
+        ("/spaced/second", 1_000, 504, vec!["SET"], vec!["SET"]),
+        ("/spaced/half", 500, 200, vec!["SET"], vec!["SET"]),
+        ("/spaced/fifth", 200, 200, vec!["SET", "EVALSHA"], vec!["SET"]),
+        ("/spaced/fifth", 0, 500, vec!["SET", "EVALSHA"], vec!["SET", "EVALSHA"]),
+    ] {
+        for expected in [first, second] {
+            let monitor = redis.monitor();
+            let answer = send(plainly(shop.url(), path, "a").header(STATUS, status)).await;
+            assert_eq!(sent(&monitor), expected, "{path} {status}: {}", answer.said());
+            let left = life(&redis);
+            assert!(left == GONE || (1..=longest).contains(&left), "{path} {status}: {left} ms");
+            for command in monitor.commands() {
+                assert!(!command.contains("spaced"), "{command}");
+            }
+        }
+        until("it is over", LONG, || async { life(&redis) == GONE }).await;
+    }
+}
+
+#[tokio::test]
+async fn below_its_shortest_claim_an_interval_holds_as_long_as_it_says() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    let (path, fifth) = ("/spaced/fifth", Duration::from_millis(200));
+    // The script is sent twice the first time.
+    send(plainly(shop.url(), path, "warm").body("warm")).await;
+    let begun = Instant::now();
+    assert_eq!(send(plainly(shop.url(), path, "effect")).await.said(), RAN);
+    let left = life(&redis);
+    assert!(left == GONE || (1..=fifth.as_millis() as i64).contains(&left), "it lives for {left} ms");
+    loop {
+        let again = send(plainly(shop.url(), path, "effect")).await;
+        if again.said() == RAN {
+            break;
+        }
+        assert_eq!(again.said(), TOO_SOON);
+    }
+    assert!(begun.elapsed() >= fifth, "it ran again after {:?}", begun.elapsed());
+    assert_eq!(shop.ledger.count("effect"), 2);
+}
+
+#[tokio::test]
+async fn a_handler_that_outlives_a_short_interval_keeps_it_to_its_end() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    for (at, path) in ["/spaced/half", "/spaced/second"].into_iter().enumerate() {
+        let slow = tokio::spawn(send(plainly(shop.url(), path, "slow").header(TAKES, 2_500)));
+        until("it has begun", LONG, || async { shop.ledger.count("begun") == at + 1 }).await;
+        while shop.ledger.count("slow") == at {
+            let beside = send(plainly(shop.url(), path, "beside")).await;
+            assert!(beside.said() == TOO_SOON || shop.ledger.count("slow") > at, "{path}: {}", beside.said());
+            for name in redis.keys() {
+                let life = redis.ask::<i64>(&format!("PTTL {name}"));
+                assert!(life >= 0 || life == -2, "{name} lives {life}");
+            }
+            sleep(MOMENT).await;
+        }
+        assert_eq!(slow.await.unwrap().said(), RAN);
+    }
+}
+
+/// A body in these pieces, each sent on its own.
+async fn in_pieces(url: &str, pieces: &[&[u8]]) {
+    let mut client = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+    client.set_nodelay(true).unwrap();
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let head = format!("POST /it HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    for piece in pieces {
+        client.write_all(piece).await.unwrap();
+        sleep(MOMENT).await;
+    }
+    let mut answer = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut client, &mut answer).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_or_let_through_uncompared_however_it_arrives() {
+    let bed = Bed::changed(every(MINUTE), |protect| protect.body_limit(1_000));
+    assert_eq!(send(bed.post("/it").body(vec![b'x'; 2_000])).await.said(), "413 body_too_large");
+
+    let bed = Bed::changed(every(MINUTE), |protect| protect.body_limit(1_000).skip_large_bodies());
+    let body = vec![b'x'; 4_000];
+    in_pieces(&bed.served.url, &[&body[..900], &body[900..1_900], &body[1_900..]]).await;
+    in_pieces(&bed.served.url, &[&body[..500], &body[500..1_500], &body[1_500..]]).await;
+    in_pieces(&bed.served.url, &[&body[..]]).await;
+    assert_eq!(bed.ledger.runs().len(), 1, "the same three times");
+    assert_eq!(send(bed.post("/it").body(vec![b'y'; 4_000])).await.said(), TOO_SOON, "it is not compared");
+    assert_eq!(bed.ask().await.said(), RAN, "a small one is another");
+    assert_eq!(send(bed.post("/items/1").body(vec![b'x'; 4_000])).await.said(), RAN, "and so is another path");
+}
+
+#[tokio::test]
+async fn only_the_chosen_fields_tell_one_from_another() {
+    let bed = Bed::changed(every(MINUTE), |protect| protect.fingerprint(Fields::all_but(["/sent_at"]).unwrap()));
+    let ask = async |body: &'static str| {
+        send(bed.post("/it").header("content-type", "application/json").body(body)).await.said()
+    };
+    assert_eq!(ask(r#"{"n":1,"sent_at":1}"#).await, RAN);
+    assert_eq!(ask(r#"{"n":1,"sent_at":2}"#).await, TOO_SOON);
+    assert_eq!(ask(r#"{"n":2,"sent_at":2}"#).await, RAN);
+}
+
+#[tokio::test]
+async fn without_a_store_it_is_refused_unless_the_route_lets_it_through_unprotected() {
+    let mut redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let ask = async |path: &str| send(plainly(shop.url(), path, path)).await;
+    assert_eq!([ask("/spaced/open").await.said(), ask("/spaced/open").await.said()], [RAN, TOO_SOON]);
+    assert_eq!(ask("/spaced/second").await.said(), RAN);
+    assert_eq!(shop.guard.let_through(), 0);
+    redis.kill();
+    for _ in 0..2 {
+        assert_eq!(ask("/spaced/open").await.said(), "200 unprotected");
+        let closed = ask("/spaced/second").await;
+        assert_eq!(
+            (closed.said().as_str(), &closed.headers["retry-after"]),
+            ("503 store_unavailable", &"1".parse().unwrap())
+        );
+    }
+    assert_eq!((shop.ledger.count("/spaced/open"), shop.ledger.count("/spaced/second")), (3, 1));
+    assert_eq!(shop.guard.let_through(), 2);
+    redis.restart();
+    until("it is protected again", LONG, || async { ask("/spaced/open").await.said() == TOO_SOON }).await;
+
+    // One that has never reached its store.
+    let nowhere = Guard::new(Redis::open("redis://127.0.0.1:1").unwrap());
+    let ledger = Ledger::new();
+    for (rules, said) in [(every(MINUTE).fail_open(), "200 unprotected"), (every(MINUTE), "503 store_unavailable")] {
+        let served = serve_one(&ledger, Protect::interval(&nowhere, SubjectFrom::anonymous(), rules));
+        assert_eq!(send(plainly(&served.url, "/it", "it")).await.said(), said);
+    }
+    assert_eq!(ledger.runs().len(), 1);
+}
+
+/// Such a store has been asked: during an update, one half of the processes may not know what the other has written.
+#[tokio::test]
+async fn a_record_that_this_version_does_not_know_lets_nothing_through() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let ask = async || send(plainly(shop.url(), "/spaced/open", "order")).await.said();
+    assert_eq!(ask().await, RAN);
+    for name in redis.keys().iter().filter(|name| !name.contains(":secret:")) {
+        redis.ask::<()>(&format!("SET {name} anything PX 60000"));
+    }
+    assert_eq!(ask().await, "503 store_unavailable");
+    assert_eq!((shop.ledger.runs().len(), shop.guard.let_through()), (1, 0));
+}
+
+/// Whoever was not let in because nobody could tell is not too soon when he comes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_of_the_store_is_no_duplicate() {
+    for fate in [Fate::LoseAnswer, Fate::SwallowAnswer, Fate::LoseRequest] {
+        let redis = RedisServer::start();
+        let proxy = Proxy::before(redis.port()).await;
+        let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
+        let ledger = Ledger::new();
+        let served = serve_one(&ledger, Protect::interval(&guard, SubjectFrom::anonymous(), every(MINUTE)));
+        let ask = async |order: &str| send(plainly(&served.url, "/it", order).body(order.to_owned())).await.said();
+        assert_eq!(ask("warm").await, RAN);
+        proxy.next("SET\r\n", fate);
+        assert_eq!(ask("effect").await, "503 store_unavailable");
+        assert_eq!((proxy.struck(), ledger.count("effect")), (1, 0));
+        until("it runs", Duration::from_secs(5), || async { ask("effect").await == RAN }).await;
+        assert_eq!((ask("effect").await.as_str(), ledger.count("effect")), (TOO_SOON, 1));
+    }
+}
+
+/// What is the same is told by its content, under whatever secret each process signs.
+#[tokio::test]
+async fn interval_by_content_holds_between_processes_that_sign_with_different_secrets() {
+    let (clock, ledger) = (ManualClock::new(), Ledger::new());
+    let store = Arc::new(Memory::with_clock((&clock).into()));
+    let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
+    let builder = || Guard::builder(Arc::clone(&store)).clock((&clock).into());
+    let guards = [
+        builder().secret(old.clone()).build(),
+        builder().secret(old.clone()).secret_previous(new.clone()).build(),
+        builder().secret(new.clone()).secret_previous(old).build(),
+        builder().secret(new).build(),
+        builder().build(),
+    ];
+    let beds = guards.map(|guard| {
+        let protect = Protect::interval(&guard, SubjectFrom::anonymous(), every(MINUTE));
+        serve_one(&ledger, protect)
+    });
+    for (at, first) in beds.iter().enumerate() {
+        let ask = |bed: &Served| plainly(&bed.url, "/it", "order").body(format!("content {at}"));
+        assert_eq!(send(ask(first)).await.said(), RAN);
+        for other in &beds {
+            assert_eq!(send(ask(other)).await.said(), TOO_SOON);
+        }
+    }
+    assert_eq!(ledger.runs().len(), beds.len());
+}

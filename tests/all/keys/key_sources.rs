@@ -1,0 +1,255 @@
+//! A key names one submission: where it stands, who sends it, and what a second request under it is told.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::store::{Memory, Redis};
+use onceward::{Guard, Key, KeyRules};
+use onceward_tests::client::{Answer, URLENCODED, http, send};
+use onceward_tests::key_routes::{KEY, buy, serve, serve_at, serve_one, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{ORDER, Served, Shop, TAKES, USER};
+use reqwest::RequestBuilder;
+
+const JSON: &str = "application/json";
+
+fn by_key() -> Protect {
+    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
+}
+
+fn served(protect: Protect) -> (Served, Ledger) {
+    let ledger = Ledger::new();
+    (serve_one(&ledger, protect), ledger)
+}
+
+/// What a request and its repetition are told; the second has the first one's answer if it is a replay.
+async fn twice(first: RequestBuilder, second: RequestBuilder) -> (Answer, Answer) {
+    let (first, second) = (send(first).await, send(second).await);
+    if second.outcome == "replayed" {
+        assert_eq!((second.status, &second.body), (first.status, &first.body));
+    }
+    (first, second)
+}
+
+fn said((first, second): &(Answer, Answer)) -> [String; 2] {
+    [first.said(), second.said()]
+}
+
+const REPLAY: [&str; 2] = ["200 executed", "200 replayed"];
+const TWO: [&str; 2] = ["200 executed", "200 executed"];
+const REUSED: [&str; 2] = ["200 executed", "422 key_reused"];
+
+#[tokio::test]
+async fn a_key_is_the_same_with_quotes_and_without() {
+    let (served, ledger) = served(by_key());
+    let uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
+    let first = buy(&served.url, "/it", uuid, "a").await;
+    assert_eq!(first.said(), "200 executed");
+    for same in [format!("\"{uuid}\""), uuid.to_owned(), format!("\"{uuid}\";v=1")] {
+        let again = buy(&served.url, "/it", &same, "a").await;
+        assert_eq!((again.said().as_str(), &again.body), ("200 replayed", &first.body), "{same}");
+        assert_eq!(again.headers["idempotent-replayed"], "true");
+    }
+    assert!(!first.headers.contains_key("idempotent-replayed"));
+    assert_eq!(ledger.runs(), ["a"]);
+}
+
+#[tokio::test]
+async fn a_key_that_is_missing_malformed_or_sent_twice_is_refused_and_nothing_runs() {
+    let (served, ledger) = served(by_key());
+    let bare = || http().post(format!("{}/it", served.url));
+    for (request, code) in [
+        (bare(), "key_missing"),
+        (bare().header("x-other-key", "a"), "key_missing"),
+        (bare().header(KEY, ""), "key_malformed"),
+        (bare().header(KEY, "a").header(KEY, "a"), "key_malformed"),
+        (bare().header(KEY, "a").header(KEY, "b"), "key_malformed"),
+        (bare().header(KEY, "a, b"), "key_malformed"),
+        (bare().header(KEY, "\"a"), "key_malformed"),
+        (bare().header(KEY, "x".repeat(256)), "key_malformed"),
+        (bare().header(KEY, b"\xff".as_slice()), "key_malformed"),
+    ] {
+        let refused = send(request).await;
+        assert_eq!(refused.said(), format!("400 {code}"));
+        assert_eq!(refused.headers["cache-control"], "no-store");
+        assert_eq!(refused.problem().retry, onceward_api::Retry::No);
+    }
+    assert!(ledger.runs().is_empty());
+}
+
+#[tokio::test]
+async fn without_its_optional_key_a_request_runs_unprotected_and_with_one_once() {
+    let (served, ledger) = served(by_key().optional());
+    for _ in 0..2 {
+        let open = send(http().post(format!("{}/it", served.url)).header(ORDER, "open")).await;
+        assert_eq!(open.said(), "200 unprotected");
+    }
+    let pair = twice(under(&served.url, "/it", "k", "kept"), under(&served.url, "/it", "k", "kept")).await;
+    assert_eq!(said(&pair), REPLAY);
+    let malformed = send(http().post(format!("{}/it", served.url)).header(KEY, "a b")).await;
+    assert_eq!(malformed.said(), "400 key_malformed", "what is there has to be a key");
+    assert_eq!(ledger.runs(), ["open", "open", "kept"]);
+}
+
+#[tokio::test]
+async fn a_key_is_found_under_the_name_that_the_callers_know() {
+    let (served, ledger) = served(by_key().from(KeyFrom::header("X-Request-Token")));
+    let post = |key: &str| http().post(format!("{}/it", served.url)).header("x-request-token", key);
+    assert_eq!(said(&twice(post("a"), post("\"a\"")).await), REPLAY);
+    assert_eq!(buy(&served.url, "/it", "a", "b").await.said(), "400 key_missing");
+    assert_eq!(ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_is_found_in_the_path_and_in_the_query() {
+    let ledger = Ledger::new();
+    let served = serve_at(&ledger, "/orders/{order}/pay", by_key().action("pay").from(KeyFrom::path("order")));
+    let pay = |order: &str| http().post(format!("{}/orders/{order}/pay", served.url));
+    assert_eq!(said(&twice(pay("1"), pay("1")).await), REPLAY);
+    assert_eq!(send(pay("2")).await.said(), "200 executed");
+
+    let (served, queried) = self::served(by_key().from(KeyFrom::query("id")));
+    let ask = |query: &str| http().post(format!("{}/it{query}", served.url));
+    assert_eq!(
+        said(&twice(ask("?id=a%2Fb&x=1"), ask("?x=1&id=a%2fb")).await),
+        REPLAY,
+        "queries are sorted and decoded"
+    );
+    assert_eq!(said(&twice(ask("?id=c&x=1"), ask("?id=c&x=2")).await), REUSED);
+    for (query, code) in [("", "key_missing"), ("?id=", "key_missing"), ("?id=a&id=b", "key_malformed")] {
+        assert_eq!(send(ask(query)).await.said(), format!("400 {code}"), "{query}");
+    }
+    assert_eq!((ledger.runs().len(), queried.runs().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_key_is_found_in_a_field_of_the_body() {
+    let (served, ledger) = served(by_key().from(KeyFrom::body("/order/id")));
+    let json =
+        |body: &str| http().post(format!("{}/it", served.url)).header("content-type", JSON).body(body.to_owned());
+    let pair = twice(json(r#"{"order":{"id":"o-1"},"n":1}"#), json(r#"{"n": 1, "order": {"id": "o-1"}}"#)).await;
+    assert_eq!(said(&pair), REPLAY);
+    assert_eq!(said(&twice(json(r#"{"order":{"id":7},"n":1}"#), json(r#"{"order":{"id":7},"n":2}"#)).await), REUSED);
+    let many =
+        |last: u8| json(&format!(r#"{{"order":{{"id":12345678901234567890123456789012345678901234567890{last}}}}}"#));
+    assert_eq!(said(&twice(many(1), many(1)).await), REPLAY);
+    assert_eq!(send(many(2)).await.said(), "200 executed", "every digit counts");
+    for (body, code) in [
+        ("{}", "key_missing"),
+        (r#"{"order":{"id":null}}"#, "key_missing"),
+        (r#"{"order":{"id":""}}"#, "key_missing"),
+        (r#"{"order":{"id":1.5}}"#, "key_malformed"),
+        (r#"{"order":{"id":1e3}}"#, "key_malformed"),
+        (r#"{"order":{"id":["a"]}}"#, "key_malformed"),
+        (r#"{"order":{"id":"a\nb"}}"#, "key_malformed"),
+        ("not json", "key_missing"),
+        ("", "key_missing"),
+    ] {
+        assert_eq!(send(json(body)).await.said(), format!("400 {code}"), "{body}");
+    }
+    let (forms, formed) = self::served(by_key().from(KeyFrom::body("/id")));
+    let form =
+        |body: &'static str| http().post(format!("{}/it", forms.url)).header("content-type", URLENCODED).body(body);
+    assert_eq!(said(&twice(form("id=a&n=1"), form("n=1&id=a")).await), REPLAY);
+    assert_eq!(said(&twice(form("id=b&n=1"), form("id=b&n=2")).await), REUSED);
+    assert_eq!(send(form("id=a&id=b")).await.said(), "400 key_malformed");
+    assert_eq!(send(form("n=1")).await.said(), "400 key_missing");
+    assert_eq!((ledger.runs().len(), formed.runs().len()), (4, 2));
+}
+
+#[tokio::test]
+async fn a_key_may_be_made_of_several_parts_or_of_anything() {
+    let parts = KeyFrom::parts([KeyFrom::body("/source"), KeyFrom::body("/seq")]);
+    let (served, ledger) = served(by_key().from(parts));
+    let send_message = |source: &str, seq: &str| {
+        let body = serde_json::json!({"source": source, "seq": seq}).to_string();
+        http().post(format!("{}/it", served.url)).header("content-type", JSON).body(body)
+    };
+    assert_eq!(said(&twice(send_message("a", "bc"), send_message("a", "bc")).await), REPLAY);
+    assert_eq!(send(send_message("ab", "c")).await.said(), "200 executed");
+    assert_eq!(send(send_message("ab", "")).await.said(), "400 key_missing");
+    assert_eq!(ledger.runs().len(), 2);
+
+    let mixed = KeyFrom::parts([KeyFrom::header("x-user"), KeyFrom::query("op")]);
+    let (served, ledger) = self::served(by_key().from(mixed));
+    let ask = |user: &str, op: &str| http().post(format!("{}/it?op={op}", served.url)).header(USER, user);
+    assert_eq!(said(&twice(ask("a", "1"), ask("a", "1")).await), REPLAY);
+    assert_eq!(said(&twice(ask("b", "1"), ask("a", "2")).await), TWO);
+    assert_eq!(ledger.runs().len(), 3);
+
+    let choose = |request: &HttpRequest| Some(Key::new(request.headers().get("x-seq")?.to_str().ok()?.to_owned()));
+    let (served, ledger) = self::served(by_key().from(KeyFrom::chosen(choose)));
+    let ask = |seq: &str| http().post(format!("{}/it", served.url)).header("x-seq", seq);
+    assert_eq!(said(&twice(ask("1"), ask("1")).await), REPLAY);
+    assert_eq!(send(ask("")).await.said(), "400 key_malformed");
+    assert_eq!(send(http().post(format!("{}/it", served.url))).await.said(), "400 key_missing");
+    assert_eq!(ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_in_progress_is_told_with_when_to_come_back_and_other_content_before_that() {
+    let (served, ledger) = served(by_key());
+    let slow = under(&served.url, "/it", "k", "slow").header(TAKES, 1_200).body("tea");
+    let slow = tokio::spawn(send(slow));
+    until("it has begun", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
+    let early = send(under(&served.url, "/it", "k", "early").body("tea")).await;
+    assert_eq!((early.said().as_str(), &early.headers["retry-after"]), ("409 in_progress", &"1".parse().unwrap()));
+    assert_eq!(early.problem().retry, onceward_api::Retry::Same);
+    let other = send(under(&served.url, "/it", "k", "other").body("coffee")).await;
+    assert_eq!(other.said(), "422 key_reused", "while the first still runs");
+    assert!(!other.headers.contains_key("retry-after"));
+    until("it is asked to wait longer", Duration::from_secs(2), || async {
+        let late = send(under(&served.url, "/it", "k", "late").body("tea")).await;
+        late.outcome == "in_progress" && late.headers["retry-after"] == "2"
+    })
+    .await;
+    let first = slow.await.unwrap();
+    let replay = send(under(&served.url, "/it", "k", "again").body("tea")).await;
+    assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", &first.body));
+    assert_eq!(ledger.runs(), ["begun", "slow"]);
+}
+
+#[tokio::test]
+async fn two_callers_with_the_same_key_and_body_are_two_and_share_no_byte() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let ask = |user: &str| under(shop.url(), "/keyed/mine", "the-same-key", user).header(USER, user).body("the same");
+    let pair = twice(ask("alice"), ask("bob")).await;
+    assert_eq!(said(&pair), TWO);
+    for user in ["alice", "bob"] {
+        let replay = send(ask(user)).await;
+        let own = if user == "alice" { &pair.0.body } else { &pair.1.body };
+        assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", own));
+    }
+    assert_eq!(send(under(shop.url(), "/keyed/mine", "the-same-key", "nobody")).await.said(), "401 unauthorized");
+    assert_eq!(shop.ledger.runs(), ["alice", "bob"]);
+
+    let names: Vec<_> = redis.keys().into_iter().filter(|name| name.contains(":key:")).collect();
+    let [one, other] = names.as_slice() else { panic!("two records: {names:?}") };
+    let value = |name: &String| redis::cmd("GET").arg(name).query::<Vec<u8>>(&mut redis.connection()).unwrap();
+    // Version and kind, then run id, whether there is a fingerprint, and the fingerprint.
+    let (one, other) = (value(one), value(other));
+    assert_eq!((one[..2].to_vec(), one[18]), (other[..2].to_vec(), other[18]));
+    assert_ne!(one[2..18], other[2..18], "run ids");
+    assert_ne!(one[19..35], other[19..35], "fingerprints of the same content");
+    for value in [&one, &other] {
+        assert!(!value.windows(12).any(|window| window == b"the-same-key"), "the raw key is in the store");
+    }
+}
+
+#[tokio::test]
+async fn one_key_on_two_paths_is_two_submissions_and_under_one_named_action_a_reuse() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = serve(&ledger, onceward_tests::key_routes::routes(&guard));
+    let pay = |kind: &str, order: &str| under(&served.url, &format!("/keyed/{kind}/{order}/pay"), "k", order).body("5");
+    let pair = twice(pay("orders", "1"), pay("orders", "2")).await;
+    assert_eq!(said(&pair), TWO);
+    assert_ne!(pair.0.body, pair.1.body);
+    let replay = send(pay("orders", "1")).await;
+    assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", &pair.0.body));
+    assert_eq!(said(&twice(pay("named", "3"), pay("named", "4")).await), REUSED);
+    assert_eq!(ledger.runs(), ["1", "2", "3"]);
+}

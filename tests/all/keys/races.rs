@@ -1,0 +1,53 @@
+//! Many submissions under one key at the same moment: one runs, and all of them are told the same.
+
+use std::collections::HashSet;
+
+use onceward_tests::client::{Answer, http};
+use onceward_tests::key_routes::{KEY, Pair, buy};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::shop::ORDER;
+use tokio::task::JoinSet;
+
+use crate::PEER;
+use crate::tokens::races::tokens;
+
+const RACERS: usize = 16;
+
+/// Races for a number of keys on each of these paths.
+async fn race(urls: &[&str], ledger: &Ledger, keys: usize) {
+    let client = http();
+    for (number, path) in (0..keys).flat_map(|number| ["/keyed/orders", "/keyed/held"].map(|path| (number, path))) {
+        let name = format!("{path}-{number}");
+        let mut racers = JoinSet::new();
+        for racer in 0..RACERS {
+            let request = client.post(format!("{}{path}", urls[racer % urls.len()])).header(KEY, &name);
+            let request = request.header(ORDER, &name);
+            racers.spawn(async move { Answer::of(request.send().await.expect("an answer")).await });
+        }
+        let answers = racers.join_all().await;
+        let told = |outcome: &str| answers.iter().filter(|answer| answer.outcome == outcome).count();
+        let duplicates = told("in_progress") + told("replayed");
+        assert_eq!((told("executed"), duplicates), (1, RACERS - 1), "{name}: {answers:?}");
+        let mut receipts: HashSet<_> =
+            answers.into_iter().filter(|answer| answer.status == 200).map(|answer| answer.body).collect();
+        receipts.insert(buy(urls[0], path, &name, &name).await.body);
+        assert_eq!((receipts.len(), ledger.count(&name)), (1, 1), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_on_one_redis_run_each_key_once() {
+    let keys = tokens(40);
+    let pair = Pair::start(PEER, "onceward").await;
+    race(&[pair.one(), pair.other()], &pair.ledger, keys).await;
+    println!("{keys} keys, {RACERS} racers each, with hold and without, two processes on one Redis: one effect each");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_on_memory_runs_each_key_once() {
+    let (keys, ledger) = (tokens(40), Ledger::new());
+    let peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    race(&[&peer.url], &ledger, keys).await;
+    println!("{keys} keys, {RACERS} racers each, with hold and without, on memory: one effect each");
+}

@@ -1,0 +1,255 @@
+//! The first answer again: what of it is kept, for how long, and what is said where it was not kept.
+
+use std::time::Duration;
+
+use actix_web::http::header::{HeaderName, SET_COOKIE};
+use actix_web::middleware::Compress;
+use actix_web::web::{self, Bytes, ServiceConfig};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use futures_util::stream;
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::store::{Memory, Redis};
+use onceward::{Guard, KeyRules, ManualClock};
+use onceward_tests::client::{Answer, send};
+use onceward_tests::key_routes::{SIZE, buy, purchase, serve, serve_one, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{STATUS, Served};
+
+const MIB: usize = 1024 * 1024;
+
+fn by_key(rules: KeyRules) -> Protect {
+    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
+}
+
+/// Headers that are kept, kept if asked for, and never kept.
+const KEPT: [(&str, &str); 12] = [
+    ("cache-control", "private"),
+    ("cache-control", "max-age=5"),
+    ("content-disposition", "inline"),
+    ("content-language", "de"),
+    ("content-type", "text/x-receipt"),
+    ("etag", "\"1\""),
+    ("link", "</a>; rel=next"),
+    ("link", "</b>; rel=prev"),
+    ("location", "/receipts/1"),
+    ("vary", "accept"),
+    ("vary", "accept-language"),
+    ("x-request-cost", "7"),
+];
+const NEVER: [(&str, &str); 9] = [
+    ("set-cookie", "session=1"),
+    ("set-cookie", "other=2"),
+    ("authorization", "Bearer x"),
+    ("www-authenticate", "Basic"),
+    ("onceward-next-token", "ow1_x"),
+    ("onceward-anything", "x"),
+    ("proxy-authenticate", "Basic"),
+    ("idempotent-replayed", "false"),
+    ("x-trace", "abc"),
+];
+
+fn values<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
+    answer.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_replay_has_the_headers_that_describe_its_body_and_nobody_s_login() {
+    let ledger = Ledger::new();
+    let mut protect = by_key(KeyRules::retryable()).keep_header(HeaderName::from_static("x-request-cost"));
+    for name in ["set-cookie", "authorization", "date", "onceward-anything", "www-authenticate"] {
+        protect = protect.keep_header(HeaderName::from_static(name));
+    }
+    let served = serve(&ledger, move |config: &mut ServiceConfig| {
+        let handler = async |ledger: web::Data<Ledger>| {
+            ledger.record("run");
+            let mut answer = HttpResponse::Created();
+            KEPT.iter().chain(&NEVER).for_each(|header| {
+                answer.append_header(*header);
+            });
+            answer.insert_header(("date", "Thu, 01 Jan 1970 00:00:00 GMT"));
+            answer.body("a receipt")
+        };
+        config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(handler)));
+    });
+    let first = buy(&served.url, "/it", "k", "").await;
+    assert_eq!(values(&first, "set-cookie"), ["session=1", "other=2"], "the first answer is sent as it is");
+    for _ in 0..2 {
+        let replay = buy(&served.url, "/it", "k", "").await;
+        assert_eq!((replay.said().as_str(), &replay.body[..]), ("201 replayed", &b"a receipt"[..]));
+        for (name, _) in KEPT {
+            assert_eq!(values(&replay, name), values(&first, name), "{name}");
+        }
+        for (name, _) in NEVER.iter().filter(|(name, _)| *name != "idempotent-replayed") {
+            assert!(!replay.headers.contains_key(*name), "{name}");
+        }
+        assert_eq!(values(&replay, "idempotent-replayed"), ["true"]);
+        assert_eq!(values(&replay, "onceward-outcome"), ["replayed"]);
+        assert_ne!(values(&replay, "date"), ["Thu, 01 Jan 1970 00:00:00 GMT"]);
+        assert_eq!(replay.headers["content-length"], "9");
+    }
+    assert_eq!(ledger.runs().len(), 1);
+    assert_eq!(SET_COOKIE.as_str(), "set-cookie");
+}
+
+#[tokio::test]
+async fn a_replay_of_an_answer_that_says_nothing_of_caches_is_not_cached() {
+    let ledger = Ledger::new();
+    let served = serve_one(&ledger, by_key(KeyRules::retryable()));
+    let first = buy(&served.url, "/it", "k", "").await;
+    let replay = buy(&served.url, "/it", "k", "").await;
+    assert!(!first.headers.contains_key("cache-control"));
+    assert_eq!(values(&replay, "cache-control"), ["no-store"]);
+    assert_eq!(values(&replay, "location"), values(&first, "location"));
+}
+
+/// A server that compresses, outside of its guard or inside.
+fn compressing(ledger: &Ledger, is_outside: bool) -> Served {
+    let (ledger, protect) = (web::Data::new(ledger.clone()), by_key(KeyRules::retryable()));
+    Served::run(move |listener| {
+        let handler = async |request: HttpRequest, ledger: web::Data<Ledger>| {
+            ledger.record(&format!("{:?}", request.headers().get("accept-encoding")));
+            HttpResponse::Ok().content_type("text/plain").body("tea ".repeat(2_000))
+        };
+        if is_outside {
+            let app = move || {
+                let it = web::resource("/it").wrap(protect.clone()).route(web::post().to(handler));
+                App::new().app_data(ledger.clone()).wrap(Compress::default()).service(it)
+            };
+            return Ok(HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run());
+        }
+        let app = move || {
+            let it = web::resource("/it").wrap(Compress::default()).wrap(protect.clone());
+            App::new().app_data(ledger.clone()).service(it.route(web::post().to(handler)))
+        };
+        Ok(HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run())
+    })
+}
+
+#[tokio::test]
+async fn an_answer_that_was_compressed_on_its_way_out_replays_in_whatever_the_client_reads() {
+    let ledger = Ledger::new();
+    let served = compressing(&ledger, true);
+    let plain = "tea ".repeat(2_000);
+    let ask = async |key: &str, encoding: &str| {
+        send(under(&served.url, "/it", key, "").header("accept-encoding", encoding)).await
+    };
+    for (key, first, second) in [("a", "gzip", "identity"), ("b", "identity", "gzip"), ("c", "gzip", "gzip")] {
+        let answers = [ask(key, first).await, ask(key, second).await];
+        assert_eq!(answers.each_ref().map(Answer::said), ["200 executed", "200 replayed"]);
+        for (answer, encoding) in answers.iter().zip([first, second]) {
+            if encoding == "gzip" {
+                assert_eq!(answer.headers["content-encoding"], "gzip");
+                assert!(answer.body.starts_with(b"\x1f\x8b") && answer.body.len() < plain.len());
+            } else {
+                assert!(!answer.headers.contains_key("content-encoding"));
+                assert_eq!(answer.body, plain);
+            }
+        }
+    }
+    assert_eq!(ledger.runs().len(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_compressed_inside_of_the_guard_never_runs_again_either() {
+    let ledger = Ledger::new();
+    let served = compressing(&ledger, false);
+    for (encoding, second) in [("gzip", "409 reply_not_kept"), ("identity", "200 replayed")] {
+        for said in ["200 executed", second, second] {
+            let answer = send(under(&served.url, "/it", encoding, "").header("accept-encoding", encoding)).await;
+            assert_eq!(answer.said(), said, "{encoding}");
+        }
+    }
+    assert_eq!(ledger.runs().len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_or_streamed_is_not_kept_and_nothing_runs_again() {
+    let ledger = Ledger::new();
+    let (protect, small) = (by_key(KeyRules::retryable()), by_key(KeyRules::retryable().reply_limit(1_000)));
+    let served = serve(&ledger, move |config| {
+        let streamed = async |ledger: web::Data<Ledger>| {
+            ledger.record("streamed");
+            HttpResponse::Ok().streaming(stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"in pieces"))]))
+        };
+        config
+            .service(web::resource("/it").wrap(protect.clone()).route(web::post().to(purchase)))
+            .service(web::resource("/small").wrap(small.clone()).route(web::post().to(purchase)))
+            .service(web::resource("/streamed").wrap(protect.clone()).route(web::post().to(streamed)));
+    });
+    let buy_large =
+        async |path: &str, key: &str, size: usize| send(under(&served.url, path, key, key).header(SIZE, size)).await;
+    for (path, size, is_kept) in [
+        ("/it", MIB - 1_000, true),
+        ("/it", MIB + 1, false),
+        ("/it", 50 * MIB, false),
+        ("/small", 500, true),
+        ("/small", 1_001, false),
+    ] {
+        let key = format!("{path}-{size}");
+        let first = buy_large(path, &key, size).await;
+        assert_eq!((first.said().as_str(), first.body.len()), ("200 executed", size + 36), "{key}");
+        for _ in 0..2 {
+            let second = buy_large(path, &key, size).await;
+            assert_eq!(second.said(), if is_kept { "200 replayed" } else { "409 reply_not_kept" }, "{key}");
+            assert!(!is_kept || second.body == first.body);
+        }
+        assert_eq!(ledger.count(&key), 1, "{key}");
+    }
+    assert_eq!(&buy(&served.url, "/streamed", "k", "").await.body[..], b"in pieces");
+    let refused = buy(&served.url, "/streamed", "k", "").await;
+    assert_eq!(refused.said(), "409 reply_not_kept");
+    assert_eq!(refused.problem().retry, onceward_api::Retry::No);
+    assert_eq!(ledger.count("streamed"), 1);
+}
+
+#[tokio::test]
+async fn after_its_time_a_key_runs_again() {
+    let (clock, ledger) = (ManualClock::new(), Ledger::new());
+    let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let said = async || buy(&served.url, "/it", "k", "a").await.said();
+    assert_eq!([said().await, said().await], ["200 executed", "200 replayed"]);
+    clock.advance(Duration::from_secs(24 * 60 * 60 - 1));
+    assert_eq!(said().await, "200 replayed", "a day, less a second");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!([said().await, said().await], ["200 executed", "200 replayed"]);
+    assert_eq!(ledger.runs().len(), 2);
+}
+
+#[tokio::test]
+async fn after_its_time_a_key_runs_again_on_redis() {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
+        let rules = rules.lease(Duration::from_millis(300)).unwrap().retain(Duration::from_secs(1));
+        let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules).action(served_name()));
+        let said = async || buy(&served.url, "/it", "k", "a").await.said();
+        assert_eq!([said().await, said().await], ["200 executed", "200 replayed"]);
+        until("it runs again", Duration::from_secs(5), || async { said().await == "200 executed" }).await;
+    }
+    assert_eq!(ledger.runs().len(), 4);
+}
+
+/// An action that no other server has.
+fn served_name() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+#[tokio::test]
+async fn a_record_of_another_version_is_never_run_over() {
+    let (redis, ledger) = (RedisServer::start(), Ledger::new());
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    assert_eq!(send(under(&served.url, "/it", "k", "a").header(STATUS, 201)).await.said(), "201 executed");
+    let name = redis.keys().into_iter().find(|name| name.contains(":key:")).unwrap();
+    for strange in ["\u{2}d-and-more", "\u{1}z", "\u{1}i", "x"] {
+        redis.ask::<()>(&format!("SET {name} {strange} EX 100"));
+        let refused = buy(&served.url, "/it", "k", "a").await;
+        assert_eq!(refused.said(), "503 store_unavailable", "{strange:?}");
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert_eq!(redis.ask::<String>(&format!("GET {name}")), strange, "it is left as it was");
+    }
+    assert_eq!(ledger.runs().len(), 1);
+}

@@ -1,0 +1,255 @@
+//! A duplicate of a run whose response was not stored: told that it was carried out, and the true reason why there is no response.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::middleware::Compress;
+use actix_web::web::{self, Bytes};
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::stream;
+use onceward::actix::{Protect, SubjectFrom, token_route};
+use onceward::store::{Memory, Sql};
+use onceward::transaction::claim_in;
+use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, RunError, Settled, Subject, Verdict};
+use onceward_api::Code;
+use onceward_tests::client::{Answer, http, send, submit, token};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::key_routes::{buy, serve, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::{OncewardServer, run};
+use onceward_tests::service_calls::post;
+use onceward_tests::shop::{Served, header};
+use serde_json::{Value, json};
+use sqlx::SqlitePool;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LARGE: &str = "larger than is stored";
+const STREAMED: &str = "streamed";
+const COMPRESSED: &str = "compressed";
+const BROKEN: &str = "broke off";
+const NOT_GIVEN: &str = "completed without a response";
+const SETTLED: &str = "settled afterwards, without a response";
+const UNWRITABLE: &str = "could not be written as JSON";
+
+/// A body that says how long it is, and breaks off.
+struct Broken;
+
+impl MessageBody for Broken {
+    type Error = std::io::Error;
+
+    fn size(&self) -> BodySize {
+        BodySize::Sized(100)
+    }
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, std::io::Error>>> {
+        Poll::Ready(Some(Err(std::io::Error::other("no more"))))
+    }
+}
+
+async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
+    ledger.record("ran");
+    match header(&request, "x-kind") {
+        Some("large") => HttpResponse::Ok().body("x".repeat(2_000)),
+        Some("headers") => HttpResponse::Ok().insert_header(("etag", "x".repeat(2_000))).body("x"),
+        Some("streamed") => {
+            HttpResponse::Ok().streaming(stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"in pieces"))]))
+        }
+        Some("broken") => HttpResponse::Ok().body(Broken),
+        _ => HttpResponse::Ok().body("tea ".repeat(100)),
+    }
+}
+
+/// Routes that go by a key and by a remembered token, with a compression inside of the guard.
+fn served(guard: &Guard, ledger: &Ledger) -> Served {
+    let guard = guard.clone();
+    serve(ledger, move |config| {
+        let rules = || KeyRules::retryable().reply_limit(1_000);
+        let key = Protect::key(&guard, SubjectFrom::anonymous(), rules());
+        let remembered = Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules());
+        let resource =
+            |path: &str| web::resource(path.to_owned()).wrap(Compress::default()).route(web::post().to(answer));
+        config
+            .service(token_route(&guard, SubjectFrom::anonymous()))
+            .service(resource("/key").wrap(key))
+            .service(resource("/remembered").wrap(remembered));
+    })
+}
+
+/// What a duplicate was told, having been told that it was carried out.
+#[track_caller]
+fn reason(answer: &Answer) -> String {
+    assert_eq!(answer.said(), "409 reply_not_kept");
+    let problem = answer.problem();
+    assert!(problem.detail.starts_with("This submission was carried out before"), "{}", problem.detail);
+    problem.detail
+}
+
+#[track_caller]
+fn assert_says_only(detail: &str, true_one: &str) {
+    for reason in [LARGE, STREAMED, COMPRESSED, BROKEN, NOT_GIVEN, SETTLED, UNWRITABLE] {
+        assert_eq!(detail.contains(reason), reason == true_one, "{true_one}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn duplicate_of_a_response_that_was_not_stored_gets_the_true_reason() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = served(&guard, &ledger);
+    for (kind, true_one) in
+        [("large", LARGE), ("headers", LARGE), ("streamed", STREAMED), ("compressed", COMPRESSED), ("broken", BROKEN)]
+    {
+        let encoding = if kind == "compressed" { "gzip" } else { "identity" };
+        let token = token(&served.url).await;
+        for path in ["/key", "/remembered"] {
+            let request = || {
+                let request = match path {
+                    "/key" => under(&served.url, path, kind, "order"),
+                    _ => submit(&served.url, path, &token, "order"),
+                };
+                request.header("x-kind", kind).header("accept-encoding", encoding)
+            };
+            match request().send().await {
+                Ok(first) => assert_eq!(first.status(), 200, "{kind}"),
+                Err(error) => assert_eq!(kind, "broken", "{error}"),
+            }
+            for request in [request(), request().header("onceward-look", "true"), request()] {
+                assert_says_only(&reason(&send(request).await), true_one);
+            }
+        }
+    }
+    assert_eq!(ledger.runs().len(), 10);
+}
+
+#[tokio::test]
+async fn true_reason_is_given_where_no_response_is_stored_at_all() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().reply_limit(0));
+    let served = serve(&ledger, move |config| {
+        config.service(web::resource("/key").wrap(protect.clone()).route(web::post().to(answer)));
+    });
+    for (kind, true_one) in [("large", LARGE), ("streamed", STREAMED)] {
+        let request = || under(&served.url, "/key", kind, "order").header("x-kind", kind);
+        assert_eq!(send(request()).await.said(), "200 executed");
+        assert_says_only(&reason(&send(request()).await), true_one);
+    }
+    assert_eq!(ledger.runs().len(), 2);
+}
+
+fn intent<'a>(key: &'a Key) -> Intent<'a> {
+    Intent::new("POST /key", Subject::anonymous()).key(key)
+}
+
+#[tokio::test]
+async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_gets_the_true_reason() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = served(&guard, &ledger);
+    let policy = Policy::key(KeyRules::at_most_once());
+    for (name, true_one) in [("completed", NOT_GIVEN), ("settled", SETTLED), ("large", LARGE)] {
+        let key = Key::new(name).unwrap();
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&key)).await else { panic!("a free key") };
+        if name == "completed" {
+            pass.complete(None).await.unwrap();
+        } else {
+            pass.unknown().await.unwrap();
+            let reply = (name == "large").then(|| Reply::new(200, "x".repeat(2_000)));
+            let rules = KeyRules::retryable().reply_limit(1_000);
+            let settled = guard.settle(&rules, &intent(&key), None, Effect::Applied, reply).await.unwrap();
+            assert_eq!(settled, Settled::Final);
+        }
+        assert_says_only(&reason(&buy(&served.url, "/key", name, "order").await), true_one);
+    }
+    assert_eq!(ledger.runs().len(), 0);
+}
+
+/// Of a service, with what its command line settles.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backend_that_claims_gets_the_true_reason() {
+    let redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
+    let asked = |key: &str| json!({"key": key, "action": "pay", "subject": "alice", "lease": "200ms"});
+    let claim = async |key: &str| post(&service.url, "/claim", &asked(key)).await;
+    let pass =
+        async |key: &str| -> Value { serde_json::from_slice::<Value>(&claim(key).await.body).unwrap()["pass"].take() };
+    let large = json!({"status": 200, "body": "QUFB".repeat(360_000)});
+    for (key, body, true_one) in [
+        ("without", json!({"pass": pass("without").await}), NOT_GIVEN),
+        ("large", json!({"pass": pass("large").await, "reply": large}), LARGE),
+    ] {
+        assert_eq!(post(&service.url, "/claim/complete", &body).await.status, 204);
+        assert_says_only(&reason(&claim(key).await), true_one);
+    }
+    pass("settled").await;
+    let is_unknown = || async { claim("settled").await.said() == "409 outcome_unknown" };
+    until("its lease is over", Duration::from_secs(10), is_unknown).await;
+    let key =
+        ["--key", "settled", "--action", "pay", "--subject", "alice", "--store-timeout", "5s", "--store", &redis.url()];
+    let (code, text) = said(&run(&[&["key", "settle", "--applied"], &key[..]].concat()));
+    assert_eq!(code, 0, "{text}");
+    assert_says_only(&reason(&claim("settled").await), SETTLED);
+    let look = parsed(&run(&[&["key", "look", "--json"], &key[..]].concat()));
+    assert!(look["says"].as_str().unwrap().contains(SETTLED), "{look:#}");
+}
+
+/// What a rejection tells, having told that it was carried out.
+#[track_caller]
+fn refused<T: std::fmt::Debug, E: std::fmt::Debug>(ended: Result<T, RunError<E>>) -> String {
+    let Err(RunError::Rejected(rejection)) = ended else { panic!("{ended:?}") };
+    detail(&rejection)
+}
+
+#[track_caller]
+fn detail(rejection: &Rejection) -> String {
+    assert_eq!(rejection.code(), Code::ReplyNotKept);
+    rejection.problem().detail
+}
+
+#[tokio::test]
+async fn function_whose_value_was_not_stored_gets_the_true_reason() {
+    let guard = Guard::new(Memory::new());
+    let small = Policy::key(KeyRules::retryable().reply_limit(10));
+    let [strange, large] = ["strange", "large"].map(|name| Key::new(name).unwrap());
+    // A map whose key is no text is nothing that JSON has.
+    let value = || vec![HashMap::from([(vec![1u8], 2u8)])];
+    let odd = || async move { Ok::<_, std::io::Error>(value()) };
+    guard.run(&small, &intent(&strange), odd).await.unwrap();
+    assert_says_only(&refused(guard.run(&small, &intent(&strange), odd).await), UNWRITABLE);
+    let long = || async { Ok::<_, std::io::Error>("x".repeat(20)) };
+    guard.run(&small, &intent(&large), long).await.unwrap();
+    assert_says_only(&refused(guard.run(&small, &intent(&large), long).await), LARGE);
+}
+
+#[tokio::test]
+async fn transaction_whose_value_was_not_stored_gets_the_true_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("shop.db").display());
+    Sql::migrate(&store).await.unwrap();
+    let pool = SqlitePool::connect(&store).await.unwrap();
+    let guard = Guard::new(Memory::new());
+    let rules = KeyRules::retryable().reply_limit(10).retain(MINUTE);
+    let [bare, large, strange] = ["bare", "large", "strange"].map(|name| Key::new(name).unwrap());
+    let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    drop(claim_in(&mut transaction, &rules, &intent(&bare)).await.unwrap());
+    transaction.commit().await.unwrap();
+    let long = |_| async { Ok::<_, sqlx::Error>("x".repeat(20)) };
+    let ended = guard.transact(&pool, &rules, &intent(&bare), long).await;
+    assert_says_only(&refused(ended), NOT_GIVEN);
+    guard.transact(&pool, &rules, &intent(&large), long).await.unwrap();
+    assert_says_only(&refused(guard.transact(&pool, &rules, &intent(&large), long).await), LARGE);
+    let odd = |_| async { Ok::<_, sqlx::Error>(vec![HashMap::from([(vec![1u8], 2u8)])]) };
+    guard.transact(&pool, &rules, &intent(&strange), odd).await.unwrap();
+    assert_says_only(&refused(guard.transact(&pool, &rules, &intent(&strange), odd).await), UNWRITABLE);
+}
+
+/// A record of a version that did not write the reason down says none.
+#[tokio::test]
+async fn page_that_explains_the_code_claims_no_reason() {
+    let service = OncewardServer::start(&[]);
+    let page = send(http().get(format!("{}/problems/reply_not_kept", service.url))).await;
+    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    assert!(page.contains("was carried out before") && !page.contains("too large"), "{page}");
+}

@@ -1,0 +1,99 @@
+//! Keys that stand where they cannot be read, or not in one way only: they are refused, and never taken for no key or for another one.
+
+use std::time::Duration;
+
+use actix_web::{HttpResponse, web};
+use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::store::Memory;
+use onceward::{Guard, IntervalRules, KeyRules};
+use onceward_tests::client::{URLENCODED, http, send};
+use onceward_tests::key_routes::serve;
+use onceward_tests::ledger::Ledger;
+use onceward_tests::shop::{ORDER, Served, order};
+use serde_json::Value;
+
+/// `{"seq":7}`, compressed.
+pub(crate) const GZIPPED: &[u8] =
+    &[31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 86, 42, 78, 45, 84, 178, 50, 175, 5, 0, 235, 27, 211, 243, 9, 0, 0, 0];
+
+/// actix-web decompresses what `Json` reads.
+async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
+    ledger.record(&message["seq"].to_string());
+    HttpResponse::Created().finish()
+}
+
+fn messages(ledger: &Ledger, protect: Protect) -> Served {
+    serve(ledger, move |config| {
+        config.service(web::resource("/messages").wrap(protect.clone()).route(web::post().to(receive)));
+    })
+}
+
+#[tokio::test]
+async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
+    let guard = Guard::new(Memory::new());
+    let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
+    let by_seq = |protect: Protect| protect.from(KeyFrom::body("/seq"));
+    let keyed = || by_seq(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let parts = KeyFrom::parts([KeyFrom::header(ORDER), KeyFrom::body("/seq")]);
+    for (what, protect) in [
+        ("a key", keyed()),
+        ("an optional key", keyed().optional()),
+        ("an optional name", by_seq(Protect::interval(&guard, SubjectFrom::anonymous(), every)).optional()),
+        ("an optional part", keyed().from(parts).optional()),
+    ] {
+        let ledger = Ledger::new();
+        let served = messages(&ledger, protect.action(what));
+        let request = || http().post(format!("{}/messages", served.url)).header(ORDER, "a");
+        let post = || request().header("content-type", "application/json");
+        for encoding in ["gzip", "GZIP", "identity, gzip"] {
+            let answer = send(post().header("content-encoding", encoding).body(GZIPPED)).await;
+            assert_eq!(answer.said(), "415 unsupported_media_type", "{what}, {encoding}");
+            assert!(answer.problem().detail.contains("Content-Encoding"), "{}", answer.problem().detail);
+        }
+        assert_eq!(ledger.runs().len(), 0, "{what}");
+        let plain = send(post().header("content-encoding", "identity").body(r#"{"seq":7}"#)).await;
+        assert_eq!((plain.said().as_str(), ledger.count("7")), ("201 executed", 1), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn compressed_body_under_a_key_in_a_header_is_taken() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let served = messages(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    for said in ["201 executed", "201 replayed"] {
+        let request = http().post(format!("{}/messages", served.url)).header("idempotency-key", "k");
+        let request = request.header("content-type", "application/json").header("content-encoding", "gzip");
+        assert_eq!(send(request.body(GZIPPED)).await.said(), said);
+    }
+    assert_eq!(ledger.count("7"), 1);
+}
+
+/// Decoded, all of them would be one and the same text.
+#[tokio::test]
+async fn keys_that_are_not_utf8_are_refused_in_queries_and_forms() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
+    let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+    let named = Protect::interval(&guard, SubjectFrom::anonymous(), every);
+    let served = serve(&ledger, move |config| {
+        for (kind, protect) in [("key", &keyed), ("name", &named)] {
+            for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id"))] {
+                let protect = protect.clone().from(from);
+                config.service(web::resource(format!("/{kind}/{place}")).wrap(protect).route(web::post().to(order)));
+            }
+        }
+    });
+    let submit = async |path: &str, id: &str| {
+        let request = http().post(format!("{}{path}?id={id}", served.url)).header(ORDER, path);
+        send(request.header("content-type", URLENCODED).body(format!("id={id}"))).await
+    };
+    for path in ["/key/query", "/key/form", "/name/query", "/name/form"] {
+        for id in ["%FF", "%FE", "%C3", "a%80b", "%EF%BF%BD"] {
+            let answer = submit(path, id).await;
+            assert_eq!(answer.said(), "400 key_malformed", "{path} {id}");
+            assert!(answer.problem().detail.contains("UTF-8"), "{}", answer.problem().detail);
+        }
+        assert_eq!(ledger.count(path), 0, "{path}");
+        assert_eq!(submit(path, "caf%C3%A9").await.said(), "200 executed", "{path}");
+    }
+}

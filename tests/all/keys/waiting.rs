@@ -1,0 +1,600 @@
+//! A duplicate that comes while the first runs may wait for its answer. Waiting is bounded, and ends in a run only if the first
+//! was certainly not applied: then for one of the waiters.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix_web::{App, HttpServer, web};
+use futures_util::future::join_all;
+use onceward::actix::{Peer, Protect, SubjectFrom};
+use onceward::store::{Memory, Redis};
+use onceward::{
+    Binding, Content, Fields, Fingerprint, Guard, Intent, IntervalRules, Key, KeyRules, Pass, Policy, Reply, Subject,
+    Verdict,
+};
+use onceward_api::Code;
+use onceward_tests::client::{Answer, at_last, http, send, submit};
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::metrics::waiting;
+use onceward_tests::polling::{holds_for, outlast, until};
+use onceward_tests::redis_server::{Monitor, RedisServer};
+use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::Barrier;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::PEER;
+
+const LONG: Duration = Duration::from_secs(10);
+/// More than any pause between two looks.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// One route on which a duplicate waits, with its ledger.
+struct Bed {
+    served: Served,
+    ledger: Ledger,
+}
+
+impl Bed {
+    fn new(protect: Protect) -> Self {
+        let ledger = Ledger::new();
+        Self { served: serve_one(&ledger, protect), ledger }
+    }
+
+    /// Begins the first, which takes this long and is answered with this status.
+    async fn begin(&self, millis: u64, status: u16) -> JoinHandle<Answer> {
+        let first = under(&self.served.url, "/it", "k", "first").header(TAKES, millis).header(STATUS, status);
+        let first = tokio::spawn(send(first));
+        until("it has begun", LONG, || async { self.ledger.count("begun") == 1 }).await;
+        first
+    }
+
+    /// A duplicate, and how long it took to be answered.
+    async fn duplicate(&self) -> (Answer, Duration) {
+        let begun = Instant::now();
+        (buy(&self.served.url, "/it", "k", "duplicate").await, begun.elapsed())
+    }
+}
+
+fn by_key(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect {
+    Protect::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE).unwrap()).wait(longest)
+}
+
+fn on_memory(rules: KeyRules, longest: Duration) -> Bed {
+    Bed::new(by_key(&Guard::new(Memory::new()), rules, longest))
+}
+
+#[tokio::test]
+async fn a_duplicate_waits_for_the_first_and_gets_its_answer() {
+    let redis = RedisServer::start();
+    let on_redis = Guard::new(Redis::open(&redis.url()).unwrap());
+    for guard in [on_redis, Guard::new(Memory::new())] {
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
+            let bed = Bed::new(by_key(&guard, rules.clone(), LONG).action(if rules == KeyRules::retryable() {
+                "a"
+            } else {
+                "b"
+            }));
+            let first = bed.begin(500, 201).await;
+            let (second, _) = bed.duplicate().await;
+            let first = first.await.unwrap();
+            assert_eq!((first.said().as_str(), second.said().as_str()), ("201 executed", "201 replayed"));
+            assert_eq!((second.body, &second.headers["location"]), (first.body, &first.headers["location"]));
+            assert_eq!(second.headers["idempotent-replayed"], "true");
+            assert_eq!((bed.ledger.count("first"), bed.ledger.count("duplicate")), (1, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_click_waits_for_the_answer_to_the_first_where_tokens_are_remembered() {
+    let guard = Guard::new(Memory::new());
+    let bed = Bed::new(Protect::token(&guard, SubjectFrom::anonymous()).remember(LONG).wait(LONG));
+    let token = guard.issue(LONG, Binding::none()).await.unwrap();
+    let click = |order| submit(&bed.served.url, "/it", token.as_str(), order).body("what was filled in");
+    let first = tokio::spawn(send(click("first").header(TAKES, 500)));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    let other = send(click("duplicate").body("something else")).await;
+    assert!(!first.is_finished(), "other content is not waited for");
+    let (second, first) = (send(click("duplicate")).await, first.await.unwrap());
+    assert_eq!(first.said(), "200 executed");
+    assert_eq!(other.said(), "409 token_used");
+    assert_eq!((second.said().as_str(), second.body), ("200 replayed", first.body));
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+#[tokio::test]
+async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_answer() {
+    for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
+        let bed = on_memory(rules, LONG);
+        // Not applied, also under hold.
+        let first = bed.begin(400, 429).await;
+        let duplicates = join_all((0..5).map(|_| bed.duplicate())).await;
+        assert_eq!(first.await.unwrap().status, 429);
+        let executed: Vec<_> = duplicates.iter().filter(|(answer, _)| answer.said() == "200 executed").collect();
+        let [(executed, _)] = executed[..] else { panic!("{duplicates:?}") };
+        for (answer, took) in &duplicates {
+            assert_eq!((answer.status, &answer.body), (200, &executed.body), "{answer:?}");
+            assert!(*took < LONG / 2, "it waits no longer than the two run: {took:?}");
+        }
+        assert_eq!(bed.ledger.count("duplicate"), 1, "one of them ran");
+        assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
+    }
+}
+
+#[tokio::test]
+async fn waiters_decide_again_once_and_not_after_a_second_run_that_was_not_applied() {
+    let bed = on_memory(KeyRules::retryable(), LONG);
+    let first = bed.begin(400, 503).await;
+    let again = || send(under(&bed.served.url, "/it", "k", "duplicate").header(TAKES, 400).header(STATUS, 503));
+    let duplicates = join_all((0..5).map(|_| again())).await;
+    assert_eq!(first.await.unwrap().status, 503);
+    let (ran, waited): (Vec<_>, Vec<_>) = duplicates.into_iter().partition(|answer| answer.status == 503);
+    assert_eq!((ran.len(), waited.len()), (1, 4), "{waited:?}");
+    for answer in waited {
+        assert_eq!(
+            (answer.said().as_str(), &answer.headers["retry-after"]),
+            ("409 in_progress", &"1".parse().unwrap())
+        );
+    }
+    assert_eq!(bed.ledger.count("duplicate"), 1, "there is no third run");
+    assert_eq!(bed.duplicate().await.0.said(), "200 executed", "the key is free");
+}
+
+/// The client of a waiter hangs up when the waiter runs: that run comes to its end, as any other.
+#[tokio::test]
+async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
+    let bed = on_memory(KeyRules::retryable(), LONG);
+    let first = bed.begin(400, 503).await;
+    let mut waiter = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
+    let head = format!("host: shop\r\n{KEY}: k\r\n{ORDER}: waiter\r\n{TAKES}: 400\r\ncontent-length: 0\r\n");
+    waiter.write_all(format!("POST /it HTTP/1.1\r\n{head}\r\n").as_bytes()).await.unwrap();
+    until("the waiter runs", LONG, || async { bed.ledger.count("begun") == 2 }).await;
+    assert_eq!(first.await.unwrap().status, 503);
+    socket2::SockRef::from(&waiter).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(waiter);
+    until("it has run to its end", LONG, || async { bed.ledger.count("waiter") == 1 }).await;
+    until("its answer is on record", LONG, || async { bed.duplicate().await.0.said() == "200 replayed" }).await;
+    assert_eq!(bed.ledger.count("duplicate"), 0);
+}
+
+#[tokio::test]
+async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied() {
+    let (guard, key) = (Guard::new(Memory::new()), Key::new("k").unwrap());
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG).unwrap()), &intent).await;
+    let (told, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
+        until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
+        let drained = tokio::spawn({
+            let guard = guard.clone();
+            async move { guard.drain().await }
+        });
+        until("nothing new begins", LONG, || async {
+            let other = Key::new("other").unwrap();
+            let asked = Intent::new("buy", Subject::anonymous()).key(&other);
+            let policy = Policy::key(KeyRules::retryable());
+            matches!(guard.check(&policy, &asked).await, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::Overloaded)
+        })
+        .await;
+        first.release().await.unwrap();
+        drained.await.unwrap();
+    });
+    assert_eq!(told, "overloaded");
+}
+
+/// One submission does not take the seats of all others.
+#[tokio::test]
+async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
+    let guard = Guard::builder(Memory::new()).waiters(8).build();
+    let policy = Policy::key(KeyRules::retryable().lease(LONG).unwrap());
+    let [hot, other] = ["hot", "other"].map(|key| Key::new(key).unwrap());
+    let mut passes = Vec::new();
+    for key in [&hot, &other] {
+        let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(b"it"));
+        passes.push(claim(&guard, &policy, &intent).await);
+    }
+    let wait_for = |key: &Key| {
+        let (guard, key) = (guard.clone(), key.clone());
+        tokio::spawn(async move { wait(&guard, &key, b"it", LONG).await })
+    };
+    let crowd: Vec<_> = (0..10).map(|_| wait_for(&hot)).collect();
+    until("most are sent away", LONG, || async { crowd.iter().filter(|waiter| waiter.is_finished()).count() == 8 })
+        .await;
+    let beside = wait_for(&other);
+    holds_for("another submission has a seat", PAUSE, || async { !beside.is_finished() }).await;
+    for pass in passes {
+        pass.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    }
+    assert_eq!(beside.await.unwrap(), "the answer");
+    let told: Vec<_> = join_all(crowd).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(told.iter().filter(|told| *told == "the answer").count(), 2, "{told:?}");
+    assert_eq!(told.iter().filter(|told| *told == "in_progress").count(), 8, "{told:?}");
+}
+
+#[tokio::test]
+async fn whoever_has_waited_for_long_enough_is_told_that_it_is_in_progress() {
+    let bed = on_memory(KeyRules::retryable(), Duration::from_millis(300));
+    let first = bed.begin(2_000, 200).await;
+    let (answer, took) = bed.duplicate().await;
+    assert!(!first.is_finished() && took >= Duration::from_millis(300), "{took:?}");
+    assert_eq!(answer.said(), "409 in_progress");
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
+    assert_eq!(bed.ledger.count("duplicate"), 0);
+}
+
+#[tokio::test]
+async fn whoever_may_wait_for_ever_may_do_so() {
+    let bed = on_memory(KeyRules::retryable(), Duration::MAX);
+    let first = bed.begin(300, 200).await;
+    assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_can_tell_is_told_to_whoever_waits() {
+    for (rules, expected) in
+        [(KeyRules::at_most_once(), "409 outcome_unknown"), (KeyRules::retryable(), "409 in_progress")]
+    {
+        let bed = on_memory(rules, LONG);
+        let first = bed.begin(300, 504).await;
+        let (answer, took) = bed.duplicate().await;
+        assert_eq!(first.await.unwrap().said(), "504 unknown");
+        assert_eq!(answer.said(), expected);
+        assert!(took < LONG / 2, "{took:?}");
+        assert_eq!(bed.ledger.count("duplicate"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn if_the_first_dies_whoever_waits_elsewhere_is_told_so_and_does_not_run() {
+    for (path, expected) in [("/keyed/held/wait", "409 outcome_unknown"), ("/keyed/wait", "409 in_progress")] {
+        let mut pair = Pair::start(PEER, "onceward").await;
+        let first = under(pair.one(), path, "k", "first").header(TAKES, 60_000);
+        let first = tokio::spawn(async move { first.send().await });
+        pair.begun(1).await;
+        let monitor = pair.redis.monitor();
+        let waiter = tokio::spawn(send(under(pair.other(), path, "k", "duplicate")));
+        until("it waits", LONG, || async { looks(&monitor) > 1 }).await;
+        assert!(!waiter.is_finished(), "it waits");
+        pair.peers[0].kill();
+        assert!(first.await.unwrap().is_err());
+        let told = tokio::time::timeout(LEASE * 5, waiter).await.expect("soon after the lease").unwrap();
+        assert_eq!(told.said(), expected, "{path}");
+        assert_eq!(pair.ledger.runs(), ["begun"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_told_to_end_lets_whoever_waits_in_it_have_the_answer() {
+    let mut pair = Pair::start(PEER, "onceward").await;
+    let first = tokio::spawn(send(under(pair.one(), "/keyed/wait", "k", "first").header(TAKES, 1_500)));
+    pair.begun(1).await;
+    let monitor = pair.redis.monitor();
+    let waiter = tokio::spawn(send(under(pair.other(), "/keyed/wait", "k", "duplicate")));
+    until("it waits", LONG, || async { looks(&monitor) > 1 }).await;
+    pair.peers[1].terminate();
+    let (first, told) = (first.await.unwrap(), waiter.await.unwrap());
+    assert_eq!((told.said().as_str(), told.body), ("200 replayed", first.body));
+    let mut ended = None;
+    while ended.is_none() {
+        ended = pair.peers[1].ended();
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((ended, pair.ledger.runs()), (Some(0), vec!["begun".to_owned(), "first".to_owned()]));
+}
+
+#[tokio::test]
+async fn other_content_is_refused_at_once_and_not_after_waiting() {
+    let bed = on_memory(KeyRules::retryable(), LONG);
+    let first = bed.begin(1_000, 200).await;
+    let other = send(under(&bed.served.url, "/it", "k", "duplicate").body("something else")).await;
+    assert!(!first.is_finished(), "it was not waited for");
+    assert_eq!(other.said(), "422 key_reused");
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+/// What a request under a key says.
+fn saying(body: &[u8]) -> Fingerprint {
+    Content { method: "POST", path: "/it", query: "", content_type: None, body }.fingerprint(&Fields::all())
+}
+
+async fn claim(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
+    match guard.check(policy, intent).await.unwrap() {
+        Verdict::Run(pass) => pass,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Checks, waits, and says what came of it.
+async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> String {
+    let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(body));
+    match guard.check_and_wait(&Policy::key(KeyRules::retryable().lease(LEASE).unwrap()), &intent, longest).await {
+        Ok(Verdict::Replay(reply)) => String::from_utf8_lossy(reply.body()).into_owned(),
+        Ok(Verdict::Reject(rejection)) => rejection.code().as_str().to_owned(),
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The first fails, and its key is used for something else before whoever waits has looked again.
+#[tokio::test]
+async fn whoever_waits_is_never_given_the_answer_to_other_content() {
+    let store = Arc::new(Memory::new());
+    // The first runs in another process, so that its waiters here have to find out by themselves that it has ended.
+    let (elsewhere, guard) = (Guard::new(Arc::clone(&store)), Guard::new(store));
+    let policy = Policy::key(KeyRules::retryable().lease(LEASE).unwrap());
+    let all_wait = Barrier::new(20);
+    let told = join_all((0..20).map(async |number| {
+        let key = Key::new(format!("k{number}")).unwrap();
+        let intent = |body| Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(body));
+        let first = claim(&elsewhere, &policy, &intent(b"ten")).await;
+        let (waiter, ()) = tokio::join!(wait(&guard, &key, b"ten", LONG), async {
+            until("all wait", LONG, || async { waiting(&guard) == 20 }).await;
+            all_wait.wait().await;
+            first.release().await.unwrap();
+            let other = claim(&elsewhere, &policy, &intent(b"a thousand")).await;
+            other.complete(Some(Reply::new(200, "paid a thousand"))).await.unwrap();
+        });
+        waiter
+    }))
+    .await;
+    let told: HashSet<_> = told.into_iter().collect();
+    // It may have looked in the moment between the two.
+    assert!(told.contains("key_reused"), "{told:?}");
+    assert!(told.is_subset(&HashSet::from(["key_reused".to_owned(), "in_progress".to_owned()])), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_duplicates_in_two_processes_get_the_same_bytes_and_there_is_one_effect() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let (client, path) = (http(), "/keyed/wait");
+    let first = tokio::spawn(send(under(pair.one(), path, "k", "first").header(TAKES, 2_000)));
+    pair.begun(1).await;
+    let urls = [pair.one().to_owned(), pair.other().to_owned()];
+    let duplicates = join_all((0..1_000).map(|number| {
+        let url = format!("{}{path}", urls[number % 2]);
+        let request = client.post(url).header(KEY, "k").header(ORDER, "duplicate");
+        tokio::spawn(at_last(request))
+    }))
+    .await;
+    let first = first.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    for duplicate in duplicates {
+        let duplicate = duplicate.unwrap();
+        assert_eq!((duplicate.said().as_str(), &duplicate.body), ("200 replayed", &first.body));
+    }
+    assert_eq!(pair.ledger.runs(), ["begun", "first"]);
+}
+
+/// How long another request takes, as a rule.
+async fn another(served: &Served, times: usize) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..times {
+        let begun = Instant::now();
+        let answer = buy(&served.url, "/it", &uuid::Uuid::new_v4().to_string(), "other").await;
+        assert_eq!(answer.said(), "200 executed");
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    took[times / 2]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
+    let redis = RedisServer::start();
+    // The store is given time, since all of them come at once.
+    let store = Redis::open(&redis.url()).unwrap().timeout(LONG);
+    // One key gets a quarter of the seats.
+    let guard = Guard::builder(store).waiters(4_000).build();
+    let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
+    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let calm = another(&served, 20).await;
+    let policy = Policy::key(KeyRules::retryable().lease(LONG).unwrap());
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&guard, &policy, &intent).await;
+    let (begun, last_gone) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let crowd: Vec<_> = (0..10_000)
+        .map(|_| {
+            let (guard, key, last_gone) = (guard.clone(), key.clone(), Arc::clone(&last_gone));
+            tokio::spawn(async move {
+                let told = wait(&guard, &key, b"it", Duration::from_secs(60)).await;
+                if told == "in_progress" {
+                    last_gone.fetch_max(begun.elapsed().as_millis() as u64, Ordering::SeqCst);
+                }
+                told
+            })
+        })
+        .collect();
+    let gone = || crowd.iter().filter(|waiter| waiter.is_finished()).count();
+    let (mut slowest, mut number) = (Duration::ZERO, 0);
+    while gone() < 9_000 {
+        number += 1;
+        slowest = slowest.max(another(&served, 1).await);
+        assert!(number < 2_000, "only {} were sent away", gone());
+    }
+    assert_eq!(gone(), 9_000, "a thousand still wait");
+    let beside = another(&served, 20).await;
+    let sent_away = Duration::from_millis(last_gone.load(Ordering::SeqCst));
+    println!(
+        "10,000 on one key: 9,000 are sent away in {sent_away:?}; another request takes {slowest:?} at most meanwhile, {beside:?} beside \
+         those who wait, and {calm:?} with nobody there"
+    );
+    assert!(slowest < sent_away * 2 + calm * 10, "another route waits longer than those who are sent away");
+    assert!(beside < calm * 5, "another route notices who waits");
+    first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    let told: Vec<_> = join_all(crowd).await.into_iter().map(Result::unwrap).collect();
+    let count = |what: &str| told.iter().filter(|said| *said == what).count();
+    let others: HashSet<_> =
+        told.iter().filter(|said| !["the answer", "in_progress"].contains(&said.as_str())).collect();
+    assert_eq!((count("the answer"), count("in_progress")), (1_000, 9_000), "and {others:?}");
+}
+
+/// How often the store was asked what is recorded, and not for the secret.
+fn looks(monitor: &Monitor) -> usize {
+    let is_look = |command: &&String| command.starts_with("\"GET\"") && !command.contains(":secret:");
+    monitor.commands().iter().filter(is_look).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
+    let redis = RedisServer::start();
+    let guard = Guard::builder(Redis::open(&redis.url()).unwrap().timeout(LONG)).waiters(2_000).build();
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG).unwrap()), &intent).await;
+    let monitor = redis.monitor();
+    let begun = Instant::now();
+    let crowd: Vec<_> = (0..500)
+        .map(|_| {
+            let (guard, key) = (guard.clone(), key.clone());
+            tokio::spawn(async move { wait(&guard, &key, b"it", LONG * 6).await })
+        })
+        .collect();
+    while begun.elapsed() < Duration::from_secs(2) {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let asked = looks(&monitor);
+    // Quickly at first, and then five times a second.
+    let most = 9 + begun.elapsed().as_millis() / 200;
+    assert!((5..=most as usize).contains(&asked), "{asked} looks in {:?}, at most {most}", begun.elapsed());
+    assert!(crowd.iter().all(|waiter| !waiter.is_finished()));
+
+    crowd.iter().for_each(JoinHandle::abort);
+    join_all(crowd).await;
+    let left = looks(&monitor);
+    // Long enough for several looks.
+    holds_for("one look may have been under way", PAUSE * 2, || async { looks(&monitor) <= left + 1 }).await;
+    let after = looks(&monitor);
+    holds_for("nobody asks for nobody", PAUSE * 3, || async { looks(&monitor) == after }).await;
+
+    // Whoever comes later is served as the first was.
+    let (later, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
+        until("it waits", LONG, || async { looks(&monitor) > after }).await;
+        first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    });
+    assert_eq!(later, "the answer");
+}
+
+#[test]
+fn where_there_is_no_answer_to_wait_for_the_route_cannot_be_made() {
+    let guard = Guard::new(Memory::new());
+    let token = || Protect::token(&guard, SubjectFrom::anonymous());
+    let interval = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
+    let is_made = |protect: &dyn Fn() -> Protect| catch_unwind(AssertUnwindSafe(|| protect().wait(LONG))).is_ok();
+    assert_eq!([is_made(&token), is_made(&interval)], [false, false]);
+    assert!(is_made(&|| token().remember(LONG)));
+    assert!(is_made(&|| Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())));
+}
+
+#[tokio::test]
+async fn where_nobody_may_wait_everybody_is_told_at_once() {
+    let guard = Guard::builder(Memory::new()).waiters(0).build();
+    let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
+    let first = bed.begin(1_000, 200).await;
+    assert_eq!(bed.duplicate().await.0.said(), "409 in_progress");
+    assert!(!first.is_finished());
+}
+
+/// A client that resets its connection, and one that only closes it, which to actix may still want its answer.
+#[tokio::test]
+async fn a_client_that_has_hung_up_does_not_keep_its_seat() {
+    for is_reset in [true, false] {
+        hangs_up(is_reset).await;
+    }
+}
+
+async fn hangs_up(is_reset: bool) {
+    let guard = Guard::builder(Memory::new()).waiters(1).build();
+    let ledger = Ledger::new();
+    let (data, protect) = (web::Data::new(ledger.clone()), by_key(&guard, KeyRules::retryable(), LONG * 6));
+    let served = Served::run(move |listener| {
+        let resource = move || web::resource("/it").wrap(protect.clone()).route(web::route().to(purchase));
+        let server = HttpServer::new(move || App::new().app_data(data.clone()).service(resource()));
+        Ok(server.workers(2).on_connect(Peer::note).disable_signals().listen(listener)?.run())
+    });
+    let bed = Bed { served, ledger };
+    let first = bed.begin(3_000, 200).await;
+    let mut impatient = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
+    let request = format!("POST /it HTTP/1.1\r\nhost: shop\r\n{KEY}: k\r\ncontent-length: 0\r\n\r\n");
+    impatient.write_all(request.as_bytes()).await.unwrap();
+    until("it has the seat", LONG, || async { waiting(&guard) == 1 }).await;
+    assert_eq!(bed.duplicate().await.0.said(), "409 in_progress", "the seat is taken");
+    if is_reset {
+        socket2::SockRef::from(&impatient).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    drop(impatient);
+    let gave_up = Instant::now();
+    // Whoever gets the seat stays until the first has ended.
+    while bed.duplicate().await.0.said() != "200 replayed" {
+        assert!(gave_up.elapsed() < Duration::from_secs(1), "the seat is still taken");
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
+    for is_killed in [false, true] {
+        let mut redis = RedisServer::start();
+        let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
+        let guard = Guard::new(store);
+        let bed = Bed::new(by_key(&guard, KeyRules::retryable(), Duration::from_secs(2)));
+        let first = bed.begin(1_000, 200).await;
+        let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
+        until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
+        let begun = Instant::now();
+        if is_killed {
+            redis.kill()
+        } else {
+            redis.freeze()
+        }
+        assert_eq!(first.await.unwrap().said(), "200 unprotected");
+        let told = waiter.await.unwrap();
+        assert_eq!(told.said(), "409 in_progress");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+    }
+}
+
+/// A store that has lost everything knows of no first. Whoever waits does not become one.
+#[tokio::test]
+async fn a_store_that_has_lost_everything_does_not_make_waiting_end_in_a_run() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
+    let first = bed.begin(1_500, 200).await;
+    let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
+    until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
+    redis.ask::<()>("FLUSHALL");
+    // It is told at once, or gets the answer if the claim was renewed before it has looked.
+    let told = waiter.await.unwrap();
+    assert!(["409 in_progress", "200 replayed"].contains(&told.said().as_str()), "{}", told.said());
+    assert_eq!(first.await.unwrap().said(), "200 executed");
+    assert_eq!(bed.ledger.runs(), ["begun", "first"]);
+}
+
+/// One store for two guards stands for two processes.
+#[tokio::test]
+async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
+    let store = Arc::new(Memory::new());
+    let one = Guard::new(Arc::clone(&store));
+    let other = Guard::new(store);
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
+    let first = claim(&one, &Policy::key(KeyRules::retryable().lease(BRIEF).unwrap()), &intent).await;
+    let (told, ()) = tokio::join!(wait(&other, &key, b"it", LONG), async {
+        // The lease, which is renewed.
+        outlast(BRIEF).await;
+        first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
+    });
+    assert_eq!(told, "the answer");
+}

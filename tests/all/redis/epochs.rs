@@ -1,0 +1,403 @@
+//! A Redis that forgets: it is killed and comes back with less than it had, or another takes its place. A token that was
+//! used never comes back, because it is bound to the epoch that issued it; with that switched off, the same run shows doubles.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward::store::Redis;
+use onceward::{
+    Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, Reply, RunId, Secret, Settled, Subject,
+    Verdict,
+};
+use onceward_api::Code;
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::polling::until;
+use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// How soon after the store is back somebody gets through.
+pub(crate) const BACK: Duration = Duration::from_secs(2);
+/// How many tokens are out when it happens.
+const TOKENS: usize = 200;
+
+/// Two guards on the same store, one of which does not bind its tokens to the epoch.
+pub(crate) struct Both {
+    pub(crate) pinned: Side,
+    pub(crate) unpinned: Side,
+}
+
+/// One of them, with what its callers were told.
+pub(crate) struct Side {
+    pub(crate) guard: Guard,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) tokens: Vec<String>,
+}
+
+impl Both {
+    pub(crate) fn on(address: &str) -> Self {
+        let open = |prefix: &str| Redis::open(address).expect("an address").prefix(prefix);
+        Self { pinned: Side::of(open("pinned")), unpinned: Side::of(open("unpinned").unpinned()) }
+    }
+
+    pub(crate) fn sides(&mut self) -> [&mut Side; 2] {
+        [&mut self.pinned, &mut self.unpinned]
+    }
+
+    /// Issues what is redeemed in this round.
+    pub(crate) async fn issue(&mut self, count: usize) {
+        for side in self.sides() {
+            side.issue(count).await;
+        }
+    }
+
+    /// Everybody tries every token of this round, on both sides.
+    pub(crate) fn everybody(&self, callers: usize) -> JoinSet<()> {
+        let mut all = JoinSet::new();
+        for side in [&self.pinned, &self.unpinned] {
+            for caller in 0..callers {
+                side.rush(&mut all, caller);
+            }
+        }
+        all
+    }
+
+    /// Waits until somebody gets through with a token of now.
+    pub(crate) async fn is_back(&self) {
+        let one = async |side: &Side| {
+            let begun = Instant::now();
+            until("somebody gets through", BACK, || side.gets_through()).await;
+            assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
+        };
+        tokio::join!(one(&self.pinned), one(&self.unpinned));
+    }
+
+    /// What was promised, and what is not without the tag.
+    pub(crate) fn judge(&self, what: &str) {
+        println!("{what}: {}; without the tag {} doubles", self.pinned.tally, self.unpinned.tally.doubles());
+        self.pinned.tally.is_clean();
+        assert!(self.pinned.tally.count(Told::Accepted) > 0, "{what}: nobody got through: {}", self.pinned.tally);
+        assert!(self.unpinned.tally.doubles() > 0, "{what}: this shows nothing: {}", self.unpinned.tally);
+    }
+}
+
+impl Side {
+    pub(crate) fn of(store: Redis) -> Self {
+        Self { guard: Guard::new(store), tally: Arc::default(), tokens: Vec::new() }
+    }
+
+    async fn issue(&mut self, count: usize) {
+        self.tokens.clear();
+        let begun = Instant::now();
+        while self.tokens.len() < count {
+            // The store may have come back a moment ago.
+            match self.guard.issue(MINUTE, Binding::none()).await {
+                Ok(token) => self.tokens.push(token.as_str().to_owned()),
+                Err(error) => assert!(begun.elapsed() < MINUTE, "{error}"),
+            }
+        }
+    }
+
+    fn rush(&self, all: &mut JoinSet<()>, caller: usize) {
+        let (guard, tally) = (self.guard.clone(), Arc::clone(&self.tally));
+        let mut tokens: Vec<_> = self.tokens.iter().cloned().enumerate().collect();
+        tokens.rotate_left(caller);
+        all.spawn(async move {
+            // Nobody goes on for long where nobody answers.
+            let mut silent = 0;
+            for (number, token) in &tokens {
+                // A third of them plain, a third by attempts, a third where answers are remembered.
+                let told = tally.note(token, present(&guard, token, &How::by(*number)).await);
+                silent = if matches!(told, Told::Unknown | Told::NotExecuted) { silent + 1 } else { 0 };
+                if silent == 3 {
+                    return;
+                }
+            }
+        });
+    }
+
+    pub(crate) async fn gets_through(&self) -> bool {
+        let Ok(token) = self.guard.issue(MINUTE, Binding::none()).await else { return false };
+        let told = redeem(&self.guard, token.as_str()).await;
+        self.tally.note(token.as_str(), told) == Told::Accepted
+    }
+
+    /// How many of this round's tokens were accepted.
+    fn accepted(&self) -> usize {
+        self.tally.count(Told::Accepted)
+    }
+}
+
+/// What a Redis has after a crash.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Keeps {
+    /// What it had when it was last saved.
+    Snapshot,
+    /// Everything.
+    Log,
+    /// Everything but the last that happened.
+    LogWithoutItsEnd,
+}
+
+/// Kills a Redis in the middle of a rush, again and again.
+async fn crashes(keeps: Keeps, cycles: usize) -> Both {
+    let arguments: &[&str] = match keeps {
+        Keeps::Snapshot => &[],
+        Keeps::Log => &["--appendonly", "yes", "--appendfsync", "always"],
+        Keeps::LogWithoutItsEnd => &["--appendonly", "yes"],
+    };
+    let mut redis = RedisServer::start_with(arguments);
+    let mut both = Both::on(&redis.url());
+    for cycle in 0..cycles {
+        both.issue(TOKENS).await;
+        if keeps == Keeps::Snapshot {
+            redis.ask::<()>("SAVE");
+        }
+        let before = [both.pinned.accepted(), both.unpinned.accepted()];
+        let rush = both.everybody(2);
+        let some = || async {
+            both.pinned.accepted() >= before[0] + TOKENS / 4 && both.unpinned.accepted() >= before[1] + TOKENS / 4
+        };
+        until("some of the tokens are used", MINUTE, some).await;
+        redis.kill();
+        rush.join_all().await;
+        if keeps == Keeps::LogWithoutItsEnd {
+            cut_the_end(redis.folder());
+        }
+        redis.restart();
+        both.is_back().await;
+        both.everybody(2).join_all().await;
+        assert_eq!(both.pinned.tally.doubles(), 0, "cycle {cycle}: {}", both.pinned.tally);
+    }
+    both
+}
+
+/// Cuts some of what was written last off a log.
+fn cut_the_end(folder: &Path) {
+    let files = fs::read_dir(folder.join("appendonlydir")).unwrap().map(|file| file.unwrap().path());
+    let mut logs: Vec<_> = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof")).collect();
+    logs.sort();
+    let log = File::options().write(true).open(logs.last().expect("there is a log")).unwrap();
+    let length = log.metadata().unwrap().len();
+    log.set_len(length.saturating_sub(fastrand::u64(600..1_200))).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_was_used_does_not_come_back_with_an_old_snapshot() {
+    let both = crashes(Keeps::Snapshot, times(3, 100)).await;
+    both.judge("crashes back to a snapshot");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_was_used_does_not_come_back_with_a_log_that_lost_its_end() {
+    let both = crashes(Keeps::LogWithoutItsEnd, times(3, 100)).await;
+    both.judge("crashes that lose the end of the log");
+}
+
+/// Nothing is lost, so that there is nothing to come back: a token is stale all the same, and never called used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_that_loses_nothing_leaves_no_token_used_by_nobody() {
+    let both = crashes(Keeps::Log, times(3, 100)).await;
+    println!("crashes that lose nothing: {}", both.pinned.tally);
+    both.pinned.tally.is_clean();
+    both.unpinned.tally.is_clean();
+    assert!(both.pinned.tally.count(Told::Stale) > 0 && both.unpinned.tally.count(Told::Stale) == 0);
+}
+
+/// What a key's record is worth is what its Redis keeps: this is the limit, and not what anybody wishes for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_ran_runs_again_on_a_redis_that_forgot_it_and_not_on_one_that_writes_everything_down() {
+    for (arguments, runs_again) in [(&[][..], true), (&["--appendonly", "yes", "--appendfsync", "always"], false)] {
+        let mut redis = RedisServer::start_with(arguments);
+        let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+        let key = Key::new("k").unwrap();
+        let intent = Intent::new("a", Subject::anonymous()).key(&key);
+        let policy = Policy::key(KeyRules::at_most_once());
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+        pass.complete(Some(Reply::new(200, "done"))).await.unwrap();
+        redis.kill();
+        redis.restart();
+        let again = guard.check(&policy, &intent).await.unwrap();
+        assert_eq!(matches!(again, Verdict::Run(_)), runs_again, "{arguments:?}: {again:?}");
+        assert_eq!(matches!(again, Verdict::Replay(_)), !runs_again, "{arguments:?}: {again:?}");
+    }
+}
+
+/// One process lives in another year.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_whose_clock_is_far_off_refuses_tokens_as_expired_and_lets_nobody_in_twice() {
+    let (redis, clock, secret) = (RedisServer::start(), ManualClock::new(), Secret::random());
+    let open = || Guard::builder(Redis::open(&redis.url()).unwrap().timeout(BACK)).secret(secret.clone());
+    let (right, ahead) = (open().build(), open().clock((&clock).into()).build());
+    let tally = Tally::default();
+    for number in 0..9 {
+        let token = right.issue(MINUTE, Binding::none()).await.unwrap();
+        let how = How::by(number);
+        assert_eq!(present(&ahead, token.as_str(), &how).await, Told::Other(Code::TokenExpired));
+        let told = tally.note(token.as_str(), present(&right, token.as_str(), &how).await);
+        assert_eq!(told, Told::Accepted, "it was not used up");
+        let token = ahead.issue(MINUTE, Binding::none()).await.unwrap();
+        for guard in [&right, &ahead, &right] {
+            tally.note(token.as_str(), present(guard, token.as_str(), &How::by(number)).await);
+        }
+    }
+    assert_eq!(tally.count(Told::Accepted), 18, "{tally}");
+    tally.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token_in_twice() {
+    let redis = RedisServer::start_leaping();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+    let (tally, key) = (Tally::default(), Key::new("k").unwrap());
+    let intent = Intent::new("a", Subject::anonymous()).key(&key);
+    let policy = Policy::key(KeyRules::at_most_once());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+    pass.complete(None).await.unwrap();
+    let mut tokens = Vec::new();
+    for number in 0..6 {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
+        if number < 3 {
+            assert_eq!(tally.note(&token, present(&guard, &token, &How::by(number)).await), Told::Accepted);
+        }
+        tokens.push(token);
+    }
+    redis.leap();
+    for (number, token) in tokens.iter().enumerate() {
+        let told = tally.note(token, present(&guard, token, &How::by(number)).await);
+        assert_eq!(told, Told::Used, "{number}: there is no record of it any more");
+    }
+    assert_eq!((tally.count(Told::Accepted), tally.doubles()), (3, 0), "{tally}");
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_epoch() {
+    let redis = RedisServer::start();
+    let mut both = Both::on(&redis.url());
+    both.issue(1).await;
+    redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+    redis.ask::<()>("REPLICAOF NO ONE");
+    let told = redeem(&both.pinned.guard, &both.pinned.tokens[0]).await;
+    assert_eq!(told, Told::Stale);
+    assert_eq!(redeem(&both.unpinned.guard, &both.unpinned.tokens[0]).await, Told::Accepted);
+    both.is_back().await;
+}
+
+/// The guard still takes the former epoch for the present one when it asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_found_in_the_moment_in_which_a_epoch_has_ended_is_told_as_it_is_after_that() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+    for (number, afterwards) in [(1, Told::Stale), (2, Told::Other(Code::ReplyNotKept))] {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
+        assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, Told::Accepted);
+        redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+        redis.ask::<()>("REPLICAOF NO ONE");
+        for _ in 0..2 {
+            assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, afterwards);
+        }
+    }
+}
+
+/// Nothing is lost when the first replica comes, and yet Redis begins another history: whoever has a token fetches another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_replica_makes_tokens_stale_and_never_used() {
+    let redis = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
+    let mut both = Both::on(&redis.url());
+    both.issue(3).await;
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &redis.port().to_string()]);
+    let is_there = || async { redis.ask::<String>("INFO replication").contains("state=online") };
+    until("the replica is there", MINUTE, is_there).await;
+    both.everybody(2).join_all().await;
+    assert_eq!(both.pinned.tally.count(Told::Stale), 6, "{}", both.pinned.tally);
+    both.is_back().await;
+    // A second one changes nothing.
+    both.issue(3).await;
+    let second = RedisServer::start_with(&["--replicaof", "127.0.0.1", &redis.port().to_string()]);
+    let are_there = || async { redis.ask::<String>("INFO replication").matches("state=online").count() == 2 };
+    until("the second is there", MINUTE, are_there).await;
+    both.everybody(1).join_all().await;
+    assert_eq!(both.pinned.tally.count(Told::Stale), 6, "{}", both.pinned.tally);
+    both.pinned.tally.is_clean();
+    drop((replica, second));
+}
+
+/// Redeems for an attempt, and names the run.
+async fn redeemed_by(guard: &Guard, token: &str, attempt: &Attempt) -> RunId {
+    let intent = Intent::new("a", Subject::anonymous()).credential(token).attempt(attempt);
+    let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+    let run = pass.run_id().expect("an attempt has a run");
+    pass.complete(None).await.unwrap();
+    run
+}
+
+#[tokio::test]
+async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_that_forgot_who_used_it_since() {
+    let mut redis = RedisServer::start();
+    for (store, afterwards) in [
+        (Redis::open(&redis.url()).unwrap(), Told::Stale),
+        (Redis::open(&redis.url()).unwrap().prefix("unpinned").unpinned(), Told::Accepted),
+    ] {
+        let guard = Guard::new(store);
+        let [one, two] = ["one", "two"].map(|name| How::Attempt(Attempt::new(name).unwrap()));
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
+        let run = redeemed_by(&guard, &token, &Attempt::new("one").unwrap()).await;
+        redis.ask::<()>("SAVE");
+        guard.release(&token, &Attempt::new("one").unwrap(), run).await.unwrap();
+        assert_eq!(present(&guard, &token, &two).await, Told::Accepted, "this is the use");
+        redis.kill();
+        redis.restart();
+        until("it is back", BACK, || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
+        assert_eq!(present(&guard, &token, &one).await, afterwards);
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_again() {
+    let mut redis = RedisServer::start();
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
+    let attempt = Attempt::new("one").unwrap();
+    // The mark is there after the restart; or the token is, as if it had never been used.
+    for is_marked in [true, false] {
+        let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
+        if !is_marked {
+            redis.ask::<()>("SAVE");
+        }
+        let run = redeemed_by(&guard, &token, &attempt).await;
+        if is_marked {
+            redis.ask::<()>("SAVE");
+        }
+        redis.kill();
+        redis.restart();
+        let released = guard.release(&token, &attempt, run).await.unwrap();
+        assert_eq!(released, Settled::Lost, "marked: {is_marked}");
+        assert_eq!(present(&guard, &token, &How::Plain).await, Told::Stale);
+    }
+}
+
+/// What an application's own connection tells of the epoch is believed for a moment only; asking again each time would double the way.
+#[tokio::test]
+async fn a_plain_token_whose_epoch_is_not_known_is_taken_without_asking_for_that_first() {
+    let mut redis = RedisServer::start();
+    let secret = Secret::random();
+    let on = |store: Redis| Guard::builder(store.timeout(BACK)).secret(secret.clone()).build();
+    let issuer = on(Redis::open(&redis.url()).unwrap());
+    let one = issuer.issue(MINUTE, Binding::none()).await.unwrap();
+    let other = issuer.issue(MINUTE, Binding::none()).await.unwrap();
+    let proxy = Proxy::before(redis.port()).await;
+    let client = redis::Client::open(proxy.url()).unwrap();
+    let handed = client.get_connection_manager().await.unwrap();
+    let guard = on(Redis::over(handed));
+    // The life is asked for together with the token, and not before.
+    proxy.next("$4\r\nINFO", Fate::LoseRequest);
+    assert_eq!(redeem(&guard, one.as_str()).await, Told::Unknown);
+    redis.kill();
+    redis.restart();
+    until("it is stale", BACK, || async { redeem(&guard, other.as_str()).await == Told::Stale }).await;
+}

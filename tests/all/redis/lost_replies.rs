@@ -1,0 +1,381 @@
+//! Answers that are lost by the thousand, scripts that are forgotten, connections that all break at once, and a store that
+//! is frozen: on one Redis and on a cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onceward::store::Redis;
+use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, Policy, Subject, TokenRules, Verdict};
+use onceward_api::Code;
+use onceward_tests::client::{ask_token, http, token};
+use onceward_tests::concurrent_orders::flood;
+use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::peer::Peer;
+use onceward_tests::polling::until;
+use onceward_tests::redis_cluster::RedisCluster;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::PEER;
+use crate::redis::cluster::of_the_application;
+use crate::redis::epochs::BACK;
+use crate::redis::faults::{IN_TIME, is_bounded};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Long beside the pauses in which nobody can renew anything.
+const LEASE: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// A store of either kind, behind proxies.
+enum Bed {
+    Single(RedisServer, Proxy),
+    Cluster(RedisCluster),
+    /// Over connections of the application's own, which repeat by themselves so often.
+    Handed(RedisCluster, u32),
+}
+
+impl Bed {
+    async fn single() -> Self {
+        let redis = RedisServer::start();
+        let proxy = Proxy::before(redis.port()).await;
+        Self::Single(redis, proxy)
+    }
+
+    async fn cluster() -> Self {
+        Self::Cluster(RedisCluster::start().await)
+    }
+
+    fn address(&self) -> String {
+        match self {
+            Self::Single(_, proxy) => proxy.url(),
+            Self::Cluster(cluster) | Self::Handed(cluster, _) => cluster.address(),
+        }
+    }
+
+    async fn guard(&self) -> Guard {
+        Guard::new(match self {
+            Self::Handed(cluster, retries) => Redis::over_cluster(of_the_application(cluster, *retries).await),
+            _ => Redis::open(&self.address()).expect("an address"),
+        })
+    }
+
+    fn proxies(&self) -> Vec<&Proxy> {
+        match self {
+            Self::Single(_, proxy) => vec![proxy],
+            Self::Cluster(cluster) | Self::Handed(cluster, _) => cluster.nodes.iter().map(|node| &node.proxy).collect(),
+        }
+    }
+
+    fn servers(&self) -> Vec<&RedisServer> {
+        match self {
+            Self::Single(redis, _) => vec![redis],
+            Self::Cluster(cluster) | Self::Handed(cluster, _) => {
+                cluster.nodes.iter().map(|node| &node.server).collect()
+            }
+        }
+    }
+
+    fn struck(&self) -> usize {
+        self.proxies().iter().map(|proxy| proxy.struck()).sum()
+    }
+
+    /// Has every caller go on until so many answers to such commands were lost.
+    async fn lose(&self, answers: usize, to: &str, call: impl AsyncCaller) {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut callers = JoinSet::new();
+        // Each has connections of its own: a connection that breaks at once is made anew only after a pause.
+        for _ in 0..times(12, 48) {
+            let (guard, is_over, call) = (self.guard().await, Arc::clone(&is_over), call.clone());
+            callers.spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    call.once(&guard).await;
+                }
+            });
+        }
+        let before = self.struck();
+        self.proxies().iter().for_each(|proxy| proxy.often(to, Fate::LoseAnswer, 2));
+        let limit = Duration::from_secs(900);
+        tokio::select! {
+            () = until("enough answers are lost", limit, || async { self.struck() - before >= answers }) => {}
+            Some(ended) = callers.join_next() => panic!("a caller has ended before its time: {ended:?}"),
+        }
+        self.proxies().iter().for_each(|proxy| proxy.relent());
+        is_over.store(true, Ordering::SeqCst);
+        callers.join_all().await;
+    }
+}
+
+/// One thing that a caller does again and again.
+trait AsyncCaller: Clone + Send + Sync + 'static {
+    fn once(&self, guard: &Guard) -> impl Future<Output = ()> + Send;
+}
+
+/// A token, issued as soon as the store answers.
+async fn issued(guard: &Guard) -> String {
+    let begun = Instant::now();
+    loop {
+        match guard.issue(MINUTE, Binding::none()).await {
+            Ok(token) => return token.as_str().to_owned(),
+            Err(error) => assert!(begun.elapsed() < MINUTE, "{error}"),
+        }
+        sleep(MOMENT).await;
+    }
+}
+
+/// Redeems plain tokens, each three times.
+#[derive(Clone, Default)]
+struct Plain(Arc<Tally>);
+
+impl AsyncCaller for Plain {
+    async fn once(&self, guard: &Guard) {
+        let token = issued(guard).await;
+        for _ in 0..3 {
+            self.0.note(&token, redeem(guard, &token).await);
+        }
+    }
+}
+
+/// Redeems tokens under the name of a try, again until it is told something.
+#[derive(Clone, Default)]
+struct Named {
+    accepted: Arc<AtomicUsize>,
+}
+
+impl AsyncCaller for Named {
+    async fn once(&self, guard: &Guard) {
+        let token = issued(guard).await;
+        assert_eq!(answered(guard, &token, "first").await, Told::Accepted, "nobody else has it");
+        assert_eq!(answered(guard, &token, "second").await, Told::Used, "the first has it");
+        self.accepted.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Asks until the store answers.
+async fn answered(guard: &Guard, token: &str, attempt: &str) -> Told {
+    let how = How::Attempt(Attempt::new(attempt).expect("a name"));
+    let begun = Instant::now();
+    loop {
+        match present(guard, token, &how).await {
+            told @ (Told::Unknown | Told::NotExecuted) => assert!(begun.elapsed() < MINUTE, "{told:?} all the time"),
+            told => return told,
+        }
+        sleep(MOMENT).await;
+    }
+}
+
+/// Runs under a key or with a remembered token, again until it is told how that ended; and once more.
+#[derive(Clone)]
+struct Recorded {
+    by_key: bool,
+    runs: Arc<AtomicUsize>,
+}
+
+impl AsyncCaller for Recorded {
+    async fn once(&self, guard: &Guard) {
+        let key = Key::of_parts([uuid::Uuid::new_v4().to_string()]).expect("a key");
+        let token = if self.by_key { String::new() } else { issued(guard).await };
+        let rules = KeyRules::at_most_once().lease(LEASE).unwrap();
+        let (policy, intent) = if self.by_key {
+            (Policy::key(rules), Intent::new("a", Subject::anonymous()).key(&key))
+        } else {
+            let policy = Policy::Token(TokenRules::new().remember_by(rules));
+            (policy, Intent::new("a", Subject::anonymous()).credential(&token))
+        };
+        let mut runs = 0;
+        for _ in 0..2 {
+            runs += usize::from(ran(guard, &policy, &intent).await);
+        }
+        assert_eq!(runs, 1, "by key: {}", self.by_key);
+        self.runs.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Asks until it has run, or has been told that it had.
+async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
+    let begun = Instant::now();
+    loop {
+        match guard.check(policy, intent).await {
+            Ok(Verdict::Run(pass)) => {
+                // What could not be written down is tried on behind it.
+                let _ = pass.complete(None).await;
+                return true;
+            }
+            Ok(Verdict::Reject(rejection)) => match rejection.code() {
+                Code::InProgress if begun.elapsed() < MINUTE => sleep(MOMENT).await,
+                // Its owner could not write for a whole lease, and goes on trying: this may not be the last word.
+                Code::OutcomeUnknown if begun.elapsed() < MINUTE => sleep(MOMENT).await,
+                // Done, with no reply to show.
+                Code::ReplyNotKept => return false,
+                other => panic!("nobody else has it, and it is told {other:?}"),
+            },
+            Ok(Verdict::Replay(_)) => return false,
+            Err(error) => {
+                assert!(begun.elapsed() < MINUTE, "{error}");
+                sleep(MOMENT).await;
+            }
+        }
+    }
+}
+
+/// All of it on one store.
+async fn losing(bed: Bed, name: &str) {
+    let (answers, plain, named) = (times(60, 2_500), Plain::default(), Named::default());
+    bed.lose(answers, "GETDEL", plain.clone()).await;
+    plain.0.is_clean();
+    assert!(plain.0.count(Told::Unknown) > 0 && plain.0.count(Told::Accepted) > 0, "{}", plain.0);
+    bed.lose(answers, "EVALSHA", named.clone()).await;
+    let recorded = [false, true].map(|by_key| Recorded { by_key, runs: Arc::default() });
+    for recorded in &recorded {
+        bed.lose(answers, "EVALSHA", recorded.clone()).await;
+    }
+    let runs = recorded.each_ref().map(|recorded| recorded.runs.load(Ordering::SeqCst));
+    let accepted = named.accepted.load(Ordering::SeqCst);
+    println!(
+        "{name}, {} answers lost: plain {}; {accepted} attempts, {} remembered tokens and {} keys, once each",
+        bed.struck(),
+        plain.0,
+        runs[0],
+        runs[1]
+    );
+    assert!(accepted > 0 && runs.iter().all(|runs| *runs > 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lost_answers_make_no_double_and_nobody_is_told_of_a_use_that_was_his_own() {
+    losing(Bed::single().await, "one Redis").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lost_answers_of_a_cluster_make_no_double_and_nobody_is_told_of_a_use_that_was_his_own() {
+    losing(Bed::cluster().await, "a cluster").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lost_answers_of_a_cluster_that_the_application_is_connected_to_make_no_double_and_no_false_use() {
+    losing(Bed::Handed(RedisCluster::start().await, 0), "a cluster, over an own connection").await;
+}
+
+/// This is what a connection must not do, and what the test above would show.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn over_a_connection_that_repeats_by_itself_tokens_are_called_used_that_nobody_has_used() {
+    let (bed, plain) = (Bed::Handed(RedisCluster::start().await, 3), Plain::default());
+    bed.lose(times(60, 500), "GETDEL", plain.clone()).await;
+    println!("over a connection that repeats: {}", plain.0);
+    assert!(plain.0.used_by_nobody() > 0, "{}", plain.0);
+    assert_eq!(plain.0.doubles(), 0, "{}", plain.0);
+}
+
+/// Every policy that needs a script, while the server forgets them all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn scripts_that_are_forgotten_under_load_are_nobody_s_failure() {
+    for bed in [Bed::single().await, Bed::cluster().await] {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let done = Arc::new(AtomicUsize::new(0));
+        let mut callers = JoinSet::new();
+        for _ in 0..4 {
+            let guard = Guard::new(Redis::open(&bed.address()).unwrap().timeout(Duration::from_secs(5)));
+            let (is_over, done) = (Arc::clone(&is_over), Arc::clone(&done));
+            callers.spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
+                    assert_eq!(present(&guard, token.as_str(), &How::by(1)).await, Told::Accepted);
+                    let key = Key::of_parts([token.as_str()]).unwrap();
+                    let intent = Intent::new("a", Subject::anonymous()).key(&key);
+                    let verdict = guard.check(&Policy::key(KeyRules::at_most_once()), &intent).await.unwrap();
+                    let Verdict::Run(pass) = verdict else { panic!("a new key runs: {verdict:?}") };
+                    pass.complete(None).await.unwrap();
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let flushes = times(200, 2_000);
+        for _ in 0..flushes {
+            for server in bed.servers() {
+                server.ask::<()>("SCRIPT FLUSH");
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+        is_over.store(true, Ordering::SeqCst);
+        callers.join_all().await;
+        println!(
+            "{flushes} times all scripts forgotten: {} times each policy, no failure",
+            done.load(Ordering::SeqCst)
+        );
+        assert!(done.load(Ordering::SeqCst) > 20);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn connections_that_all_break_at_once_are_made_anew_every_time() {
+    for bed in [Bed::single().await, Bed::cluster().await] {
+        let (guard, tally) = (bed.guard().await, Arc::new(Tally::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut callers = JoinSet::new();
+        for _ in 0..4 {
+            let (guard, tally, is_over) = (guard.clone(), Arc::clone(&tally), Arc::clone(&is_over));
+            callers.spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    let token = issued(&guard).await;
+                    for _ in 0..2 {
+                        tally.note(&token, redeem(&guard, &token).await);
+                    }
+                }
+            });
+        }
+        let resets = times(5, 100);
+        for _ in 0..resets {
+            bed.proxies().iter().for_each(|proxy| proxy.reset());
+            let begun = Instant::now();
+            let gets_through = || async {
+                let token = issued(&guard).await;
+                tally.note(&token, redeem(&guard, &token).await) == Told::Accepted
+            };
+            until("somebody gets through", BACK, gets_through).await;
+            assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
+        }
+        is_over.store(true, Ordering::SeqCst);
+        callers.join_all().await;
+        println!("{resets} times all connections broken: {tally}");
+        tally.is_clean();
+    }
+}
+
+/// Every node of a cluster stands still, as on a machine that is suspended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_frozen_cluster_leaves_nobody_waiting_and_fills_no_memory() {
+    let (bed, ledger) = (Bed::cluster().await, Ledger::new());
+    let peer = Peer::start(PEER, "patient", &bed.address(), &ledger);
+    let mut tokens = Vec::new();
+    until("it is found", BACK, || async { ask_token(&peer.url, "").await.status == 201 }).await;
+    for _ in 0..100 {
+        tokens.push(token(&peer.url).await);
+    }
+    let client = http();
+    let refused = async || {
+        for (answer, took) in flood(&client, &peer.url, &tokens).await {
+            assert_eq!(answer.status, 503, "{answer:?}");
+            assert!(took < IN_TIME, "{took:?}");
+        }
+    };
+    bed.servers().iter().for_each(|server| server.freeze());
+    for _ in 0..3 {
+        refused().await;
+    }
+    // Each takes the second for which the store is waited for.
+    let (before, rounds) = (peer.memory(), times(5, 20));
+    for _ in 0..rounds {
+        refused().await;
+    }
+    let grown = peer.memory().saturating_sub(before);
+    bed.servers().iter().for_each(|server| server.thaw());
+    is_bounded(grown, rounds * tokens.len());
+    if let Bed::Cluster(cluster) = &bed {
+        cluster.settled().await;
+    }
+    until("a token is issued again", BACK, || async { ask_token(&peer.url, "").await.status == 201 }).await;
+    assert!(ledger.runs().is_empty(), "nobody ran without an answer of the store");
+}

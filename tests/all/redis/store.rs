@@ -1,0 +1,182 @@
+//! The laws of a store on a real Redis, and what a Redis is sent.
+
+use std::time::Duration;
+
+use onceward::store::laws::Laws;
+use onceward::store::{Memory, Redis, Store as _, StoreError};
+use onceward::{Binding, Guard, Intent, Kind, Policy, RecordState, Subject, Ticket, Verdict};
+use onceward_tests::client::{order, send, submit, token};
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::shop::{STATUS, Shop};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Patient, because the laws race on two cores with everything else.
+fn open(redis: &RedisServer) -> Redis {
+    Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_laws_hold_on_redis() {
+    let redis = RedisServer::start();
+    Laws::of(open(&redis)).hold().await;
+    let forever: Vec<_> = redis.keys().into_iter().filter(|key| redis.ask::<i64>(&format!("TTL {key}")) < 0).collect();
+    assert_eq!(forever, Vec::<String>::new(), "no key without an expiry");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_laws_hold_over_a_connection_that_the_application_has() {
+    let redis = RedisServer::start();
+    let manager = redis::Client::open(redis.url()).unwrap().get_connection_manager().await.unwrap();
+    Laws::of(Redis::over(manager).timeout(Duration::from_secs(5))).hold().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_handed_in_stays_the_only_one() {
+    let redis = RedisServer::start();
+    let connection = redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let guard = Guard::new(Redis::over(connection.clone()));
+    let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
+    let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("a good token") };
+    pass.release().await.unwrap();
+
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection.clone()).await.unwrap();
+    assert_eq!(list.lines().count(), 1, "{list}");
+}
+
+#[tokio::test]
+async fn each_step_is_one_command_and_a_bad_token_none() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(open(&redis));
+    guard.issue(MINUTE, Binding::none()).await.unwrap();
+    let policy = Policy::token();
+    let anyone = || Intent::new("POST /orders", Subject::anonymous());
+    let monitor = redis.monitor();
+    // Sharing the secret is no part of a request, and happens when it happens.
+    let sent = || monitor.commands().into_iter().filter(|command| !command.contains(":secret:")).collect::<Vec<_>>();
+    let count = |name: &str| sent().iter().filter(|command| command.starts_with(&format!("\"{name}\""))).count();
+
+    let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
+    assert_eq!((sent().len(), count("SET")), (1, 1), "issue: {:?}", sent());
+
+    let other = if token.as_str().as_bytes()[60] == b'A' { "B" } else { "A" };
+    let forged = format!("{}{other}{}", &token.as_str()[..60], &token.as_str()[61..]);
+    let elsewhere = guard.issue(MINUTE, Binding::none().action("POST /other")).await.unwrap();
+    let brief = guard.issue(Duration::ZERO, Binding::none()).await.unwrap();
+    let before = sent().len();
+    for bad in [forged.as_str(), elsewhere.as_str(), brief.as_str(), "", "x"] {
+        let verdict = guard.check(&policy, &anyone().credential(bad)).await.unwrap();
+        assert!(matches!(verdict, Verdict::Reject(_)), "{verdict:?}");
+    }
+    assert_eq!(sent().len(), before, "forged, wrongly bound and expired ask nothing");
+
+    let intent = anyone().credential(token.as_str());
+    assert_eq!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Issued);
+    assert_eq!(count("GET"), 1);
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a good token") };
+    pass.complete(None).await.unwrap();
+    assert_eq!((sent().len() - before, count("GETDEL")), (2, 1), "a look and a redeem: {:?}", sent());
+
+    assert_eq!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Absent);
+    let Ok(Verdict::Reject(_)) = guard.check(&policy, &intent).await else { panic!("a used token") };
+    assert_eq!(count("GETDEL"), 2, "a duplicate is one command as well");
+}
+
+#[tokio::test]
+async fn a_protected_route_sends_no_more_than_its_guard_does() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(open(&redis));
+    let (first, second) = (token(shop.url()).await, token(shop.url()).await);
+    let forged = first.replace("ow1_", "ow1_B");
+    let monitor = redis.monitor();
+    let said = async |token: &str| order(shop.url(), token, "a").await.said();
+
+    assert_eq!(said(&first).await, "200 executed");
+    assert_eq!(said(&first).await, "409 token_used");
+    assert_eq!(said(&forged).await, "400 token_malformed");
+    let mistaken = send(submit(shop.url(), "/orders", &second, "a").header(STATUS, "422")).await;
+    assert_eq!(mistaken.said(), "422 not_applied");
+    let names = |command: &String| command.split('"').nth(1).unwrap_or_default().to_owned();
+    let sent: Vec<_> = monitor.commands().iter().filter(|command| !command.contains(":secret:")).map(names).collect();
+    assert_eq!(sent, ["GETDEL", "GETDEL", "GETDEL", "SET"]);
+}
+
+#[tokio::test]
+async fn keys_have_the_form_of_the_contract_and_every_one_expires() {
+    let redis = RedisServer::start();
+    let guard = Guard::new(open(&redis).prefix("shop"));
+    let monitor = redis.monitor();
+    let token = guard.issue(MINUTE, Binding::none().action("POST /orders")).await.unwrap();
+
+    let mut keys = redis.keys();
+    keys.sort();
+    assert_eq!(keys.len(), 2, "a token and the shared secret: {keys:?}");
+    for (key, kind) in keys.iter().zip(["shop:secret:", "shop:token:"]) {
+        let digest = key.strip_prefix(kind).unwrap_or_else(|| panic!("{key} begins with {kind}"));
+        assert_eq!(digest.len(), 43, "{key}");
+        assert!(digest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')), "{key}");
+        assert!(redis.ask::<i64>(&format!("PTTL {key}")) > 0, "{key}");
+    }
+    let life = redis.ask::<i64>(&format!("PTTL {}", keys[1]));
+    assert!((115_000..=120_000).contains(&life), "the token's minute and one more, not {life} ms");
+
+    let body = token.as_str().trim_start_matches("ow1_");
+    for command in monitor.commands() {
+        assert!(!command.contains(token.as_str()) && !command.contains(body), "a raw token was sent: {command}");
+    }
+}
+
+#[tokio::test]
+async fn a_life_below_a_millisecond_is_still_a_life() {
+    let redis = RedisServer::start();
+    let store = open(&redis);
+    let ticket = Ticket::of(Kind::Key, b"brief");
+    assert_eq!(store.insert(&ticket, b"x", Duration::ZERO).await.unwrap(), None);
+    assert_eq!(store.insert(&Ticket::of(Kind::Key, b"long"), b"x", Duration::MAX).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_server_that_says_no_has_done_nothing() {
+    let redis = RedisServer::start();
+    let store = open(&redis);
+    let ticket = Ticket::of(Kind::Key, b"no");
+    store.insert(&ticket, b"x", MINUTE).await.unwrap();
+    redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", redis.port() - 1));
+    let error = store.swap(&ticket, b"x", b"y", MINUTE).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
+    assert!(error.to_string().contains("read only replica"), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_with_what_one_looks_like() {
+    for wrong in ["", "127.0.0.1", "http://127.0.0.1", "redis://127.0.0.1:port"] {
+        let error = Redis::open(wrong).err().unwrap_or_else(|| panic!("{wrong} is no address")).to_string();
+        assert!(error.contains("redis://127.0.0.1:6379"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_password_is_in_no_error() {
+    let redis = RedisServer::start_with(&["--requirepass", "correct-horse"]);
+    let url = format!("redis://:canary-password@127.0.0.1:{}", redis.port());
+    let store = Redis::open(&url).unwrap();
+    let error = store.look(&Ticket::of(Kind::Key, b"x")).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
+    let unreadable = Redis::open("redis://:canary-password@127.0.0.1:port").unwrap_err().to_string();
+    for text in [error.to_string(), format!("{error:?}"), format!("{store:?}"), unreadable] {
+        assert!(!text.contains("canary-password"), "{text}");
+    }
+    let store = Redis::open(&url.replace("canary-password", "correct-horse")).unwrap();
+    assert_eq!(store.look(&Ticket::of(Kind::Key, b"x")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_token_of_a_memory_store_that_was_restarted_is_stale_and_not_used() {
+    let secret = onceward::Secret::random();
+    let boot = || Guard::builder(Memory::new()).secret(secret.clone()).build();
+    let token = boot().issue(MINUTE, Binding::none()).await.unwrap();
+    let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Reject(rejection)) = boot().check(&Policy::token(), &intent).await else { panic!("a stale token") };
+    assert_eq!(rejection.code(), onceward_api::Code::TokenStale);
+}

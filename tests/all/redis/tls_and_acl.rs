@@ -1,0 +1,159 @@
+//! TLS, and users that may do no more than the documented line allows: it works, or it says clearly why not.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use onceward::store::Redis;
+use onceward::{Binding, Guard, Intent, Key, KeyRules, Policy, Subject};
+use onceward_tests::client::{http, send, submit, token};
+use onceward_tests::key_routes::buy;
+use onceward_tests::policy_walkthrough::{every_policy, interval_policy, token_policy};
+use onceward_tests::redis_cluster::RedisCluster;
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::sentinels::Sentinels;
+use onceward_tests::service::{OncewardServer, command};
+use onceward_tests::shop::Shop;
+use onceward_tests::tls_redis::{Authority, TlsRedis};
+use serde_json::json;
+
+/// The line of the documentation, for the user `onceward` with the prefix `onceward`.
+fn documented() -> String {
+    let page = include_str!("../../../docs/redis.md");
+    let line = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER "));
+    line.expect("docs/redis.md has the line").replace(">change-me", ">right-canary")
+}
+
+/// A Redis with the documented user, changed as told, and nobody else who gets in without a password.
+fn redis_with(change: &str) -> (RedisServer, String) {
+    let redis = RedisServer::start();
+    let rules = documented();
+    redis.ask::<()>(format!("ACL SETUSER {rules} {change}").trim());
+    let url = format!("redis://onceward:right-canary@127.0.0.1:{}", redis.port());
+    (redis, url)
+}
+
+fn all_said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// What the service, and `check`, say of this store; both must refuse it.
+fn refused(store: &str, authority: Option<&Path>) -> [String; 2] {
+    [&["--listen", "127.0.0.1:0", "--wait-for", "300ms"][..], &["check"]].map(|arguments| {
+        let mut command = command(&[arguments, &["--store", store]].concat());
+        if let Some(authority) = authority {
+            command.env("SSL_CERT_FILE", authority);
+        }
+        let output = command.output().expect("onceward runs");
+        let said = all_said(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(!said.contains("canary"), "{said}");
+        said
+    })
+}
+
+#[tokio::test]
+async fn tls_works_for_whoever_trusts_the_authority_and_nobody_else() {
+    let redis = TlsRedis::start_with(&["--requirepass", "right-canary"]);
+    let address = format!("rediss://:right-canary@{}", redis.host());
+    let mut start = command(&["--listen", "127.0.0.1:0", "--log", "json", "--store", &address]);
+    start.env("SSL_CERT_FILE", redis.authority());
+    let service = OncewardServer::spawn(start);
+    let token = token(&service.url).await;
+    let redeem = || send(http().post(format!("{}/token/redeem", service.url)).json(&json!({ "token": token })));
+    assert_eq!((redeem().await.status, redeem().await.status), (200, 409));
+    let named = address.replace("127.0.0.1", "localhost");
+    for address in [&address, &named] {
+        let output = command(&["check", "--store", address]).env("SSL_CERT_FILE", redis.authority()).output().unwrap();
+        assert!(output.status.success(), "{}", all_said(&output));
+    }
+
+    for said in refused(&address, Some(&Authority::new().certificate())) {
+        assert!(said.to_lowercase().contains("certificate"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_documented_user_runs_every_policy_and_may_do_nothing_else() {
+    let (redis, url) = redis_with("");
+    every_policy(&Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)))).await;
+    let output = command(&["check", "--store", &url]).output().unwrap();
+    assert!(output.status.success(), "{}", all_said(&output));
+    let service = OncewardServer::start(&["--store", &url]);
+    let token = token(&service.url).await;
+    let redeem = http().post(format!("{}/token/redeem", service.url));
+    assert_eq!(send(redeem.json(&json!({ "token": token, "attempt": "a" }))).await.status, 200);
+
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    for beyond in ["GET other", "SET other 1", "KEYS *", "FLUSHALL", "CONFIG GET *", "SHUTDOWN"] {
+        let mut command = redis::Cmd::new();
+        beyond.split(' ').for_each(|word| {
+            command.arg(word);
+        });
+        let error = command.exec(&mut connection).expect_err(beyond);
+        assert_eq!(error.code(), Some("NOPERM"), "{beyond}: {error}");
+    }
+    drop(redis);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_documented_user_is_enough_for_sentinels_and_clusters() {
+    let (cluster, sentinels) = (RedisCluster::start().await, Sentinels::start().await);
+    for node in cluster.nodes.iter().chain(&sentinels.nodes) {
+        node.server.ask::<()>(&format!("ACL SETUSER {}", documented()));
+    }
+    for address in [cluster.address(), sentinels.address()] {
+        let address = address.replace("://", "://onceward:right-canary@");
+        every_policy(&Shop::on(Redis::open(&address).unwrap().timeout(Duration::from_secs(5)))).await;
+        let wrong = Guard::new(Redis::open(&address.replace("right", "wrong")).unwrap());
+        let error = wrong.issue(Duration::from_secs(60), Binding::none()).await.unwrap_err().to_string();
+        assert!(!error.contains("canary"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn without_scripting_tokens_and_intervals_work_and_the_others_say_so() {
+    let (_redis, url) = redis_with("-@scripting");
+    let shop = Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)));
+    token_policy(&shop).await;
+    interval_policy(&shop).await;
+    for path in ["/keyed/orders", "/keyed/held"] {
+        let refused = buy(shop.url(), path, "k", "keyed").await;
+        assert_eq!((refused.said().as_str(), shop.ledger.count("keyed")), ("503 store_unavailable", 0), "{path}");
+    }
+    let token = token(shop.url()).await;
+    let refused = send(submit(shop.url(), "/remembered/orders", &token, "remembered")).await;
+    assert_eq!((refused.said().as_str(), shop.ledger.count("remembered")), ("503 store_unavailable", 0));
+    let key = Key::new("k").unwrap();
+    let intent = Intent::new("a", Subject::anonymous()).key(&key);
+    let error = shop.guard.check(&Policy::key(KeyRules::retryable()), &intent).await.unwrap_err().to_string();
+    assert!(error.contains("script"), "{error}");
+    let output = command(&["check", "--store", &url]).output().unwrap();
+    let said = all_said(&output);
+    assert!(said.contains("EVAL"), "{said}");
+}
+
+#[tokio::test]
+async fn a_redis_that_does_not_tell_which_life_it_lives_is_told_of_at_start_and_used_all_the_same() {
+    let (_redis, url) = redis_with("-info");
+    every_policy(&Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)))).await;
+    let service = OncewardServer::start(&["--store", &url]);
+    let log = service.log().join("\n");
+    assert!(log.contains("master_replid") && log.contains("WARN"), "{log}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_user_that_may_not_are_told_apart_at_start() {
+    let (_redis, url) = redis_with("");
+    for said in refused(&url.replace("right-canary", "wrong-canary"), None) {
+        assert!(said.contains("refuses the user name or the password"), "{said}");
+    }
+    let (_redis, url) = redis_with("resetkeys ~other:*");
+    for said in refused(&url, None) {
+        assert!(said.contains("onceward:") || said.to_lowercase().contains("permission"), "{said}");
+    }
+    let (_redis, url) = redis_with("-getdel");
+    for said in refused(&url, None) {
+        assert!(said.to_lowercase().contains("getdel"), "{said}");
+    }
+}

@@ -1,0 +1,183 @@
+//! The service on PostgreSQL and on SQLite: the same promises, kept through a crash.
+
+use std::any::Any;
+
+use onceward::store::Sql;
+use onceward_tests::client::{Answer, token};
+use onceward_tests::command_output::{parsed, said};
+use onceward_tests::postgres::{PASSWORD, PostgresServer};
+use onceward_tests::service::{OncewardServer, command, run};
+use onceward_tests::service_calls::post;
+use serde_json::{Value, json};
+
+/// A server and a file, each with its address, and without the tables.
+fn both() -> [(Box<dyn Any>, String); 2] {
+    let (server, folder) = (PostgresServer::start(), tempfile::tempdir().unwrap());
+    let (at_server, at_folder) = (server.url(), format!("sqlite:{}", folder.path().join("store.db").display()));
+    [(Box::new(server), at_server), (Box::new(folder), at_folder)]
+}
+
+/// The service on this store, which may take its time on a busy machine.
+fn patient(store: &str) -> OncewardServer {
+    OncewardServer::start(&["--store", store, "--store-timeout", "10s"])
+}
+
+fn body(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_default()
+}
+
+async fn redeem(url: &str, token: &str) -> String {
+    post(url, "/token/redeem", &json!({ "token": token })).await.said()
+}
+
+fn asked(key: &str) -> Value {
+    json!({"key": key, "action": "POST /payments", "subject": "alice", "fingerprint": "10 EUR"})
+}
+
+#[test]
+fn without_its_tables_it_does_not_start_and_says_how_to_make_them() {
+    for (_kept, store) in both() {
+        let (code, text) = said(&run(&["--listen", "127.0.0.1:0", "--store", &store]));
+        assert!(code == 1 && text.contains("onceward migrate --store"), "{code} {text}");
+        let (code, text) = said(&run(&["check", "--store", &store]));
+        assert!(code == 1 && text.contains("onceward migrate --store"), "{code} {text}");
+        let (code, text) = said(&run(&["migrate", "--store", &store]));
+        assert!(code == 0 && text.contains("made the tables"), "{code} {text}");
+        let again = run(&["migrate", "--json", "--store", &store]);
+        assert_eq!((again.status.code(), &parsed(&again)["made"]), (Some(0), &Value::Bool(false)));
+        let (code, text) = said(&run(&["check", "--store", &store]));
+        assert!(code == 0 && text.contains("Fit for use") && !text.contains(PASSWORD), "{code} {text}");
+    }
+    for other in ["memory:", "redis://127.0.0.1:1"] {
+        let (code, text) = said(&run(&["migrate", "--store", other]));
+        assert!(code == 2 && text.contains("needs no tables"), "{code} {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_statements_that_are_printed_are_those_that_are_run() {
+    let server = PostgresServer::start();
+    let (code, script) = said(&run(&["migrate", "--print-sql", "--store", &server.url()]));
+    assert_eq!(code, 0);
+    for _ in 0..2 {
+        server.execute(&script).await;
+    }
+    Sql::open(&server.url()).await.unwrap();
+    assert_eq!(server.number("SELECT count(*) FROM onceward_schema").await, 1);
+}
+
+#[tokio::test]
+async fn what_was_used_and_what_was_answered_survive_a_kill() {
+    for (_kept, store) in both() {
+        Sql::migrate(&store).await.unwrap();
+        let service = patient(&store);
+        let url = &service.url;
+        let (used, fresh) = (token(url).await, token(url).await);
+        assert_eq!(redeem(url, &used).await, "200 redeemed");
+        let run = post(url, "/claim", &asked("k")).await;
+        assert_eq!(body(&run)["outcome"], "run", "{run:?}");
+        let reply = json!({"status": 201, "headers": [["content-type", "text/plain"]], "body": "cGFpZA=="});
+        let completed = post(url, "/claim/complete", &json!({"pass": body(&run)["pass"], "reply": reply})).await;
+        assert_eq!(completed.status, 204, "{completed:?}");
+        // Killed, not asked to end.
+        drop(service);
+
+        let service = patient(&store);
+        let other = patient(&store);
+        assert_eq!(redeem(&service.url, &used).await, "409 token_used", "{store}");
+        assert_eq!(redeem(&other.url, &fresh).await, "200 redeemed", "{store}");
+        assert_eq!(redeem(&service.url, &fresh).await, "409 token_used", "{store}");
+        let again = post(&other.url, "/claim", &asked("k")).await;
+        assert_eq!((&body(&again)["outcome"], &body(&again)["reply"]), (&json!("replay"), &reply), "{store}");
+        let mut otherwise = asked("k");
+        otherwise["fingerprint"] = "20 EUR".into();
+        assert_eq!(post(&service.url, "/claim", &otherwise).await.said(), "422 key_reused");
+        assert!(service.log().iter().all(|line| !line.contains(PASSWORD)), "{:?}", service.log());
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_down_stops_everything_and_nothing_is_guessed() {
+    let mut server = PostgresServer::start();
+    Sql::migrate(&server.url()).await.unwrap();
+    let service = patient(&server.url());
+    let token = token(&service.url).await;
+    server.kill();
+    for _ in 0..3 {
+        let answer = redeem(&service.url, &token).await;
+        assert!(["503 store_unavailable", "503 redeem_unknown"].contains(&answer.as_str()), "{answer}");
+    }
+    server.restart();
+    let mut answers = Vec::new();
+    while answers.last().is_none_or(|answer: &String| answer.starts_with("503")) && answers.len() < 100 {
+        answers.push(redeem(&service.url, &token).await);
+    }
+    assert_eq!(answers.last().map(String::as_str), Some("200 redeemed"), "{answers:?}");
+}
+
+#[test]
+fn check_says_what_a_database_may_lose() {
+    let hasty = PostgresServer::start_with(&["synchronous_commit=off", "fsync=on"]);
+    assert_eq!(run(&["migrate", "--store", &hasty.url()]).status.code(), Some(0));
+    let (code, text) = said(&run(&["check", "--store", &hasty.url()]));
+    assert!(code == 0 && text.contains("synchronous_commit off") && text.contains("loses the last commits"), "{text}");
+    let nobody = command(&["check", "--store", "postgres://user:canary@127.0.0.1:1/shop"]).output().unwrap();
+    let (code, text) = said(&nobody);
+    assert!(code == 1 && text.contains("postgres://127.0.0.1:1/shop") && !text.contains("canary"), "{text}");
+}
+
+/// Each its own sentence, by the code of the database, whatever language it speaks.
+#[tokio::test]
+async fn check_says_why_a_database_that_answers_is_none_for_it() {
+    let server = PostgresServer::start();
+    assert_eq!(run(&["migrate", "--store", &server.url()]).status.code(), Some(0));
+    server.execute("CREATE ROLE shop LOGIN PASSWORD 'right-canary'").await;
+    let told = |login: &str, database: &str| {
+        let store = format!("postgres://{login}@127.0.0.1:{}/{database}", server.port());
+        let (code, text) = said(&run(&["check", "--store", &store]));
+        assert!(!text.contains("canary"), "{text}");
+        (code, text)
+    };
+    for (login, database, parts) in [
+        ("shop:wrong-canary", "postgres", ["refuses the user name or the password", "--store-file"]),
+        ("nobody:wrong-canary", "postgres", ["refuses the user name or the password", "--store-file"]),
+        ("shop:right-canary", "nowhere", ["no database of this name", "createdb"]),
+        (
+            "shop:right-canary",
+            "postgres",
+            ["may not: SELECT onceward_schema", "GRANT SELECT, INSERT, UPDATE, DELETE ON"],
+        ),
+    ] {
+        let (code, text) = told(login, database);
+        assert!(code == 1 && parts.iter().all(|part| text.contains(part)), "{login} {database}: {text}");
+    }
+    // Who may delete, and not write, is no user for it.
+    server.execute("GRANT SELECT ON onceward_schema TO shop; GRANT SELECT, DELETE ON onceward_records TO shop").await;
+    let (code, text) = told("shop:right-canary", "postgres");
+    assert!(code == 1 && text.contains("may not: INSERT onceward_records, UPDATE onceward_records"), "{text}");
+    assert!(!text.contains("this user may write them"), "{text}");
+    let line = text.lines().find_map(|line| line.split("-> ").nth(1).filter(|fix| fix.starts_with("GRANT"))).unwrap();
+    server.execute(line).await;
+    let (code, text) = told("shop:right-canary", "postgres");
+    assert!(code == 0 && text.contains("this user may write them"), "what is printed is enough: {text}");
+    assert_eq!(server.number("SELECT count(*) FROM onceward_records").await, 0, "what was tried is taken away again");
+}
+
+/// As root, who may do everything, a folder in the place of what SQLite has to make beside the file does the same.
+#[test]
+fn a_file_that_cannot_be_opened_is_not_said_to_lack_its_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = format!("sqlite:{}", path.display());
+    assert_eq!(run(&["migrate", "--store", &store]).status.code(), Some(0));
+    std::fs::create_dir(folder.path().join("store.db-wal")).unwrap();
+    let start = ["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", &store];
+    for arguments in [&["check", "--store", &store][..], &start, &["migrate", "--store", &store]] {
+        let (code, text) = said(&run(arguments));
+        assert!(code == 1 && text.contains("cannot be opened by this user"), "{arguments:?}: {text}");
+        assert!(!text.contains("onceward migrate"), "{arguments:?}: {text}");
+    }
+    let nowhere = format!("sqlite:{}", folder.path().join("nowhere/store.db").display());
+    let (code, text) = said(&run(&["migrate", "--store", &nowhere]));
+    assert!(code == 1 && text.contains("nowhere of the SQLite file does not exist"), "{text}");
+}

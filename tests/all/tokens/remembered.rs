@@ -1,0 +1,718 @@
+//! A token whose answer is remembered: the second click gets what the first got, and nothing runs twice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actix_web::web;
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::store::{Bytes, Compared, Epoch, Memory, Redis, Store, StoreError, async_trait};
+use onceward::{
+    Attempt, Binding, Guard, Intent, KeyRules, ManualClock, Policy, Reply, Settled, Subject, Ticket, Token, TokenRules,
+    Verdict,
+};
+use onceward_api::header::{LOOK, TOKEN};
+use onceward_api::{Code, Retry};
+use onceward_tests::client::{Answer, MULTIPART, URLENCODED, at_last, http, multipart, send, submit, token};
+use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
+use onceward_tests::ledger::Ledger;
+use onceward_tests::polling::{outlast, until};
+use onceward_tests::redis_server::{Monitor, RedisServer};
+use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
+use reqwest::RequestBuilder;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+
+use crate::PEER;
+
+const LONG: Duration = Duration::from_secs(10);
+const TTL: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// A server on a clock of its own.
+struct Bed {
+    clock: ManualClock,
+    guard: Guard,
+    served: Served,
+    ledger: Ledger,
+}
+
+impl Bed {
+    /// A duplicate is told at once what is on record.
+    fn remembering(retain: Duration) -> Self {
+        Self::with(KeyRules::retryable().retain(retain), |protect| protect.wait(Duration::ZERO))
+    }
+
+    fn with(rules: KeyRules, change: impl Fn(Protect) -> Protect) -> Self {
+        let (clock, ledger) = (ManualClock::new(), Ledger::new());
+        let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
+        let plain = Protect::token(&guard, SubjectFrom::anonymous());
+        let protect = change(plain.clone().remember_by(rules));
+        let served = serve(&ledger, move |config| {
+            let on = |path: &str, protect: &Protect| web::resource(path.to_owned()).wrap(protect.clone());
+            config
+                .service(on("/it", &protect).route(web::route().to(purchase)))
+                .service(on("/other", &protect).route(web::route().to(purchase)))
+                .service(on("/plain", &plain).route(web::route().to(purchase)))
+                .service(on("/panic", &protect).route(web::route().to(panics)));
+        });
+        Self { clock, guard, served, ledger }
+    }
+
+    async fn token(&self) -> String {
+        token_of(&self.guard).await
+    }
+
+    fn post(&self, token: &str, path: &str) -> RequestBuilder {
+        // A connection of its own: a clock that is moved by hand does not keep idle ones.
+        post(&self.served.url, path).header(TOKEN, token).header(ORDER, "order")
+    }
+
+    async fn say(&self, token: &str, path: &str, body: &'static str) -> Answer {
+        send(self.post(token, path).body(body)).await
+    }
+}
+
+/// A token that is bound to nothing.
+async fn token_of(guard: &Guard) -> String {
+    guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned()
+}
+
+/// A request whose redirect is not followed.
+fn post(url: &str, path: &str) -> RequestBuilder {
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    client.post(format!("{url}{path}"))
+}
+
+fn is_first_again(first: &Answer, second: &Answer) {
+    assert_eq!((second.status, second.outcome.as_str()), (first.status, "replayed"), "{second:?}");
+    assert_eq!((&second.body, &second.headers["location"]), (&first.body, &first.headers["location"]));
+    assert_eq!(second.headers["idempotent-replayed"], "true");
+    assert!(!first.headers.contains_key("idempotent-replayed"));
+}
+
+#[tokio::test]
+async fn the_second_click_gets_the_first_answer() {
+    let bed = Bed::remembering(HOUR);
+    for status in [200, 201, 303] {
+        let token = bed.token().await;
+        let click = || bed.post(&token, "/it").header(STATUS, status).body("tea");
+        let (first, second) = (send(click()).await, send(click()).await);
+        assert_eq!(first.said(), format!("{status} executed"));
+        is_first_again(&first, &second);
+        is_first_again(&first, &send(click()).await);
+    }
+    assert_eq!(bed.ledger.runs().len(), 3);
+}
+
+#[tokio::test]
+async fn the_second_click_on_a_form_with_the_token_in_it_gets_the_first_answer() {
+    let bed = Bed::remembering(HOUR);
+    let form = |token: &str, fields: &str| {
+        let body = format!("_onceward={token}&{fields}");
+        post(&bed.served.url, "/it").header("content-type", URLENCODED).header(STATUS, 303).body(body)
+    };
+    let token = bed.token().await;
+    let first = send(form(&token, "item=tea&note=")).await;
+    assert_eq!(first.said(), "303 executed");
+    is_first_again(&first, &send(form(&token, "item=tea&note=")).await);
+    assert_eq!(send(form(&token, "item=coffee&note=")).await.said(), "409 token_used");
+    // The same from a script that puts the token elsewhere.
+    let query = format!("/it?_onceward={token}");
+    let elsewhere = post(&bed.served.url, &query).header("content-type", URLENCODED).body("note=&item=tea");
+    is_first_again(&first, &send(elsewhere).await);
+    assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn the_second_click_on_a_form_with_files_gets_the_first_answer_whatever_the_browser_puts_between_the_parts() {
+    let bed = Bed::remembering(HOUR);
+    let token = bed.token().await;
+    let parts = |file: &'static [u8]| multipart(&[("_onceward", token.as_bytes()), ("item", b"tea"), ("file", file)]);
+    let form = |body: Vec<u8>, kind: &str| post(&bed.served.url, "/it").header("content-type", kind).body(body);
+    let first = send(form(parts(b"leaf"), MULTIPART)).await;
+    assert_eq!(first.said(), "200 executed");
+    is_first_again(&first, &send(form(parts(b"leaf"), MULTIPART)).await);
+    let between = |text: &str| text.replace("between-the-parts", "something-else");
+    let body = between(&String::from_utf8(parts(b"leaf")).unwrap()).into_bytes();
+    is_first_again(&first, &send(form(body, &between(MULTIPART))).await);
+    assert_eq!(send(form(parts(b"another leaf"), MULTIPART)).await.said(), "409 token_used");
+    assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn the_same_token_with_other_content_is_told_so_and_never_gets_the_first_answer() {
+    let bed = Bed::remembering(HOUR);
+    let token = bed.token().await;
+    let is_told = |other: &Answer| {
+        assert_eq!((other.said().as_str(), other.problem().retry), ("409 token_used", Retry::No));
+        assert!(other.problem().detail.contains("other content"), "{:?}", other.problem());
+        assert!(!other.headers.contains_key("idempotent-replayed") && !other.headers.contains_key("location"));
+        assert!(!other.headers.contains_key("retry-after"), "there is nothing to wait for");
+    };
+    let slow = tokio::spawn(send(bed.post(&token, "/it").header(TAKES, 300).body("tea")));
+    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    is_told(&bed.say(&token, "/it", "coffee").await);
+    let early = bed.say(&token, "/it", "tea").await;
+    assert_eq!((early.said().as_str(), early.problem().retry), ("409 in_progress", Retry::Same));
+    assert_eq!(early.headers["retry-after"], "1");
+
+    let first = slow.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    is_told(&bed.say(&token, "/it", "coffee").await);
+    is_told(&bed.say(&token, "/it", "").await);
+    is_told(&bed.say(&token, "/other", "tea").await);
+    is_told(&bed.say(&token, "/it?size=2", "tea").await);
+    let put = http().put(format!("{}/it", bed.served.url)).header(TOKEN, &token).body("tea");
+    is_told(&send(put).await);
+    is_first_again(&first, &bed.say(&token, "/it", "tea").await);
+    assert_eq!(bed.ledger.count("order"), 1);
+}
+
+#[tokio::test]
+async fn a_late_retry_of_an_expired_token_still_gets_the_first_answer() {
+    let bed = Bed::remembering(HOUR);
+    let (used, unused) = (bed.token().await, bed.token().await);
+    let first = bed.say(&used, "/it", "tea").await;
+    bed.clock.advance(TTL);
+    is_first_again(&first, &bed.say(&used, "/it", "tea").await);
+    assert_eq!(bed.say(&used, "/it", "coffee").await.said(), "409 token_used");
+    let late = bed.say(&unused, "/it", "tea").await;
+    assert_eq!((late.said().as_str(), late.problem().retry), ("410 token_expired", Retry::NewToken));
+    assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_looks_with_an_expired_token_sees_the_first_answer_too() {
+    let bed = Bed::remembering(HOUR);
+    let (used, unused) = (bed.token().await, bed.token().await);
+    let look = async |token: &str| send(bed.post(token, "/it").header(LOOK, "true")).await;
+    assert_eq!(look(&used).await.said(), "404 not_found");
+    let first = bed.say(&used, "/it", "tea").await;
+    is_first_again(&first, &look(&used).await);
+    bed.clock.advance(TTL);
+    is_first_again(&first, &look(&used).await);
+    assert_eq!(look(&unused).await.said(), "410 token_expired");
+    assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+/// A token that is bound to nobody may be sent by anybody; its answer is for whoever has sent it first.
+#[tokio::test]
+async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobody_else() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let user = || SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()));
+    let (remember, plain) = (Protect::token(&guard, user()).remember(HOUR), Protect::token(&guard, user()));
+    let remember = remember.wait(Duration::ZERO);
+    let served = serve(&ledger, move |config| {
+        let on = |path: &str, protect: &Protect| {
+            web::resource(path.to_owned()).wrap(protect.clone()).route(web::post().to(purchase))
+        };
+        config
+            .service(on("/it", &remember))
+            .service(on("/waiting", &remember.clone().wait(LONG)))
+            .service(on("/plain", &plain));
+    });
+    let ask = |token: &str, path: &str, user: &str| {
+        post(&served.url, path).header(TOKEN, token).header(USER, user).header(ORDER, "order").body("tea")
+    };
+    let token = token_of(&guard).await;
+    let first = send(ask(&token, "/it", "alice").header(TAKES, 300));
+    let beside = async {
+        until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+        for path in ["/it", "/waiting", "/plain"] {
+            assert_eq!(send(ask(&token, path, "bob")).await.said(), "409 token_used", "{path}");
+            let looked = send(ask(&token, path, "bob").header(LOOK, "true")).await;
+            assert_eq!(looked.said(), "409 token_used", "{path}");
+        }
+        assert_eq!(send(ask(&token, "/it", "alice")).await.said(), "409 in_progress");
+    };
+    let (first, ()) = tokio::join!(first, beside);
+    assert_eq!(first.said(), "200 executed");
+    for look in ["false", "true"] {
+        let ask = async |path: &str, user: &str| send(ask(&token, path, user).header(LOOK, look)).await;
+        for (path, user) in [("/it", "bob"), ("/waiting", "bob"), ("/waiting", "alice"), ("/plain", "bob")] {
+            let other = ask(path, user).await;
+            assert_eq!(other.said(), "409 token_used", "{path} for {user}, looking: {look}");
+            assert_ne!(other.body, first.body);
+        }
+        is_first_again(&first, &ask("/it", "alice").await);
+    }
+    assert_eq!(ledger.runs(), ["begun", "order"]);
+}
+
+/// Whoever asks the guard itself may have nothing to compare: then it goes by who asks, and for what.
+#[tokio::test]
+async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_action() {
+    let guard = Guard::new(Memory::new());
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    let token = token_of(&guard).await;
+    let intent = |action, user| Intent::new(action, Subject::named(user)).credential(&token);
+    let said = async |action, user| match guard.check(&policy, &intent(action, user)).await.unwrap() {
+        Verdict::Run(pass) => pass.complete(Some(Reply::new(201, "made"))).await.map(|_| "run".to_owned()).unwrap(),
+        Verdict::Replay(reply) => format!("replay {}", reply.status()),
+        Verdict::Reject(rejection) => rejection.code().to_string(),
+    };
+    assert_eq!(said("pay", "alice").await, "run");
+    for (action, user, expected) in
+        [("pay", "bob", "token_used"), ("ship", "alice", "token_used"), ("pay", "alice", "replay 201")]
+    {
+        assert_eq!(said(action, user).await, expected, "{action} for {user}");
+        let looked = guard.look(&policy, &intent(action, user)).await.unwrap().into_reply();
+        let looked =
+            looked.map_or_else(|rejection| rejection.code().to_string(), |reply| format!("replay {}", reply.status()));
+        assert_eq!(looked, expected, "{action} for {user}");
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_gives_the_token_back_and_the_corrected_form_runs() {
+    let bed = Bed::remembering(HOUR);
+    for status in [400, 401, 403, 404, 408, 409, 422, 429, 500, 501, 503] {
+        let token = bed.token().await;
+        for _ in 0..2 {
+            let mistaken = send(bed.post(&token, "/it").header(STATUS, status).body("te")).await;
+            assert_eq!(mistaken.said(), format!("{status} not_applied"));
+        }
+        let corrected = bed.say(&token, "/it", "tea").await;
+        assert_eq!(corrected.said(), "200 executed", "after {status}");
+        is_first_again(&corrected, &bed.say(&token, "/it", "tea").await);
+        assert_eq!(bed.say(&token, "/it", "te").await.said(), "409 token_used", "the mistake is not what was accepted");
+    }
+    assert_eq!(bed.ledger.count("order"), 33);
+}
+
+#[tokio::test]
+async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
+    let bed = Bed::remembering(HOUR);
+    for status in [502, 504, 599] {
+        let token = bed.token().await;
+        let ask = || send(bed.post(&token, "/it").header(STATUS, status).body("tea"));
+        assert_eq!(ask().await.said(), format!("{status} unknown"));
+        let unknown = ask().await;
+        assert_eq!((unknown.said().as_str(), unknown.problem().retry), ("409 outcome_unknown", Retry::No));
+        bed.clock.advance(Duration::from_secs(30));
+        assert_eq!(ask().await.said(), "409 outcome_unknown", "the lease is over");
+        assert_eq!(bed.say(&token, "/it", "coffee").await.said(), "409 token_used");
+    }
+    assert_eq!(bed.ledger.runs().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second() {
+    let bed = Bed::remembering(HOUR);
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    for (age, said, then) in [(59_000, Settled::Released, "issued"), (59_001, Settled::Final, "gone")] {
+        let token = bed.guard.issue(TTL, Binding::none()).await.unwrap();
+        let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+        let Ok(Verdict::Run(pass)) = bed.guard.check(&policy, &intent).await else { panic!("it is good") };
+        bed.clock.advance(Duration::from_millis(age));
+        assert_eq!(pass.release().await.unwrap(), said);
+        let again = bed.guard.check(&policy, &intent).await.unwrap();
+        match (then, again) {
+            ("issued", Verdict::Run(pass)) => assert_eq!(pass.release().await.unwrap(), Settled::Released),
+            ("gone", Verdict::Reject(rejection)) => assert_eq!(rejection.code(), Code::TokenUsed),
+            (_, other) => panic!("after {age} ms: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_an_attempt_has_used_is_used_and_one_that_is_remembered_is_no_attempt_s() {
+    let bed = Bed::remembering(HOUR);
+    let (remembered, plain) = (Policy::Token(TokenRules::new().remember(HOUR)), Policy::token());
+    let attempt = Attempt::new("an-attempt").unwrap();
+    let one = bed.guard.issue(TTL, Binding::none()).await.unwrap();
+    let intent = Intent::new("a", Subject::anonymous()).credential(one.as_str());
+    let Ok(Verdict::Run(pass)) = bed.guard.check(&plain, &intent.clone().attempt(&attempt)).await else { panic!() };
+    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&remembered, &intent).await else { panic!("it is used") };
+    assert_eq!(rejection.code(), Code::TokenUsed);
+    assert_eq!(pass.complete(None).await.unwrap(), Settled::Final);
+
+    let token = bed.token().await;
+    let first = bed.say(&token, "/it", "tea").await;
+    let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt(&attempt);
+    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&plain, &intent).await else { panic!("it is used") };
+    assert_eq!(rejection.code(), Code::TokenUsed);
+    is_first_again(&first, &bed.say(&token, "/it", "tea").await);
+}
+
+#[tokio::test]
+async fn once_it_is_forgotten_the_token_is_used_or_expired_and_never_run() {
+    let bed = Bed::remembering(Duration::from_secs(20));
+    let (happened, unknown) = (bed.token().await, bed.token().await);
+    bed.say(&happened, "/it", "tea").await;
+    assert_eq!(send(bed.post(&unknown, "/it").header(STATUS, 504)).await.said(), "504 unknown");
+    bed.clock.advance(Duration::from_secs(21));
+    assert_eq!(bed.say(&happened, "/it", "tea").await.said(), "409 token_used");
+    assert_eq!(bed.say(&unknown, "/it", "").await.said(), "409 token_used");
+    assert_eq!(bed.say(&happened, "/plain", "tea").await.said(), "409 token_used");
+    bed.clock.advance(TTL);
+    assert_eq!(bed.say(&happened, "/it", "tea").await.said(), "410 token_expired");
+    assert_eq!(bed.say(&unknown, "/it", "").await.said(), "410 token_expired");
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_leaves_an_unknown_outcome() {
+    let shop = Shop::on(Memory::new());
+    let token = token(shop.url()).await;
+    let ask = || send(submit(shop.url(), "/remembered/panic", &token, "panic"));
+    assert_eq!(ask().await.said(), "500 internal");
+    until("nobody can tell", BRIEF * 10, || async {
+        let said = ask().await.said();
+        assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
+        said == "409 outcome_unknown"
+    })
+    .await;
+    assert_eq!(send(submit(shop.url(), "/orders", &token, "panic")).await.said(), "409 token_used");
+    assert_eq!(ask().await.said(), "409 outcome_unknown");
+    assert_eq!(shop.ledger.count("panic"), 1);
+}
+
+#[tokio::test]
+async fn an_answer_too_large_to_keep_is_told_and_nothing_runs_again() {
+    let bed = Bed::with(KeyRules::retryable().reply_limit(1_000), |protect| protect);
+    let token = bed.token().await;
+    let ask = || send(bed.post(&token, "/it").header(SIZE, 2_000));
+    assert_eq!((ask().await.said(), ask().await.said()), ("200 executed".into(), "409 reply_not_kept".into()));
+    assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_to_compare_is_refused_and_the_token_is_not_used() {
+    let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000));
+    let token = bed.token().await;
+    let large = send(bed.post(&token, "/it").body(vec![b'x'; 2_000])).await;
+    assert_eq!(large.said(), "413 body_too_large");
+    assert_eq!(bed.say(&token, "/it", "small").await.said(), "200 executed");
+    assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_is_let_through_uncompared_never_gets_the_answer_to_one_that_was_compared() {
+    let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000).skip_large_bodies());
+    let large = async |token: &str, path: &str| send(bed.post(token, path).body(vec![b'x'; 2_000])).await;
+    let token = bed.token().await;
+    let first = large(&token, "/it").await;
+    assert_eq!(first.said(), "200 executed");
+    assert_eq!(bed.say(&token, "/it", "small").await.said(), "409 token_used");
+    assert_eq!(large(&token, "/other").await.said(), "409 token_used", "everything but the body is compared");
+    is_first_again(&first, &large(&token, "/it").await);
+
+    let token = bed.token().await;
+    let first = bed.say(&token, "/it", "small").await;
+    assert_eq!(large(&token, "/it").await.said(), "409 token_used");
+    is_first_again(&first, &bed.say(&token, "/it", "small").await);
+    assert_eq!(bed.ledger.runs().len(), 2);
+}
+
+/// Asks until nobody can tell; nothing else is told meanwhile than that it runs.
+async fn until_unknown(ask: impl AsyncFn() -> Answer) {
+    until("nobody can tell", LEASE * 3, || async {
+        let said = ask().await.said();
+        assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
+        said == "409 outcome_unknown"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_leaves_an_unknown_outcome_and_never_a_second_run() {
+    let mut pair = Pair::start(PEER, "onceward").await;
+    let path = "/remembered/orders";
+    let (before, after) = (token(pair.one()).await, token(pair.one()).await);
+    // One has had its effect when it is killed, the other has not.
+    let lost = [
+        submit(pair.one(), path, &before, "before").header(TAKES, 60_000),
+        submit(pair.one(), path, &after, "after").header(THEN, 60_000),
+    ];
+    let lost = lost.map(|request| tokio::spawn(async move { request.send().await }));
+    pair.begun(1).await;
+    until("the effect is there", LONG, || async { pair.ledger.count("after") == 1 }).await;
+    pair.peers[0].kill();
+    for lost in lost {
+        assert!(lost.await.unwrap().is_err());
+    }
+    for (token, order) in [(&before, "before"), (&after, "after")] {
+        until_unknown(async || send(submit(pair.other(), path, token, order)).await).await;
+    }
+    outlast(LEASE).await;
+    for (token, order, effects) in [(&before, "before", 0), (&after, "after", 1)] {
+        assert_eq!(send(submit(pair.other(), path, token, order)).await.said(), "409 outcome_unknown");
+        assert_eq!(send(submit(pair.other(), "/orders", token, order)).await.said(), "409 token_used");
+        assert_eq!(send(submit(pair.other(), path, token, order)).await.said(), "409 outcome_unknown", "still");
+        assert_eq!(pair.ledger.count(order), effects);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_frozen_for_longer_than_the_lease_leaves_one_effect_and_its_answer() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let (path, token) = ("/remembered/brief", token(pair.one()).await);
+    let first = tokio::spawn(send(submit(pair.one(), path, &token, "effect").header(TAKES, 200)));
+    pair.begun(1).await;
+    pair.peers[0].freeze();
+    until_unknown(async || send(submit(pair.other(), path, &token, "effect")).await).await;
+    pair.peers[0].thaw();
+    let first = first.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    is_first_again(&first, &send(submit(pair.other(), path, &token, "effect")).await);
+    assert_eq!(pair.ledger.count("effect"), 1);
+}
+
+const RACERS: usize = 200;
+
+/// Many submissions of one token at the same moment, on both processes.
+async fn race(pair: &Pair, path: &str, token: &str) -> Vec<Answer> {
+    let client = http();
+    let mut racers = JoinSet::new();
+    for racer in 0..RACERS {
+        let url = [pair.one(), pair.other()][racer % 2];
+        let request = client.post(format!("{url}{path}")).header(TOKEN, token).header(ORDER, token);
+        let request = request.header(TAKES, 100).body("tea");
+        racers.spawn(at_last(request));
+    }
+    racers.join_all().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_at_once_on_two_processes_that_wait_get_the_same_bytes_of_one_effect() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let token = token(pair.one()).await;
+    let answers = race(&pair, "/remembered/waiting", &token).await;
+    assert_eq!(pair.ledger.count(&token), 1);
+    let told = |outcome: &str| answers.iter().filter(|answer| answer.outcome == outcome).count();
+    assert_eq!((told("executed"), told("replayed")), (1, RACERS - 1));
+    let different: HashSet<_> = answers.iter().map(|answer| (answer.status, answer.body.clone())).collect();
+    assert_eq!(different.len(), 1);
+    println!(
+        "{RACERS} submissions of one remembered token on two processes: one effect, {RACERS} times the same bytes"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_at_once_that_do_not_wait_get_the_answer_or_are_told_that_it_runs() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let token = token(pair.one()).await;
+    let answers = race(&pair, "/remembered/orders", &token).await;
+    let told = |outcome: &str| answers.iter().filter(|answer| answer.outcome == outcome).count();
+    assert_eq!((told("executed"), told("replayed") + told("in_progress")), (1, RACERS - 1), "{answers:?}");
+    let again = send(submit(pair.other(), "/remembered/orders", &token, "again").body("tea")).await;
+    let mut different: HashSet<_> =
+        answers.into_iter().filter(|answer| answer.status == 200).map(|answer| answer.body).collect();
+    different.insert(again.body);
+    assert_eq!((different.len(), pair.ledger.count(&token), pair.ledger.count("again")), (1, 1, 0));
+}
+
+/// The names of the commands that a server was sent.
+pub(crate) fn sent(monitor: &Monitor) -> Vec<String> {
+    let name = |command: &String| command.split('"').nth(1).unwrap_or_default().to_owned();
+    monitor.commands().iter().filter(|command| !command.contains(":secret:")).map(name).collect()
+}
+
+#[tokio::test]
+async fn a_first_run_is_two_commands_at_most_and_a_replay_is_one() {
+    let redis = RedisServer::start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    let path = "/remembered/orders";
+    let guard = &shop.guard;
+    let issue = async |ttl| guard.issue(ttl, Binding::none()).await.unwrap().as_str().to_owned();
+    // From now on the script is known to the server.
+    assert_eq!(send(submit(shop.url(), path, &issue(TTL).await, "")).await.status, 200);
+    for (status, first, second) in [
+        (200, vec!["EVALSHA", "EVALSHA"], vec!["EVALSHA"]),
+        (422, vec!["EVALSHA", "EVALSHA"], vec!["EVALSHA", "EVALSHA"]),
+        (504, vec!["EVALSHA", "EVALSHA"], vec!["EVALSHA"]),
+    ] {
+        let token = issue(TTL).await;
+        for expected in [first, second] {
+            let monitor = redis.monitor();
+            let answer = send(submit(shop.url(), path, &token, "a").header(STATUS, status)).await;
+            assert_eq!(sent(&monitor), expected, "{status}: {}", answer.said());
+            for command in monitor.commands() {
+                assert!(!command.contains(&token) && !command.contains("remembered"), "{command}");
+            }
+        }
+    }
+    let (other, brief) = (issue(TTL).await, issue(Duration::from_secs(1)).await);
+    assert_eq!(send(submit(shop.url(), path, &other, "a").body("tea")).await.status, 200);
+    let forged = Guard::new(Memory::new()).issue(TTL, Binding::none()).await.unwrap();
+    until("it has expired", LONG, || async { send(submit(shop.url(), "/orders", &brief, "")).await.status == 410 })
+        .await;
+    let monitor = redis.monitor();
+    assert_eq!(send(submit(shop.url(), path, forged.as_str(), "a")).await.said(), "403 token_invalid");
+    assert_eq!(send(post(shop.url(), path)).await.said(), "400 token_missing");
+    assert_eq!(sent(&monitor), [""; 0]);
+    assert_eq!(send(submit(shop.url(), path, &other, "a").body("coffee")).await.said(), "409 token_used");
+    assert_eq!(sent(&monitor), ["EVALSHA"]);
+    assert_eq!(send(submit(shop.url(), path, &brief, "a")).await.said(), "410 token_expired");
+    assert_eq!(sent(&monitor), ["EVALSHA", "GET"], "a late retry is looked up");
+    let spent = issue(TTL).await;
+    assert_eq!(send(submit(shop.url(), "/orders", &spent, "a")).await.said(), "200 executed");
+    let monitor = redis.monitor();
+    assert_eq!(send(submit(shop.url(), path, &spent, "a")).await.said(), "409 token_used");
+    assert_eq!(sent(&monitor), ["EVALSHA", "EVALSHA"], "somebody may have had it in hand");
+    for name in redis.keys() {
+        let life = redis.ask::<i64>(&format!("PTTL {name}"));
+        assert!(life >= 0 || life == -2, "{name} lives {life}");
+    }
+}
+
+/// While a handler runs for some leases, its token is tried on a route that knows nothing of remembering, all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_survives_whoever_tries_its_token_on_another_route_all_the_time() {
+    let pair = Pair::start(PEER, "onceward").await;
+    let (path, token) = ("/remembered/brief", token(pair.one()).await);
+    let first = tokio::spawn(send(submit(pair.one(), path, &token, "effect").header(TAKES, 1_500)));
+    pair.begun(1).await;
+    let mut tries = 0;
+    let end = Instant::now() + LONG;
+    while !first.is_finished() {
+        assert!(Instant::now() < end);
+        tries += 1;
+        let (plain, again) = tokio::join!(
+            send(submit(pair.other(), "/orders", &token, "effect")),
+            send(submit(pair.one(), path, &token, "effect")),
+        );
+        assert_eq!(plain.said(), "409 token_used");
+        assert!(["409 in_progress", "200 replayed"].contains(&again.said().as_str()), "{}", again.said());
+    }
+    let first = first.await.unwrap();
+    assert_eq!(first.said(), "200 executed");
+    is_first_again(&first, &send(submit(pair.other(), path, &token, "effect")).await);
+    assert_eq!(pair.ledger.count("effect"), 1);
+    assert!(tries > 2, "{tries}");
+}
+
+/// A store in which whoever puts a record back may be held up on the way.
+struct HeldUp {
+    store: Memory,
+    /// Which of those who put something back have to wait, by their number.
+    gates: [Semaphore; 3],
+    came: AtomicUsize,
+}
+
+impl HeldUp {
+    /// `open` says which of them may pass at once.
+    fn new(open: [usize; 3]) -> Arc<Self> {
+        Arc::new(Self { store: Memory::new(), gates: open.map(Semaphore::new), came: AtomicUsize::new(0) })
+    }
+
+    async fn come(&self, number: usize) {
+        until("somebody has it in hand", LONG, || async { self.came.load(Ordering::SeqCst) == number }).await;
+    }
+}
+
+#[async_trait]
+impl Store for HeldUp {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        self.store.insert(ticket, value, ttl).await
+    }
+
+    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.store.take(ticket).await
+    }
+
+    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+        self.store.swap(ticket, held, value, ttl).await
+    }
+
+    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+        self.store.remove(ticket, held).await
+    }
+
+    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+        self.store.look(ticket).await
+    }
+
+    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+        let number = self.came.fetch_add(1, Ordering::SeqCst);
+        let _passed = self.gates[number].acquire().await.expect("it is never closed");
+        self.store.put_back(ticket, value, ttl).await
+    }
+
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        self.store.epoch(ticket)
+    }
+}
+
+/// Tries a token where nothing is remembered, in a task of its own.
+fn try_plainly(guard: &Guard, token: &Token) -> JoinHandle<()> {
+    let (guard, token) = (guard.clone(), token.clone());
+    tokio::spawn(async move {
+        let intent = Intent::new("plain", Subject::anonymous()).credential(token.as_str());
+        let verdict = guard.check(&Policy::token(), &intent).await;
+        assert!(
+            matches!(&verdict, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::TokenUsed),
+            "{verdict:?}"
+        );
+    })
+}
+
+/// Somebody has the claim in hand, and the reply is written meanwhile; somebody else takes that in hand. Who puts back what first
+/// must not matter.
+#[tokio::test]
+async fn a_reply_that_was_in_hand_is_not_lost_to_a_claim_that_was_in_hand_before() {
+    let store = HeldUp::new([0, 1, 0]);
+    let guard = Guard::new(Arc::clone(&store));
+    let token = guard.issue(TTL, Binding::none()).await.unwrap();
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+    let one = try_plainly(&guard, &token);
+    store.come(1).await;
+    assert_eq!(pass.complete(Some(Reply::new(200, "first"))).await.unwrap(), Settled::Final);
+    let other = try_plainly(&guard, &token);
+    store.come(3).await;
+    store.gates[0].add_permits(1);
+    one.await.unwrap();
+    store.gates[2].add_permits(1);
+    other.await.unwrap();
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Replay(_)), "{again:?}");
+}
+
+/// Somebody has the claim in hand when the run is given back: the token works again all the same.
+#[tokio::test]
+async fn a_token_is_given_back_although_its_claim_is_in_somebody_s_hand() {
+    let store = HeldUp::new([0, 1, 1]);
+    let guard = Guard::new(Arc::clone(&store));
+    let token = guard.issue(TTL, Binding::none()).await.unwrap();
+    let policy = Policy::Token(TokenRules::new().remember(HOUR));
+    let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+    let one = try_plainly(&guard, &token);
+    store.come(1).await;
+    let (released, ()) = tokio::join!(pass.release(), async {
+        // The release finds nothing at first.
+        sleep(Duration::from_millis(10)).await;
+        store.gates[0].add_permits(1);
+    });
+    assert_eq!(released.unwrap(), Settled::Released);
+    one.await.unwrap();
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Run(_)), "{again:?}");
+}
+
+/// A renewal that finds nothing, because somebody has the claim in hand, makes one that is not held yet.
+#[tokio::test]
+async fn a_claim_that_is_made_again_is_no_token_for_anybody_else_either() {
+    let store = HeldUp::new([0, 1, 1]);
+    let guard = Guard::new(Arc::clone(&store));
+    let token = guard.issue(TTL, Binding::none()).await.unwrap();
+    // It is renewed once.
+    let rules = KeyRules::retryable().lease(LEASE).unwrap().ceiling(Duration::ZERO);
+    let policy = Policy::Token(TokenRules::new().remember_by(rules));
+    let intent = Intent::new("remembered", Subject::anonymous()).credential(token.as_str());
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+    let one = try_plainly(&guard, &token);
+    store.come(2).await;
+    try_plainly(&guard, &token).await.unwrap();
+    store.gates[0].add_permits(1);
+    one.await.unwrap();
+    assert_eq!(pass.complete(Some(Reply::new(200, "first"))).await.unwrap(), Settled::Final);
+    let again = guard.check(&policy, &intent).await.unwrap();
+    assert!(matches!(again, Verdict::Replay(_)), "{again:?}");
+}

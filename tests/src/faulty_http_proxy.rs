@@ -1,0 +1,260 @@
+//! A way to an application on which things go wrong: an HTTP proxy that cuts, delays, and answers in its place.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onceward_api::{Code, Problem};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// What goes wrong with one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpFault {
+    /// Nothing.
+    None,
+    /// The connection breaks before the request gets there.
+    CutBefore,
+    /// Half of the request gets there.
+    CutRequest,
+    /// It is carried out, and this much of its answer gets back, in percent.
+    CutAnswer(usize),
+    /// It is carried out, and the answer takes this long.
+    Delay(Duration),
+    /// It gets there only after this long.
+    Stall(Duration),
+    /// A guard refuses it.
+    Reject(Code),
+    /// The same, with this to wait.
+    RefuseFor(Code, u64),
+    /// Something on the way answers for it, and it does not get there.
+    Instead(u16),
+    /// It is carried out, and something on the way answers for it.
+    After(u16),
+    /// It is led elsewhere.
+    Lead(u16, String),
+    /// It is answered with just this.
+    Raw(Vec<u8>),
+}
+
+/// A request as it was seen on the way.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Method and path.
+    pub line: String,
+    /// Headers, by their names in lower case.
+    pub headers: HashMap<String, String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    /// A header's text, empty if there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether it asks for tokens.
+    pub fn fetches(&self) -> bool {
+        self.line.contains(" /token")
+    }
+}
+
+type Plan = dyn Fn(&Seen) -> HttpFault + Send + Sync;
+
+struct Shared {
+    upstream: AtomicU16,
+    plan: Mutex<Arc<Plan>>,
+    seen: Mutex<Vec<Seen>>,
+    fetching: AtomicUsize,
+    most_fetching: AtomicUsize,
+}
+
+/// A proxy before one application.
+pub struct FaultyHttpProxy {
+    /// Its address.
+    pub url: String,
+    shared: Arc<Shared>,
+}
+
+impl FaultyHttpProxy {
+    /// Leads to the application at this address. What goes wrong is for the plan to say.
+    pub async fn to(url: &str, plan: impl Fn(&Seen) -> HttpFault + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let here = format!("http://{}", listener.local_addr().expect("its own address"));
+        let shared = Arc::new(Shared {
+            upstream: AtomicU16::new(port(url)),
+            plan: Mutex::new(Arc::new(plan)),
+            seen: Mutex::default(),
+            fetching: AtomicUsize::new(0),
+            most_fetching: AtomicUsize::new(0),
+        });
+        let way = Self { url: here, shared: Arc::clone(&shared) };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, Arc::clone(&shared)));
+            }
+        });
+        way
+    }
+
+    /// Leads to another address from now on.
+    pub fn lead_to(&self, url: &str) {
+        self.shared.upstream.store(port(url), Ordering::SeqCst);
+    }
+
+    /// Other things go wrong from now on.
+    pub fn plan(&self, plan: impl Fn(&Seen) -> HttpFault + Send + Sync + 'static) {
+        *self.shared.plan.lock().expect("nobody panics with it") = Arc::new(plan);
+    }
+
+    /// Everything that came along so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().expect("nobody panics with it").clone()
+    }
+
+    /// The submissions among it: whatever did not ask for a token.
+    pub fn submissions(&self) -> Vec<Seen> {
+        self.seen().into_iter().filter(|seen| !seen.fetches()).collect()
+    }
+
+    /// How many requests for tokens were under way at the same time, at most.
+    pub fn most_fetching(&self) -> usize {
+        self.shared.most_fetching.load(Ordering::SeqCst)
+    }
+}
+
+/// Everything goes well.
+pub fn smooth(_: &Seen) -> HttpFault {
+    HttpFault::None
+}
+
+/// The first submissions meet these, in their order; then everything goes well. Tokens can be fetched all the time.
+pub fn first(faults: impl Into<Vec<HttpFault>>) -> impl Fn(&Seen) -> HttpFault + Send + Sync + 'static {
+    let left = Mutex::new(faults.into());
+    move |seen| {
+        let mut left = left.lock().expect("nobody panics with it");
+        if seen.fetches() || left.is_empty() { HttpFault::None } else { left.remove(0) }
+    }
+}
+
+fn port(url: &str) -> u16 {
+    url.rsplit_once(':').and_then(|(_, port)| port.trim_end_matches('/').parse().ok()).expect("an address with a port")
+}
+
+/// Carries one request after the other, until something breaks.
+async fn carry(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
+    let mut read = Vec::new();
+    loop {
+        let request = message(&mut client, &mut read).await?;
+        let seen = seen(&request);
+        let plan = Arc::clone(&shared.plan.lock().expect("nobody panics with it"));
+        shared.seen.lock().expect("nobody panics with it").push(seen.clone());
+        let fetching = seen.fetches().then(|| shared.fetching.fetch_add(1, Ordering::SeqCst) + 1);
+        shared.most_fetching.fetch_max(fetching.unwrap_or_default(), Ordering::SeqCst);
+        let upstream = shared.upstream.load(Ordering::SeqCst);
+        let carried = meet(&mut client, &request, upstream, plan(&seen)).await;
+        if fetching.is_some() {
+            shared.fetching.fetch_sub(1, Ordering::SeqCst);
+        }
+        carried?;
+    }
+}
+
+/// Lets a request meet its fate. `None` if the connection is to be closed.
+async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, fault: HttpFault) -> Option<()> {
+    let answer = match fault {
+        HttpFault::None => forward(request, upstream).await?,
+        HttpFault::CutBefore => return None,
+        HttpFault::CutRequest => {
+            let mut server = TcpStream::connect(("127.0.0.1", upstream)).await.ok()?;
+            server.write_all(&request[..request.len() / 2]).await.ok()?;
+            return None;
+        }
+        HttpFault::CutAnswer(percent) => {
+            let answer = forward(request, upstream).await?;
+            client.write_all(&answer[..answer.len() * percent / 100]).await.ok()?;
+            return None;
+        }
+        HttpFault::Delay(long) => {
+            let answer = forward(request, upstream).await?;
+            sleep(long).await;
+            answer
+        }
+        HttpFault::Stall(long) => {
+            sleep(long).await;
+            forward(request, upstream).await?
+        }
+        HttpFault::Reject(code) => rejection(code, ""),
+        HttpFault::RefuseFor(code, seconds) => rejection(code, &format!("retry-after: {seconds}\r\n")),
+        HttpFault::Instead(status) => bare(status, ""),
+        HttpFault::After(status) => {
+            forward(request, upstream).await?;
+            bare(status, "")
+        }
+        HttpFault::Lead(status, location) => bare(status, &format!("location: {location}\r\n")),
+        HttpFault::Raw(bytes) => bytes,
+    };
+    client.write_all(&answer).await.ok()
+}
+
+/// An answer with nothing but a status and some lines of its head.
+fn bare(status: u16, lines: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status} On the way\r\n{lines}content-length: 0\r\n\r\n").into_bytes()
+}
+
+fn rejection(code: Code, lines: &str) -> Vec<u8> {
+    let body = serde_json::to_string(&Problem::new(code)).expect("plain data");
+    let (status, kind, length) = (code.status(), Problem::CONTENT_TYPE, body.len());
+    format!(
+        "HTTP/1.1 {status} Rejected\r\nonceward-outcome: {code}\r\n{lines}content-type: {kind}\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// Sends a request on, and reads the whole of its answer.
+async fn forward(request: &[u8], upstream: u16) -> Option<Vec<u8>> {
+    let mut server = TcpStream::connect(("127.0.0.1", upstream)).await.ok()?;
+    server.write_all(request).await.ok()?;
+    message(&mut server, &mut Vec::new()).await
+}
+
+/// One message of HTTP/1.1, whose body has an announced length or comes in chunks. What was read beyond it stays in `read`.
+async fn message(stream: &mut TcpStream, read: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        if let Some(end) = end_of_message(read) {
+            let rest = read.split_off(end);
+            return Some(std::mem::replace(read, rest));
+        }
+        let count = stream.read(&mut piece).await.ok().filter(|count| *count > 0)?;
+        read.extend_from_slice(&piece[..count]);
+    }
+}
+
+fn end_of_message(read: &[u8]) -> Option<usize> {
+    let head = find(read, b"\r\n\r\n")? + 4;
+    let text = String::from_utf8_lossy(&read[..head]).to_lowercase();
+    if text.contains("transfer-encoding: chunked") {
+        return find(&read[head..], b"0\r\n\r\n").map(|at| head + at + 5);
+    }
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    Some(head + length.unwrap_or(0usize)).filter(|end| read.len() >= *end)
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+fn seen(request: &[u8]) -> Seen {
+    let head = find(request, b"\r\n\r\n").map_or(request.len(), |end| end + 4);
+    let text = String::from_utf8_lossy(&request[..head]);
+    let mut lines = text.lines();
+    let line = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
+    let headers = lines.filter_map(|line| line.split_once(": "));
+    let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+    Seen { line, headers, body: request[head..].to_vec() }
+}

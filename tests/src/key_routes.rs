@@ -1,0 +1,158 @@
+//! The part of the shop that goes by the caller's own keys.
+
+use std::time::Duration;
+
+use actix_web::body::BoxBody;
+use actix_web::dev::Server;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use onceward::actix::{Protect, SubjectFrom};
+use onceward::{Guard, KeyRules};
+use reqwest::RequestBuilder;
+
+use crate::charging_app::charge;
+use crate::client::{Answer, http, send};
+use crate::faulty_tcp_proxy::Proxy;
+use crate::ledger::Ledger;
+use crate::peer::Peer;
+use crate::polling::until;
+use crate::redis_server::RedisServer;
+use crate::shop::{ORDER, Served, USER, block, header, order, panics};
+
+/// The header in which a key is sent.
+pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;
+/// How many bytes the answer has.
+pub const SIZE: &str = "x-size";
+/// How many milliseconds the handler takes after its effect.
+pub const THEN: &str = "x-then";
+/// The lease of all keyed routes but the patient and the brief ones.
+pub const LEASE: Duration = Duration::from_secs(1);
+/// The lease of the patient ones.
+pub const PATIENT: Duration = Duration::from_secs(4);
+/// The lease of the brief ones.
+pub const BRIEF: Duration = Duration::from_millis(300);
+
+/// How long a duplicate waits on the routes where it does.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The shop's routes that go by a key.
+pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
+    let guard = guard.clone();
+    move |config| {
+        let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
+        let bearer = || SubjectFrom::resolver(|request| bearer_of(request).map(str::to_owned));
+        let rules = || KeyRules::retryable().lease(LEASE).unwrap();
+        let once = || KeyRules::at_most_once().lease(LEASE).unwrap();
+        let by_key = |rules| Protect::key(&guard, SubjectFrom::anonymous(), rules);
+        let resource = |path: &str, protect| web::resource(format!("/keyed{path}")).wrap(protect);
+        let protect = |path: &str, protect| resource(path, protect).route(web::post().to(purchase));
+        config
+            .service(protect("/orders", by_key(rules())))
+            .service(protect("/orders/{id}/pay", by_key(rules())))
+            .service(protect("/named/{id}/pay", by_key(rules()).action("pay-order")))
+            .service(protect("/mine", Protect::key(&guard, user(), rules())))
+            .service(protect("/bearer", Protect::key(&guard, bearer(), rules())))
+            .service(protect("/optional", by_key(rules()).optional()))
+            .service(protect("/held", by_key(once())))
+            .service(protect("/patient", by_key(rules().lease(PATIENT).unwrap())))
+            .service(protect("/held/patient", by_key(once().lease(PATIENT).unwrap())))
+            .service(protect("/wait", by_key(rules()).wait(LONG)))
+            .service(protect("/held/wait", by_key(once()).wait(LONG)))
+            .service(protect("/brief", by_key(rules().lease(BRIEF).unwrap())))
+            .service(resource("/charge", by_key(rules())).route(web::post().to(charge)))
+            .service(resource("/held/charge", by_key(once())).route(web::post().to(charge)))
+            .service(resource("/block", by_key(rules().lease(BRIEF).unwrap())).route(web::post().to(block)))
+            .service(resource("/panic", by_key(rules())).route(web::post().to(panics)))
+            .service(resource("/held/panic", by_key(once().lease(BRIEF).unwrap())).route(web::post().to(panics)));
+    }
+}
+
+/// Whose access token this is: `Bearer alice.17` is Alice's, and so is `Bearer alice.18`.
+pub fn bearer_of(request: &HttpRequest) -> Option<&str> {
+    header(request, "authorization")?.strip_prefix("Bearer ")?.split('.').next()
+}
+
+/// Orders as told, and answers with a receipt that no other run has.
+pub async fn purchase(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes) -> HttpResponse {
+    let size: Option<usize> = header(&request, SIZE).and_then(|size| size.parse().ok());
+    let then: u64 = header(&request, THEN).and_then(|millis| millis.parse().ok()).unwrap_or(0);
+    let receipt = uuid::Uuid::new_v4().to_string();
+    let mut answer = order(request, ledger, body).await;
+    actix_web::rt::time::sleep(Duration::from_millis(then)).await;
+    let location = HeaderValue::from_str(&format!("/receipts/{receipt}")).expect("visible characters");
+    answer.headers_mut().insert(HeaderName::from_static("location"), location);
+    let body = receipt + &"x".repeat(size.unwrap_or(0));
+    answer.set_body(BoxBody::new(body))
+}
+
+/// A server of its own for these routes, with this ledger.
+pub fn serve<F>(ledger: &Ledger, routes: F) -> Served
+where
+    F: Fn(&mut ServiceConfig) + Clone + Send + 'static,
+{
+    let ledger = web::Data::new(ledger.clone());
+    Served::run(move |listener| -> std::io::Result<Server> {
+        let server = HttpServer::new(move || App::new().app_data(ledger.clone()).configure(routes.clone()));
+        Ok(server.workers(2).disable_signals().listen(listener)?.run())
+    })
+}
+
+/// A server with one route, `/it`, that is protected as told and answers with receipts.
+pub fn serve_one(ledger: &Ledger, protect: Protect) -> Served {
+    serve_at(ledger, "/it", protect)
+}
+
+/// The same on another path.
+pub fn serve_at(ledger: &Ledger, path: &'static str, protect: Protect) -> Served {
+    serve(ledger, move |config| {
+        config.service(web::resource(path).wrap(protect.clone()).route(web::route().to(purchase)));
+    })
+}
+
+/// A submission under a key, not sent yet.
+pub fn under(url: &str, path: &str, key: &str, order: &str) -> RequestBuilder {
+    http().post(format!("{url}{path}")).header(KEY, key).header(ORDER, order)
+}
+
+/// Two processes of one kind on one Redis, with a proxy before it.
+pub struct Pair {
+    /// The Redis.
+    pub redis: RedisServer,
+    /// What may lose things between it and the peers.
+    pub proxy: Proxy,
+    /// What their handlers did.
+    pub ledger: Ledger,
+    /// The one that a story begins with, and the other.
+    pub peers: [Peer; 2],
+}
+
+impl Pair {
+    /// Starts them. `program` is the path of the `peer` binary, `kind` is what they are called.
+    pub async fn start(program: &str, kind: &str) -> Self {
+        let (redis, ledger) = (RedisServer::start(), Ledger::new());
+        let proxy = Proxy::before(redis.port()).await;
+        let peers = [(); 2].map(|()| Peer::start(program, kind, &proxy.url(), &ledger));
+        Self { redis, proxy, ledger, peers }
+    }
+
+    /// Where the first is.
+    pub fn one(&self) -> &str {
+        &self.peers[0].url
+    }
+
+    /// Where the second is.
+    pub fn other(&self) -> &str {
+        &self.peers[1].url
+    }
+
+    /// Waits until this many handlers have begun.
+    pub async fn begun(&self, runs: usize) {
+        until("a handler has begun", Duration::from_secs(10), || async { self.ledger.count("begun") == runs }).await;
+    }
+}
+
+/// Submits under a key.
+pub async fn buy(url: &str, path: &str, key: &str, order: &str) -> Answer {
+    send(under(url, path, key, order)).await
+}
