@@ -4,24 +4,22 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
-use onceward::store::{BadAddress, Memory, Redis, Sql, SqlError, StoreError};
-use onceward::{Guard, GuardBuilder, InvalidTtl};
+use onceward::InvalidTtl;
+use onceward::store::{BadAddress, SqlError, StoreError};
 use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::admin::AdminServer;
-use crate::check;
-use crate::check::finding::{Finding, Level};
-use crate::config::{Config, ConfigError, PreviousSecret, StoreAddress};
+use crate::config::{Config, ConfigError};
 use crate::context::Context;
+use crate::guard_setup::{build_guard, refuse_eviction};
 use crate::http::access::Access;
 use crate::http::admission::{self, AdmissionLimits};
 use crate::http::cors::{self, CorsOrigins};
@@ -36,9 +34,6 @@ use crate::network::{file_limit, graceful_shutdown};
 use crate::openapi::document;
 use crate::routes::{self, api, pages, pages_and_fallbacks};
 use crate::startup_message;
-
-/// How long to wait between two questions to a store that does not answer yet.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// A service that listens.
 pub struct Application {
@@ -106,7 +101,7 @@ impl Application {
     pub async fn build(config: Config) -> Result<Self, BuildError> {
         // Before the guard is made, which counts with whatever is there then.
         let recorder = MetricsRecorder::install()?;
-        let guard = guard(&config).await?;
+        let guard = build_guard(&config).await?;
         refuse_eviction(&config).await?;
         // Only now, so that whoever comes too early is refused and does not wait.
         let (listener, address) = bind("listen", config.listen)?;
@@ -229,85 +224,4 @@ fn start(config: &mut ServiceConfig, shop: Option<Data<Shop>>) {
 /// How the documentation is shown: without the badge that another host would make, and so learn of this one.
 fn docs() -> utoipa_swagger_ui::Config<'static> {
     utoipa_swagger_ui::Config::default().validator_url("none")
-}
-
-/// A guard on the store of the settings, once that answers.
-pub(crate) async fn guard(config: &Config) -> Result<Guard, BuildError> {
-    let builder = match &config.store {
-        StoreAddress::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
-        StoreAddress::Redis(url) => {
-            Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout))
-        }
-        StoreAddress::Sql(url) => Guard::builder(database(url, config).await?),
-    };
-    let builder = builder.token_ttl(config.token_ttl)?.share_every(config.share_every);
-    let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
-    let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
-    let guard = match &config.secret_previous {
-        None => builder,
-        Some(PreviousSecret::Shared) => builder.secret_previous_shared(),
-        Some(PreviousSecret::Secret(secret)) => builder.secret_previous(secret.clone()),
-    };
-    let guard = guard.build();
-    wait_for(&guard, config).await?;
-    Ok(guard)
-}
-
-/// The database of the settings. One that cannot be reached is waited for; one without its tables is not.
-async fn database(url: &str, config: &Config) -> Result<Sql, BuildError> {
-    let deadline = tokio::time::Instant::now() + config.wait_for;
-    loop {
-        match Sql::open_within(url, config.store_timeout).await {
-            Ok(store) => return Ok(store.prefix(&config.prefix)),
-            Err(SqlError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {}
-            Err(error) => return Err(BuildError::Database { store: config.store.to_string(), error }),
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
-}
-
-/// A record that is thrown away lets a key run twice, so a Redis that does so has to be allowed. Where that cannot be seen, it is
-/// said and gone on with: a store that works is no reason not to start.
-async fn refuse_eviction(config: &Config) -> Result<(), BuildError> {
-    let StoreAddress::Redis(url) = &config.store else { return Ok(()) };
-    match check::eviction(url, config.allow_eviction).await {
-        Ok(Finding { level: Level::Problem, says, fix, .. }) => {
-            return Err(BuildError::Unfit { says, fix: fix.unwrap_or_default() });
-        }
-        Ok(Finding { level: Level::Warning, says, .. }) => tracing::warn!("store: {says}"),
-        Ok(_) => {}
-        Err(error) => {
-            tracing::warn!(%error, "whether the store evicts records could not be seen; `onceward check` says more")
-        }
-    }
-    Ok(())
-}
-
-async fn wait_for(guard: &Guard, config: &Config) -> Result<(), BuildError> {
-    let deadline = tokio::time::Instant::now() + config.wait_for;
-    loop {
-        let Err(error) = guard.ping().await else { return Ok(()) };
-        // It still redeems plain tokens and replays, so a restart is no reason to stop that.
-        if error.is_full() {
-            tracing::warn!(%error, "the store is full: starting, but not ready until it has room");
-            return Ok(());
-        }
-        if tokio::time::Instant::now() >= deadline {
-            return Err(unfit(config, error).await);
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
-}
-
-/// Why the store cannot be used: as it is found when it is asked, or else in its own words.
-async fn unfit(config: &Config, error: StoreError) -> BuildError {
-    let found = match &config.store {
-        StoreAddress::Redis(url) => check::rejection(url, &config.store.to_string()).await,
-        StoreAddress::Memory | StoreAddress::Sql(_) => None,
-    };
-    let wait = onceward_api::duration::text(config.wait_for);
-    match found {
-        Some(Finding { says, fix, .. }) => BuildError::Unfit { says, fix: fix.unwrap_or_default() },
-        None => BuildError::Silent { store: config.store.to_string(), wait, error },
-    }
 }

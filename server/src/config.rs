@@ -1,12 +1,13 @@
 //! Settings: everything that can be set, read from wherever it was given.
 
+mod api_key;
 pub(crate) mod flag;
 pub mod setting;
 pub(crate) mod sources;
+mod store_address;
 mod value;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -15,8 +16,10 @@ use ipnet::IpNet;
 use onceward::Secret;
 use tracing::level_filters::LevelFilter;
 
+pub use self::api_key::ApiKey;
 use self::setting::PREFIX;
 use self::sources::Sources;
+pub use self::store_address::StoreAddress;
 pub use self::value::{Rate, is_origin};
 
 /// Everything that can be set.
@@ -78,73 +81,6 @@ pub struct Config {
     pub log_level: LevelFilter,
     /// What is odd about the settings, but no reason not to start.
     pub warnings: Vec<String>,
-}
-
-/// Where tokens are kept.
-#[derive(Clone, PartialEq, Eq)]
-pub enum StoreAddress {
-    /// In this process.
-    Memory,
-    /// In a Redis at this address, which may hold a password.
-    Redis(String),
-    /// In a database at this address, which may hold a password.
-    Sql(String),
-}
-
-impl fmt::Display for StoreAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory => f.write_str("memory:"),
-            // Without what stands before the host, a user name and a password, and without what stands behind it.
-            Self::Redis(address) => match address.split_once("://") {
-                Some((scheme, rest)) => {
-                    let authority = rest.split(['/', '?', '#']).next().unwrap_or("…");
-                    write!(f, "{scheme}://{}", authority.rsplit('@').next().unwrap_or("…"))
-                }
-                // A list of hosts has no password.
-                None => f.write_str(address),
-            },
-            Self::Sql(url) => match url.split_once("://").filter(|(scheme, _)| scheme.starts_with("postgres")) {
-                Some((_, rest)) => {
-                    let rest = rest.split(['?', '#']).next().unwrap_or("…");
-                    write!(f, "postgres://{}", rest.rsplit('@').next().unwrap_or("…"))
-                }
-                None => f.write_str(url.split('?').next().unwrap_or("…")),
-            },
-        }
-    }
-}
-
-impl fmt::Debug for StoreAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// What backends send to be let in. It is never shown.
-#[derive(Clone)]
-pub struct ApiKey(String);
-
-impl ApiKey {
-    /// A key that can be sent in a header. The error does not quote it.
-    fn new(text: &str) -> Result<Self, String> {
-        let fix = "set 1 or more visible ASCII characters, as `openssl rand -hex 32` makes them";
-        match text.as_bytes() {
-            [] => Err(format!("it is empty, so everybody would have it; {fix}")),
-            bytes if bytes.iter().all(u8::is_ascii_graphic) => Ok(Self(text.to_owned())),
-            _ => Err(format!("it has a blank or another character that cannot be sent in a header; {fix}")),
-        }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ApiKey(…)")
-    }
 }
 
 /// A secret that is accepted beside the one that signs.
@@ -258,7 +194,7 @@ impl Config {
 
 fn build(sources: &Sources) -> Result<Config, ConfigError> {
     let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
-    let store = sources.secret("store", store)?.unwrap_or(StoreAddress::Memory);
+    let store = sources.secret("store", StoreAddress::parse)?.unwrap_or(StoreAddress::Memory);
     Ok(Config {
         listen: sources.value("listen", value::address)?,
         admin_listen: sources.optional("admin_listen", value::address)?,
@@ -289,23 +225,6 @@ fn build(sources: &Sources) -> Result<Config, ConfigError> {
         log_level: sources.value("log_level", value::level)?,
         warnings: sources.warnings().to_vec(),
     })
-}
-
-/// An address of a store. What it says may hold a password, so it is not quoted.
-fn store(text: &str) -> Result<StoreAddress, String> {
-    match text.split_once(':') {
-        Some(("memory", "")) => Ok(StoreAddress::Memory),
-        Some(("postgres" | "postgresql" | "sqlite" | "mysql" | "mariadb", _)) => {
-            onceward::store::Sql::check_address(text).map_err(|error| error.to_string())?;
-            Ok(StoreAddress::Sql(text.to_owned()))
-        }
-        _ => match onceward::store::Redis::check_address(text) {
-            Ok(()) => Ok(StoreAddress::Redis(text.to_owned())),
-            Err(error) => Err(format!(
-                "it is neither `memory:`, nor `postgres://user@host/database`, nor `sqlite:/var/lib/onceward.db`, and {error}"
-            )),
-        },
-    }
 }
 
 /// The word is too short to be a secret.

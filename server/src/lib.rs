@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod context;
 pub mod generated_files;
+mod guard_setup;
 pub mod http;
 pub mod logging;
 pub mod metrics;

@@ -19,7 +19,7 @@ pub(crate) const WITHOUT_EPOCHS: &str = "Then tokens are not bound to it, and on
      crash, a restart or a takeover in which this Redis forgets that.";
 
 /// What is said of a loss, as far as it is true of this Redis: where its lives cannot be told apart, nothing is promised of tokens.
-pub(crate) fn told(loss: &'static str, info: &Info) -> &'static str {
+pub(crate) fn consequence(loss: &'static str, info: &Info) -> &'static str {
     let of_keys = loss.split_once(" Tokens from before").map_or(loss, |(of_keys, _)| of_keys);
     if info.hides_epoch() { of_keys } else { loss }
 }
@@ -102,12 +102,12 @@ pub(crate) fn of(facts: &Facts) -> Losses {
             ("If Redis forgets", WITHOUT_EPOCHS),
         ];
     };
-    let mut losses = vec![("If Redis or its machine crashes", told(Disk::of(info, facts).loses(), info))];
+    let mut losses = vec![("If Redis or its machine crashes", consequence(Disk::of(info, facts).loses(), info))];
     if info.evicts().is_some() {
         losses.push(("If its memory is used up", WHEN_EVICTED));
     }
     if info.number("connected_slaves").is_some_and(|count| count > 0) {
-        losses.push(("If a replica takes over", told(AFTER_A_TAKEOVER, info)));
+        losses.push(("If a replica takes over", consequence(AFTER_A_TAKEOVER, info)));
     }
     if info.hides_epoch() {
         losses.push(("If Redis forgets", WITHOUT_EPOCHS));

@@ -109,7 +109,7 @@ pub(crate) fn role(info: &Info, is_of_cluster: bool) -> Finding {
     }
     match info.number("connected_slaves") {
         Some(count @ 1..) => {
-            let takeover = durability::told(durability::AFTER_A_TAKEOVER, info);
+            let takeover = durability::consequence(durability::AFTER_A_TAKEOVER, info);
             let says = format!(
                 "It is a master with {count} replica(s), which were not looked at: they need the same settings. {takeover}"
             );
@@ -171,7 +171,7 @@ fn memory(info: &Info, refused: Option<&str>) -> Finding {
 }
 
 fn persistence(disk: &Disk, info: &Info) -> Finding {
-    let says = format!("{} {}", disk.state(), durability::told(disk.loses(), info));
+    let says = format!("{} {}", disk.state(), durability::consequence(disk.loses(), info));
     let fix = "appendonly yes, and appendfsync everysec or always, in redis.conf.";
     match disk {
         Disk::Always => Finding::fine("persistence", says),

@@ -26,20 +26,20 @@ type AuditedClaim = (OpenClaim, ClaimState);
 pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     reachable(config, INSTEAD)?;
     let files: Vec<_> = texts(matches, "FILE").map(str::to_owned).collect();
-    let journal = EventLog::read(&files)?;
-    journal.check()?;
+    let log = EventLog::read(&files)?;
+    log.check()?;
     let guard = guard(config, INSTEAD).await?;
     let begun = Instant::now();
-    let seen = ask(&guard, journal.open()).await?;
+    let seen = examine(&guard, log.open()).await?;
     let mut judged = judge(&guard, seen, begun, is_set(matches, "wait")).await?;
     // What has ended since the log was read is no concern of ours, though its record is gone. An input cannot be read again.
     let is_input = files.is_empty() || files.iter().any(|file| file == "-");
-    let now = if is_input { journal } else { EventLog::read(&files)? };
+    let now = if is_input { log } else { EventLog::read(&files)? };
     judged.retain(|(open, _)| now.is_open(open));
-    Ok(told(&now, judged))
+    Ok(report(&now, judged))
 }
 
-async fn ask(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, Snapshot)>, Failure> {
+async fn examine(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, Snapshot)>, Failure> {
     let mut asked = Vec::with_capacity(open.len());
     for open in open {
         let seen = guard.look_at(&open.ticket).await?;
@@ -78,23 +78,23 @@ async fn judge(
     Ok(judged)
 }
 
-fn told(journal: &EventLog, judged: Vec<AuditedClaim>) -> Output {
+fn report(log: &EventLog, judged: Vec<AuditedClaim>) -> Output {
     let doubt = judged.iter().filter_map(|(_, fate)| fate.doubt()).max();
     let in_doubt = judged.iter().filter(|(_, fate)| fate.doubt().is_some()).count();
     let alive = judged.iter().filter(|(_, fate)| matches!(fate, ClaimState::Alive)).count();
     let gone: Vec<_> = judged.into_iter().filter(|(_, fate)| fate.is_gone()).collect();
-    let (skipped, skipped_events) = journal.skipped();
+    let (skipped, skipped_events) = log.skipped();
     let json = json!({
-        "events": journal.events(),
+        "events": log.events(),
         "claims": gone.iter().map(|(open, fate)| open.json(fate)).collect::<Vec<_>>(),
         "alive": alive,
         "in_doubt": in_doubt,
-        "not_json": journal.not_json(),
+        "not_json": log.not_json(),
         "skipped": skipped,
         "skipped_events": skipped_events,
         "known_within_ms": doubt.map(|doubt| doubt.as_millis() as u64),
     });
-    let mut text = journal.remarks();
+    let mut text = log.remarks();
     for (open, fate) in &gone {
         text += &format!(
             "{}  {}\n  {}\n  run {}, begun {}\n",
@@ -165,7 +165,7 @@ mod tests {
         // It is out of its guard's hands, and nobody renews it.
         passes.pop().unwrap().into_signed().await.unwrap();
         let begun = Instant::now();
-        let seen = ask(&operator, open).await.unwrap();
+        let seen = examine(&operator, open).await.unwrap();
         let judged = judge(&operator, seen, begun, false).await.unwrap();
         let fates: Vec<_> = judged.iter().map(|(_, fate)| *fate).collect();
         assert_eq!(fates, [ClaimState::Alive, ClaimState::Held]);

@@ -26,7 +26,7 @@ const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …,
 pub(super) async fn look(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let ticket = ticket(matches)?;
     let examined = guard(config, INSTEAD).await?.look_at(&ticket).await?;
-    let (state, says) = told(&examined, ticket.kind());
+    let (state, says) = describe(&examined, ticket.kind());
     let run = examined.run.map(|run| run.to_string());
     let mut json = json!({"ticket": ticket.to_string(), "state": state, "run": run, "says": says});
     if let RecordState::Done(Ok(reply)) = &examined.state {
@@ -133,7 +133,7 @@ fn refused(code: Code, seen: &Snapshot) -> String {
     }
 }
 
-fn told(examined: &Snapshot, kind: Kind) -> (&'static str, String) {
+fn describe(examined: &Snapshot, kind: Kind) -> (&'static str, String) {
     match &examined.state {
         RecordState::Absent if kind == Kind::Token => {
             ("absent", "nothing is on record: it was used, it has expired, or it is of another store".to_owned())

@@ -36,16 +36,16 @@ async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> R
     let mut before: Option<(Sample, Instant)> = None;
     loop {
         let now = (sample(address, within).await?, Instant::now());
-        let said = shown(address, &now.0, before.as_ref().map(|(before, then)| (before, now.1 - *then)));
+        let output = shown(address, &now.0, before.as_ref().map(|(before, then)| (before, now.1 - *then)));
         left = left.map(|left| left - 1);
         if left == Some(0) {
-            return Ok(said);
+            return Ok(output);
         }
         let clear = if std::io::stdout().is_terminal() && !is_json(matches) { CLEAR } else { "" };
         let mut out = std::io::stdout();
-        let written = write!(out, "{clear}{}", said.shown(is_json(matches))).and_then(|()| out.flush());
+        let written = write!(out, "{clear}{}", output.shown(is_json(matches))).and_then(|()| out.flush());
         if written.is_err() {
-            return Ok(said);
+            return Ok(output);
         }
         before = Some(now);
         tokio::time::sleep(every).await;

@@ -3,13 +3,14 @@
 use onceward::Guard;
 
 use super::output::Failure;
-use crate::app::{self, BuildError};
+use crate::app::BuildError;
 use crate::config::{Config, StoreAddress};
+use crate::guard_setup::build_guard;
 
 /// A guard on the store of the settings, once that answers.
 pub(super) async fn guard(config: &Config, instead: &str) -> Result<Guard, Failure> {
     reachable(config, instead)?;
-    app::guard(config).await.map_err(|error| match error {
+    build_guard(config).await.map_err(|error| match error {
         BuildError::Store(_) => Failure::usage(error.to_string()),
         _ => Failure::problem(error.to_string()),
     })

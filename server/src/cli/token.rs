@@ -37,12 +37,12 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Outpu
 
 /// Says everything that can be said of a token, and uses nothing up.
 pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
-    let token = given(matches)?;
+    let token = token_argument(matches)?;
     let guard = guard(config, "Ask the service itself: POST /outcome with {\"token\": …}.").await?;
     let subject = text(matches, "subject").map_or(Subject::anonymous(), Subject::named);
     let intent = Intent::new(text(matches, "action").unwrap_or_default(), subject).credential(&token);
     match guard.inspect(&intent).await? {
-        Some(inspected) => Ok(told(&inspected, matches)),
+        Some(inspected) => Ok(report(&inspected, matches)),
         None => Ok(Output::problem(
             "This is no token: one begins with ow1_ and has 70 characters.\n",
             json!({"shape": "none"}),
@@ -52,7 +52,7 @@ pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Out
 
 /// Takes a token out of use.
 pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
-    let token = given(matches)?;
+    let token = token_argument(matches)?;
     let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
         Revocation::Now => (0, "revoked", "It is revoked: a request with it is refused with token_revoked."),
@@ -75,7 +75,7 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Outp
 }
 
 /// The token that is named, or that stands on the input: there it is in no history and no list of processes.
-fn given(matches: &ArgMatches) -> Result<String, Failure> {
+fn token_argument(matches: &ArgMatches) -> Result<String, Failure> {
     let named = text(matches, "TOKEN").unwrap_or_default();
     if named != "-" {
         return Ok(named.to_owned());
@@ -85,7 +85,7 @@ fn given(matches: &ArgMatches) -> Result<String, Failure> {
     Ok(read.trim().to_owned())
 }
 
-fn told(token: &TokenInfo, matches: &ArgMatches) -> Output {
+fn report(token: &TokenInfo, matches: &ArgMatches) -> Output {
     let unnamed = |names: bool, flag: &str| names && text(matches, flag).is_none();
     let is_vague = unnamed(token.names_action, "action") || unnamed(token.names_subject, "subject");
     let (signature, signed) = match (token.is_ours, is_vague) {

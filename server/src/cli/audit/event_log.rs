@@ -68,18 +68,18 @@ struct EventLine {
 impl EventLog {
     /// Reads these logs to their ends; without any, the input.
     pub(super) fn read(files: &[String]) -> Result<Self, Failure> {
-        let mut journal = Self::default();
+        let mut log = Self::default();
         if files.is_empty() {
-            journal.take("the input", std::io::stdin().lock())?;
+            log.take("the input", std::io::stdin().lock())?;
         }
         for path in files {
             let wrong = |error| Failure::usage(format!("{path} cannot be read: {error}"));
             match path.as_str() {
-                "-" => journal.take("the input", std::io::stdin().lock())?,
-                path => journal.take(path, BufReader::new(File::open(path).map_err(wrong)?))?,
+                "-" => log.take("the input", std::io::stdin().lock())?,
+                path => log.take(path, BufReader::new(File::open(path).map_err(wrong)?))?,
             }
         }
-        Ok(journal)
+        Ok(log)
     }
 
     /// Refuses logs by which nothing can be said. An empty one beside others may have been rotated a moment ago.
@@ -251,11 +251,11 @@ mod tests {
 
     /// The runs without an end in these logs.
     fn open(logs: &[String]) -> Vec<String> {
-        let mut journal = EventLog::default();
-        for log in logs {
-            journal.take("a log", log.as_bytes()).unwrap();
+        let mut log = EventLog::default();
+        for text in logs {
+            log.take("a log", text.as_bytes()).unwrap();
         }
-        journal.open().into_iter().map(|open| open.run.to_string()).collect()
+        log.open().into_iter().map(|open| open.run.to_string()).collect()
     }
 
     #[test]
