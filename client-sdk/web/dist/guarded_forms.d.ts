@@ -1,4 +1,4 @@
-import type { GuardedForm, FormContext } from "./guarded_form.js";
+import type { FormContext, GuardedForm } from "./guarded_form.js";
 /** The guarded forms of a page. */
 export interface GuardedForms {
     /** Guards them, now and later. */

@@ -1,6 +1,6 @@
 import { type Messages } from "./form_status.js";
 import { type Result, type SubmissionInit } from "./submission.js";
-export type { Messages, FormState } from "./form_status.js";
+export type { FormState, Messages } from "./form_status.js";
 export type { Result, SubmissionInit } from "./submission.js";
 export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire_contract.js";
 /** Settings, all of them optional. */

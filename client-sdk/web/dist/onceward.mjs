@@ -55,30 +55,6 @@ function dispatch(form, name, detail) {
   return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
 }
 
-// src/token_field.ts
-function findField(form) {
-  return form.querySelector(`input[name="${FIELD}"]`);
-}
-function writeToField(form, token) {
-  const field = findField(form) ?? document.createElement("input");
-  field.type = "hidden";
-  field.name = FIELD;
-  field.value = token;
-  field.disabled = false;
-  form.prepend(field);
-}
-function omitToken(form) {
-  const field = findField(form);
-  if (!field) return;
-  field.disabled = true;
-  setTimeout(() => field.disabled = false);
-}
-function writeToQuery(form, submitter, url, token) {
-  url.searchParams.set(FIELD, token);
-  if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
-  else form.setAttribute("action", url.href);
-}
-
 // src/retry_rules.ts
 var UNANSWERED = "ask keep ask";
 var TOKEN_CHOICES = {
@@ -283,6 +259,30 @@ function addresses(form, submitter) {
       })
     )
   );
+}
+
+// src/token_field.ts
+function findField(form) {
+  return form.querySelector(`input[name="${FIELD}"]`);
+}
+function writeToField(form, token) {
+  const field = findField(form) ?? document.createElement("input");
+  field.type = "hidden";
+  field.name = FIELD;
+  field.value = token;
+  field.disabled = false;
+  form.prepend(field);
+}
+function omitToken(form) {
+  const field = findField(form);
+  if (!field) return;
+  field.disabled = true;
+  setTimeout(() => field.disabled = false);
+}
+function writeToQuery(form, submitter, url, token) {
+  url.searchParams.set(FIELD, token);
+  if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);
+  else form.setAttribute("action", url.href);
 }
 
 // src/guard_form.ts

@@ -1,14 +1,14 @@
 // One guarded form: which token its next attempt takes, and how it gets back to work whatever becomes of that attempt.
 
 import { digest } from "./digest.js";
-import { writeToQuery, findField, writeToField, omitToken } from "./token_field.js";
-import type { GuardedForm, FormContext } from "./guarded_form.js";
-import { chooseToken, DOUBLE_CLICK, isSameClick, endOfAttempt, type AttemptEnd } from "./retry_rules.js";
-import { messages, dispatch, showMessage, showState, type FormState } from "./form_status.js";
-import { save, nameOf, saveResponsePage, load, timingOutcome, type LastAttempt } from "./history.js";
+import { dispatch, messages, showMessage, showState, type FormState } from "./form_status.js";
+import type { FormContext, GuardedForm } from "./guarded_form.js";
+import { load, nameOf, save, saveResponsePage, timingOutcome, type LastAttempt } from "./history.js";
+import { chooseToken, DOUBLE_CLICK, endOfAttempt, isSameClick, type AttemptEnd } from "./retry_rules.js";
 import { outcomeOf } from "./submission.js";
 import { addresses, attribute, bare, target } from "./target.js";
 import { isFresh, type TimedToken } from "./token.js";
+import { findField, omitToken, writeToField, writeToQuery } from "./token_field.js";
 
 /** Guards a form. */
 export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): GuardedForm {

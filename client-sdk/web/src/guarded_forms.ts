@@ -1,7 +1,7 @@
 // All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
 
 import { guardForm } from "./guard_form.js";
-import type { GuardedForm, FormContext } from "./guarded_form.js";
+import type { FormContext, GuardedForm } from "./guarded_form.js";
 import { recordResponsePage } from "./history.js";
 
 const SELECTOR = "form[data-onceward]";

@@ -8,7 +8,7 @@ import { submit, type Result, type SubmissionInit } from "./submission.js";
 import { fetchToken } from "./token.js";
 import { FIELD } from "./wire_contract.js";
 
-export type { Messages, FormState } from "./form_status.js";
+export type { FormState, Messages } from "./form_status.js";
 export type { Result, SubmissionInit } from "./submission.js";
 export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire_contract.js";
 

@@ -1,7 +1,7 @@
 // One submission by `fetch`: a token by itself or a key of the caller's, the same over all attempts.
 
 import { isHandlers, nextStep, type AttemptProblem } from "./retry_rules.js";
-import { sleep, backoff, timeoutSignal, type TimedToken } from "./token.js";
+import { backoff, sleep, timeoutSignal, type TimedToken } from "./token.js";
 import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire_contract.js";
 
 /** What `fetch` takes, and three members of ours. */

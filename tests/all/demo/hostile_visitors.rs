@@ -16,12 +16,12 @@ const FILES: [&str; 10] = [
     "demo.css",
     "demo.js",
     "chart.js",
-    "sentences.js",
-    "side.js",
+    "messages.js",
+    "form_panel.js",
     "snippets.js",
-    "submission.js",
-    "tabs.js",
-    "wire.js",
+    "submissions.js",
+    "keyboard_tabs.js",
+    "request_timeline.js",
     "icon.svg",
 ];
 

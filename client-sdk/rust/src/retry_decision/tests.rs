@@ -113,9 +113,9 @@ fn a_body_that_cannot_be_sent_again_is_never_repeated() {
 
 #[test]
 fn a_server_s_wait_is_waited_for_and_spread_on_top() {
-    let refused =
+    let rejection =
         AttemptSummary::Rejected { code: Code::InProgress, retry: Retry::Same, retry_after: Some(3 * SECOND) };
-    let Decision::Retry(backoff) = after(&[refused], &conditions(CredentialKind::Key)) else {
+    let Decision::Retry(backoff) = after(&[rejection], &conditions(CredentialKind::Key)) else {
         panic!("it is sent again")
     };
     assert_eq!(backoff.minimum, 3 * SECOND);
@@ -153,10 +153,10 @@ fn tries_come_to_an_end_and_say_what_is_certain() {
 #[test]
 fn a_wait_that_would_outlast_the_deadline_is_not_begun() {
     let soon = RetryConditions { time_left: 2 * SECOND, ..conditions(CredentialKind::Key) };
-    let refused =
+    let rejection =
         |after| AttemptSummary::Rejected { code: Code::InProgress, retry: Retry::Same, retry_after: Some(after) };
-    assert_eq!(after(&[refused(2 * SECOND)], &soon), Decision::Reject);
-    assert!(is_same(after(&[refused(SECOND)], &soon)));
+    assert_eq!(after(&[rejection(2 * SECOND)], &soon), Decision::Reject);
+    assert!(is_same(after(&[rejection(SECOND)], &soon)));
     assert_eq!(
         after(&[AttemptSummary::Lost], &RetryConditions { time_left: Duration::ZERO, ..soon }),
         Decision::Unknown
@@ -194,20 +194,20 @@ fn an_interval_is_never_waited_out() {
             );
         }
         // A server that says otherwise is not believed.
-        let waiting = AttemptSummary::Rejected { code: Code::TooSoon, retry: Retry::Same, retry_after: Some(SECOND) };
-        assert_eq!(after(&[waiting], &conditions), Decision::Reject);
+        let too_soon = AttemptSummary::Rejected { code: Code::TooSoon, retry: Retry::Same, retry_after: Some(SECOND) };
+        assert_eq!(after(&[too_soon], &conditions), Decision::Reject);
     }
 }
 
 #[test]
 fn a_lock_is_waited_for_unless_we_may_hold_it_ourselves() {
-    let credential = AttemptSummary::Rejected { code: Code::Locked, retry: Retry::Same, retry_after: Some(SECOND) };
+    let locked = AttemptSummary::Rejected { code: Code::Locked, retry: Retry::Same, retry_after: Some(SECOND) };
     let token = conditions(CredentialKind::Token);
-    let Decision::Retry(backoff) = after(&[credential], &token) else { panic!("it is sent again") };
+    let Decision::Retry(backoff) = after(&[locked], &token) else { panic!("it is sent again") };
     assert_eq!(backoff.minimum, SECOND);
-    assert!(is_same(after(&[rejected(Code::StoreUnavailable), credential], &token)));
-    assert_eq!(after(&[credential; 5], &token), Decision::Reject);
-    assert_eq!(after(&[AttemptSummary::Lost, credential], &token), Decision::Unknown);
+    assert!(is_same(after(&[rejected(Code::StoreUnavailable), locked], &token)));
+    assert_eq!(after(&[locked; 5], &token), Decision::Reject);
+    assert_eq!(after(&[AttemptSummary::Lost, locked], &token), Decision::Unknown);
 }
 
 #[test]
