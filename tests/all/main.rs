@@ -1,4 +1,4 @@
-//! Onceward against real parts. Each module is one kind of promise; each test's name says which promise it is.
+//! Onceward against real servers, stores and clients. Each folder is one subject; the name of a test says what it proves.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 /// The actix-web middleware.

@@ -72,6 +72,9 @@ pub async fn send(request: RequestBuilder) -> Answer {
     Answer::of(request.send().await.expect("an answer")).await
 }
 
+/// How long a request waits that a busy store was late for. Many at once that come again sooner keep it busy.
+const BACKOFF: Duration = Duration::from_millis(250);
+
 /// The same, sent again as long as the store is late for it, as it may be for one of many at once.
 pub async fn at_last(request: RequestBuilder) -> Answer {
     loop {
@@ -79,7 +82,7 @@ pub async fn at_last(request: RequestBuilder) -> Answer {
         if answer.outcome != "store_unavailable" {
             return answer;
         }
-        sleep(Duration::from_millis(50)).await;
+        sleep(BACKOFF).await;
     }
 }
 

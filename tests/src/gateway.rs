@@ -1,6 +1,6 @@
 //! Gateways: the real programs, with the files in `deploy` as they stand, but for addresses and places.
 
-mod command_line;
+mod launch;
 
 use std::fs::{read_dir, read_link, read_to_string};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use self::command_line::Given;
+use self::launch::Launch;
 use crate::polling::until_blocking;
 use crate::redis_server::free_port;
 
@@ -83,8 +83,8 @@ impl Gateway {
         for _ in 0..5 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
-            let given = Given { recipe, folder: folder.path(), port, onceward: &onceward, application: &application };
-            let mut command = given.command(kind);
+            let launch = Launch { recipe, folder: folder.path(), port, onceward: &onceward, application: &application };
+            let mut command = launch.command(kind);
             let log = std::fs::File::create(folder.path().join("said")).expect("a file");
             command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
             let child = command.spawn().unwrap_or_else(|error| panic!("{kind:?} does not start ({error}): make setup"));

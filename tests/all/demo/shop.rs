@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use onceward_api::metric;
 use onceward_tests::client::{Answer, URLENCODED, http, send, token};
+use onceward_tests::metrics::Metrics;
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::service_calls::get;
@@ -232,7 +235,8 @@ async fn a_slow_order_is_finished_though_the_service_is_told_to_stop() {
     let named = token(&service.url).await;
     let order = customer.order("remembered", &[("onceward-token", &named), ("demo-handler", "slow")]);
     let answer = tokio::spawn(send(order));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let is_running = || async { Metrics::of(&service.url).await.sum(metric::RUNNING.name, &[]) == 1.0 };
+    until("the handler runs", Duration::from_secs(5), is_running).await;
     service.terminate();
     assert_eq!(answer.await.unwrap().said(), "201 executed");
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onceward::{Kind, Ticket};
+use onceward_api::metric;
 use onceward_tests::client::Answer;
+use onceward_tests::metrics::Metrics;
 use onceward_tests::polling::{holds_for, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
@@ -289,7 +291,8 @@ async fn whoever_waits_gets_the_reply() {
     let given = pass(&services[0].url, &asked("k")).await;
     let waiting = with(asked("k"), json!({"wait": "20s"}));
     let complete = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let waits = || async { Metrics::of(&services[1].url).await.sum(metric::WAITING.name, &[]) == 1.0 };
+        until("it waits", Duration::from_secs(5), waits).await;
         post(&services[0].url, "/claim/complete", &json!({"pass": given, "reply": reply()})).await
     };
     let (told, completed) = tokio::join!(claim(&services[1].url, &waiting), complete);

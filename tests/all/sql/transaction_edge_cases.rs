@@ -87,7 +87,7 @@ async fn a_transaction_of_sqlite_that_takes_longer_than_its_record_lives_has_one
         let key = Key::new("k").unwrap();
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
         let work = |transaction: TxHandle<Sqlite>| async move {
-            outlast(RETAIN).await;
+            outlast(RETAIN * 3 / 2).await;
             drop(transaction);
             Ok::<_, sqlx::Error>("paid".to_owned())
         };

@@ -8,7 +8,7 @@ use super::{KEY, Kind, deployed};
 use crate::redis_server::free_port;
 
 /// What a recipe is filled in with.
-pub(super) struct Given<'a> {
+pub(super) struct Launch<'a> {
     pub(super) recipe: &'a str,
     pub(super) folder: &'a Path,
     pub(super) port: u16,
@@ -16,7 +16,7 @@ pub(super) struct Given<'a> {
     pub(super) application: &'a [String],
 }
 
-impl Given<'_> {
+impl Launch<'_> {
     /// Starts the program with its recipe.
     pub(super) fn command(&self, kind: Kind) -> Command {
         match kind {
