@@ -400,7 +400,10 @@ def main():
         with TemporaryDirectory() as copy:
             formatted = Path(copy) / "src"
             shutil.copytree(folder, formatted)
-            subprocess.run([*FORMAT, *formatted.rglob("*.rs")], check=True)
+            # Each from its input, so that rustfmt does not follow the modules of a file, which may live outside of `src`.
+            for source in formatted.rglob("*.rs"):
+                text = subprocess.run(FORMAT, input=source.read_bytes(), stdout=subprocess.PIPE, check=True).stdout
+                source.write_bytes(text)
             figures, repeated[crate] = Crate(formatted).figures()
         row = {"crate": f"{crate}/src", **figures}
         row["names twice"] = len(repeated[crate])

@@ -41,7 +41,7 @@ pub(crate) struct Claim {
     begun: u64,
     /// Once this is set, no renewal is sent.
     is_settling: AtomicBool,
-    state: Mutex<ClaimState>,
+    state: Mutex<ClaimProgress>,
 }
 
 /// What a claim is made of.
@@ -81,7 +81,7 @@ impl Origin {
     }
 }
 
-struct ClaimState {
+struct ClaimProgress {
     own: RecordCell,
     stage: ClaimStage,
     /// Whether it may live longer than it was first made for.
@@ -137,7 +137,7 @@ impl Claim {
 
     fn of_record(terms: Terms, record: ClaimRecord) -> Self {
         let own = RecordCell::new(Arc::clone(&terms.engine.store), terms.ticket, &record);
-        let state = Mutex::new(ClaimState {
+        let state = Mutex::new(ClaimProgress {
             own,
             stage: ClaimStage::Running,
             is_renewed: false,
@@ -218,7 +218,7 @@ impl Claim {
         }
     }
 
-    fn revoke(self: &Arc<Self>, state: &mut ClaimState) {
+    fn revoke(self: &Arc<Self>, state: &mut ClaimProgress) {
         self.is_settling.store(true, Ordering::SeqCst);
         let outlives = state.may_outlive || matches!(self.terms.origin, Origin::Token(..));
         let lapses = !outlives && self.terms.rules.lease <= LAPSES;
@@ -228,7 +228,7 @@ impl Claim {
 
     /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
     /// for long.
-    async fn make(&self, state: &mut ClaimState) -> Result<Option<Record>, StoreError> {
+    async fn make(&self, state: &mut ClaimProgress) -> Result<Option<Record>, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
                 CellInsert::New if !self.terms.rules.at_most_once => return Ok(None),
@@ -265,7 +265,7 @@ impl Claim {
     }
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
-    async fn make_of_token(&self, epoch: Epoch, state: &mut ClaimState) -> Result<EnterResult, StoreError> {
+    async fn make_of_token(&self, epoch: Epoch, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
             match state.own.take_over(epoch, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
                 None => return Ok(EnterResult::Stale),

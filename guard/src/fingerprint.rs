@@ -10,7 +10,6 @@ pub(crate) mod header_value;
 pub(crate) mod json;
 mod multimap;
 mod multipart;
-mod quoted;
 mod urlencoded;
 
 use std::fmt;

@@ -396,6 +396,19 @@ impl Guard {
         self.0.shutdown.wait().await;
     }
 
+    /// Runs a whole graceful shutdown before a server is stopped: [starts it](Self::begin_draining), goes on for
+    /// [`last_call`](Self::last_call), and [drains](Self::drain) for [`drain_limit`](Self::drain_limit) at most. Returns whether every run has
+    /// ended; otherwise the outcome of those that are cut off is unknown, and a warning is logged.
+    pub async fn shut_down(&self) -> bool {
+        self.begin_draining();
+        tokio::time::sleep(self.last_call()).await;
+        let is_drained = tokio::time::timeout(self.drain_limit(), self.drain()).await.is_ok();
+        if !is_drained {
+            tracing::warn!("drain limit exceeded; aborting handlers in flight, outcome unknown");
+        }
+        is_drained
+    }
+
     /// How many requests would have been rejected or replayed in [`Mode::Observe`], by the code of the rejection or `replayed`. `unread` counts
     /// requests that could not be judged, because their handler answered without reading a body that had not arrived.
     pub fn would_have(&self) -> BTreeMap<&'static str, u64> {

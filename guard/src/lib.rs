@@ -98,7 +98,6 @@ mod redemption;
 mod rejection;
 mod renewal;
 mod reply;
-mod rollout;
 mod run;
 mod run_id;
 mod runtime;

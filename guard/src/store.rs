@@ -11,7 +11,6 @@ pub(crate) mod sql;
 pub mod laws;
 
 use std::error::Error;
-use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -278,44 +277,30 @@ pub enum Compared {
     Gone,
 }
 
-/// The store could not be asked, or its answer did not arrive. Which of the two is all that matters.
+/// The store could not be asked, or its reply did not arrive. Which of the two is all that matters.
 ///
 /// [`source`](Error::source) is the error that was given to [`not_executed`](Self::not_executed) or [`unknown`](Self::unknown). Of a Redis that
-/// is out of reach, the chain ends in the [`io::Error`](std::io::Error) of the connection.
-#[derive(Debug)]
+/// cannot be reached, the chain ends in the [`io::Error`](std::io::Error) of the connection.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Certainly nothing was changed.
-    NotExecuted(Reason),
-    /// It may have been done, may be done yet, or neither.
-    Unknown(Reason),
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotExecuted(reason) => write!(f, "the store did not do it: {reason}"),
-            Self::Unknown(reason) => write!(f, "the store's answer was lost: {reason}"),
-        }
-    }
-}
-
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        let (Self::NotExecuted(Reason(reason)) | Self::Unknown(Reason(reason))) = self;
-        Some(&**reason)
-    }
+    #[error("the store did not do it: {0}")]
+    NotExecuted(#[source] Box<dyn Error + Send + Sync>),
+    /// It may have been executed, or may be executed yet, or neither.
+    #[error("the store's answer was lost: {0}")]
+    Unknown(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl StoreError {
     /// Certainly nothing was changed, because of this.
     pub fn not_executed(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::NotExecuted(Reason(reason.into()))
+        Self::NotExecuted(reason.into())
     }
 
     /// Nobody can tell whether it was done, because of this.
     pub fn unknown(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Unknown(Reason(reason.into()))
+        Self::Unknown(reason.into())
     }
 
     /// Whether the store refused it for want of room.
@@ -331,7 +316,7 @@ impl StoreError {
 
     /// Whether this was the reason.
     pub(crate) fn is_because_of<E: Error + 'static>(&self) -> bool {
-        let (Self::NotExecuted(Reason(reason)) | Self::Unknown(Reason(reason))) = self;
+        let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
         reason.is::<E>()
     }
 }
@@ -354,16 +339,6 @@ impl StoreFull {
     #[cfg(feature = "redis")]
     pub(crate) fn because(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: error.to_string(), cause: Some(Box::new(error)) }
-    }
-}
-
-/// Why a store failed, for the log of whoever runs it.
-#[derive(Debug)]
-pub struct Reason(Box<dyn Error + Send + Sync>);
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -45,7 +45,6 @@ const LAYERS: &[Layer] = &[
             "pass",
             "redemption",
             "renewal",
-            "rollout",
             "run",
             "shared_secret",
             "shutdown",

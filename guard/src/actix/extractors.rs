@@ -1,14 +1,83 @@
 //! What a handler extracts from a guarded request, and how the guard knows whether the handler was called.
 
 mod entered;
-mod extractor_error;
 #[cfg(feature = "sql")]
 mod request_intent;
-mod run_id;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Ready, ready};
+
+use actix_web::dev::Payload;
+use actix_web::http::StatusCode;
+use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse, ResponseError};
 
 pub use self::entered::entered;
-pub use self::extractor_error::ExtractorError;
 #[cfg(feature = "sql")]
 pub use self::request_intent::RequestIntent;
 #[cfg(feature = "sql")]
 pub(super) use self::request_intent::leave_rules;
+use crate::run_id::RunId;
+
+/// A handler may ask for the name of its run, to write it beside what it does. A run that has no claim, because its route has
+/// none or because its guard is switched off, has a name all the same.
+impl FromRequest for RunId {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let run = request.extensions().get::<RunId>().copied();
+        ready(Ok(run.unwrap_or_else(RunId::new)))
+    }
+}
+
+/// Marks an error that is made before the handler is entered, so that the guard knows that nothing took effect: the token or key is
+/// valid again, whatever the status.
+///
+/// A handler that is marked with [`entered`](entered()) needs this for nothing. Without that mark, use it on the errors of your
+/// own extractors, in the `error_handler` of an extractor of actix-web, in middleware between guard and handler, and in a
+/// `default_service` that does nothing but answer 404.
+///
+/// ```
+/// use actix_web::HttpResponse;
+/// use actix_web::error::{ErrorBadRequest, InternalError};
+/// use actix_web::web::JsonConfig;
+/// use onceward::actix::ExtractorError;
+///
+/// fn reject() -> actix_web::Error {
+///     ExtractorError::new(ErrorBadRequest("the signature is missing")).into()
+/// }
+/// # assert_eq!(reject().as_response_error().status_code(), 400);
+///
+/// let json = JsonConfig::default().error_handler(|error, _| {
+///     ExtractorError::new(InternalError::from_response(error, HttpResponse::BadRequest().body("not JSON"))).into()
+/// });
+/// # let _ = json;
+/// ```
+///
+/// Never use it after something took effect: the next request under the same key would run.
+#[derive(Debug)]
+pub struct ExtractorError(Error);
+
+impl ExtractorError {
+    /// Marks an error. Its response stays the same.
+    pub fn new(error: impl Into<Error>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for ExtractorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl ResponseError for ExtractorError {
+    fn status_code(&self) -> StatusCode {
+        self.0.as_response_error().status_code()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        self.0.error_response()
+    }
+}

@@ -76,13 +76,8 @@ async fn until_signalled(server: Server, guard: &Guard) -> io::Result<()> {
 /// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
 /// the end: whoever comes late gets a rejection, which is better than no answer.
 async fn finish(handle: &ServerHandle, guard: &Guard) {
-    guard.begin_draining();
-    tokio::time::sleep(guard.last_call()).await;
-    let drained = tokio::time::timeout(guard.drain_limit(), guard.drain()).await;
-    if drained.is_err() {
-        tracing::warn!("what still runs is cut off: whether it took effect is not known");
-    }
-    handle.stop(drained.is_ok()).await;
+    let is_drained = guard.shut_down().await;
+    handle.stop(is_drained).await;
 }
 
 /// Runs a server until it ends, by itself or because of `end`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::cell::{CellWrite, RecordCell};
-use super::{Claim, ClaimStage, ClaimState, Origin};
+use super::{Claim, ClaimProgress, ClaimStage, Origin};
 use crate::backoff::Backoff;
 use crate::metrics::ClaimEvent;
 use crate::policy::KeyRules;
@@ -80,7 +80,7 @@ impl Renewable for Claim {
 
 impl Claim {
     /// One try at what is left to do, and what is next.
-    async fn settle_on(&self, state: &mut ClaimState) -> (NextStep, bool) {
+    async fn settle_on(&self, state: &mut ClaimProgress) -> (NextStep, bool) {
         // A store that is full has answered: others need not wait because of it.
         let advanced = self.advance(state).await;
         let is_refused = advanced.is_err();
@@ -98,12 +98,12 @@ impl Claim {
         (NextStep::Again, !failed)
     }
 
-    pub(super) fn step_after(self: &Arc<Self>, state: &mut ClaimState, after: Duration) {
+    pub(super) fn step_after(self: &Arc<Self>, state: &mut ClaimProgress, after: Duration) {
         state.place = Some(self.terms.engine.renewals.add(Arc::<Self>::clone(self), after));
     }
 
     /// What failed is tried again after a while; what may still be written late, at the end of that time for the last time.
-    pub(super) fn try_again(self: &Arc<Self>, state: &mut ClaimState) {
+    pub(super) fn try_again(self: &Arc<Self>, state: &mut ClaimProgress) {
         let mut after = state.backoff.next();
         if let ClaimStage::Revoking { answered_at: Some(first), .. } = state.stage {
             let end = first.saturating_add(self.record.lease);

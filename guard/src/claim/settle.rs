@@ -8,7 +8,7 @@ use tokio::sync::MutexGuard;
 
 use super::cell::{CellWrite, MAX_CONFLICTS, RecordCell, conflict};
 use super::renewal::late_backoff;
-use super::{Claim, ClaimStage, ClaimState, Origin};
+use super::{Claim, ClaimProgress, ClaimStage, Origin};
 use crate::audit;
 use crate::effect::Effect;
 use crate::metrics::ClaimEvent;
@@ -70,7 +70,7 @@ impl Claim {
     }
 
     /// Nothing is left to do.
-    fn end(&self, state: &mut ClaimState, effect: Effect) {
+    fn end(&self, state: &mut ClaimProgress, effect: Effect) {
         self.leave_queue(state);
         state.stage = ClaimStage::Over;
         self.log(audit::end(effect));
@@ -95,13 +95,13 @@ impl Claim {
     }
 
     /// Waits for a renewal that is under way, and lets no other begin.
-    pub(super) async fn begin_settling(&self) -> MutexGuard<'_, ClaimState> {
+    pub(super) async fn begin_settling(&self) -> MutexGuard<'_, ClaimProgress> {
         self.is_settling.store(true, Ordering::SeqCst);
         self.state.lock().await
     }
 
     /// No step is due any more.
-    pub(super) fn leave_queue(&self, state: &mut ClaimState) {
+    pub(super) fn leave_queue(&self, state: &mut ClaimProgress) {
         state.place.take().into_iter().for_each(|place| self.terms.engine.renewals.remove(place));
     }
 
@@ -115,7 +115,7 @@ impl Claim {
     }
 
     /// One try at what is left to do.
-    pub(super) async fn advance(&self, state: &mut ClaimState) -> Result<Settled, StoreError> {
+    pub(super) async fn advance(&self, state: &mut ClaimProgress) -> Result<Settled, StoreError> {
         let own = &mut state.own;
         let settled = match &mut state.stage {
             ClaimStage::Completing(record) => match self.complete(own, record).await? {

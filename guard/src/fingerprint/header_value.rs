@@ -1,7 +1,6 @@
 //! A header value with parameters: `multipart/form-data; boundary=x`, `form-data; name="a"`.
 
 use super::content_digest::ContentDigest;
-use super::quoted;
 
 /// The value in lower case, and its parameters by name.
 ///
@@ -61,7 +60,7 @@ fn split_parameter(text: &[u8]) -> Option<(Option<Parameter<'_>>, &[u8])> {
     let name = plain(name)?.to_ascii_lowercase();
     let after = after.strip_prefix(b"=")?;
     let (value, rest) = match after.strip_prefix(b"\"") {
-        Some(quoted) => quoted::split(quoted)?,
+        Some(quoted) => split_quoted(quoted)?,
         None => {
             let (value, rest) = split_before(after, b";");
             (plain(value.trim_ascii_end())?, rest)
@@ -78,6 +77,17 @@ fn split_before<'a>(text: &'a [u8], marks: &[u8]) -> (&'a [u8], &'a [u8]) {
 pub(super) fn plain(word: &[u8]) -> Option<&[u8]> {
     let good = |byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(byte);
     (!word.is_empty() && word.iter().all(good)).then_some(word)
+}
+
+/// What stands before the quote that ends the text, and what stands behind it. The quote that begins it is already gone.
+pub(super) fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut escaped = false;
+    let end = text.iter().position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some((&text[..end], &text[end + 1..]))
 }
 
 #[cfg(test)]
@@ -115,5 +125,15 @@ mod tests {
         {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn an_escaped_quote_does_not_end_a_text() {
+        for (text, inner, rest) in
+            [(r#"a"b"#, "a", "b"), (r#""""#, "", r#"""#), (r#"a\"b"c"#, r#"a\"b"#, "c"), (r#"a\\"b"#, r"a\\", "b")]
+        {
+            assert_eq!(split_quoted(text.as_bytes()), Some((inner.as_bytes(), rest.as_bytes())), "{text}");
+        }
+        assert_eq!(split_quoted(br#"a\"b"#), None);
     }
 }

@@ -43,7 +43,7 @@ pub struct TxClaim {
 }
 
 /// What was found under the name of a claim.
-pub(super) enum ClaimState {
+pub(super) enum ClaimRow {
     /// Nothing: the claim is there now.
     Free,
     /// What this claim itself has committed.
@@ -101,12 +101,12 @@ impl TxClaim {
         let asked = timeout(PATIENCE, async {
             loop {
                 match self.look_for_it(pool).await {
-                    Ok(ClaimState::Own) => return Ok(true),
-                    Ok(ClaimState::Free | ClaimState::Others(_)) if self.may_be_over_since(self.made) => {
+                    Ok(ClaimRow::Own) => return Ok(true),
+                    Ok(ClaimRow::Free | ClaimRow::Others(_)) if self.may_be_over_since(self.made) => {
                         return Err(ClaimError::Expired);
                     }
-                    Ok(ClaimState::Free | ClaimState::Others(_)) => return Ok(false),
-                    Ok(ClaimState::InProgress) => {}
+                    Ok(ClaimRow::Free | ClaimRow::Others(_)) => return Ok(false),
+                    Ok(ClaimRow::InProgress) => {}
                     Err(error) if error.asks_for_a_repetition() => {}
                     Err(error) => return Err(error),
                 }
@@ -117,7 +117,7 @@ impl TxClaim {
     }
 
     /// Finds what is there, and leaves it as it is.
-    async fn look_for_it<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<ClaimState, ClaimError> {
+    async fn look_for_it<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<ClaimRow, ClaimError> {
         let mut transaction = DB::begin(pool).await?;
         let found = self.find(&mut transaction).await;
         transaction.rollback().await?;
@@ -134,12 +134,12 @@ impl TxClaim {
         transaction: &mut Transaction<'_, DB>,
     ) -> Result<TxVerdict, ClaimError> {
         Ok(match self.find(transaction).await? {
-            ClaimState::Free | ClaimState::Own => TxVerdict::Run(self),
-            ClaimState::Others(done) => match self.duplicate_of(done) {
+            ClaimRow::Free | ClaimRow::Own => TxVerdict::Run(self),
+            ClaimRow::Others(done) => match self.duplicate_of(done) {
                 Ok(kept) => TxVerdict::Done(kept.ok()),
                 Err(rejection) => TxVerdict::Reject(rejection),
             },
-            ClaimState::InProgress => TxVerdict::Reject(Code::InProgress.into()),
+            ClaimRow::InProgress => TxVerdict::Reject(Code::InProgress.into()),
         })
     }
 
@@ -147,21 +147,21 @@ impl TxClaim {
     pub(super) async fn find<DB: Dialect>(
         &self,
         transaction: &mut Transaction<'_, DB>,
-    ) -> Result<ClaimState, ClaimError> {
+    ) -> Result<ClaimRow, ClaimError> {
         let (value, millis) = (self.record.encode(), millis(self.rules.retain));
         loop {
             let row = RecordRow { name: &self.name, value: &value, millis };
             let there = match DB::claim(transaction, &row).await {
-                Ok(StatementOutcome { is_done: true, .. }) => return Ok(ClaimState::Free),
+                Ok(StatementOutcome { is_done: true, .. }) => return Ok(ClaimRow::Free),
                 Ok(StatementOutcome { there: Some(there), .. }) => there,
                 // It was committed while this one waited for it: now it is seen.
                 Ok(StatementOutcome { there: None, .. }) => continue,
-                Err(error) if has_waited_in_vain(&error) => return Ok(ClaimState::InProgress),
+                Err(error) if has_waited_in_vain(&error) => return Ok(ClaimRow::InProgress),
                 Err(error) => return Err(error.into()),
             };
             return match Record::decode(&there) {
-                Ok(Record::Done(done)) if done.run == self.record.run => Ok(ClaimState::Own),
-                Ok(Record::Done(done)) => Ok(ClaimState::Others(done)),
+                Ok(Record::Done(done)) if done.run == self.record.run => Ok(ClaimRow::Own),
+                Ok(Record::Done(done)) => Ok(ClaimRow::Others(done)),
                 _ => Err(ClaimError::UnknownRecord),
             };
         }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use sqlx::{Pool, Transaction};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::claim::{ClaimState, TxClaim};
+use super::claim::{ClaimRow, TxClaim};
 use super::handle::TxHandle;
 use super::{ClaimError, Dialect};
 use crate::backoff::Backoff;
@@ -192,29 +192,29 @@ impl<DB: Dialect> Trial<'_, DB> {
     fn judge<T: DeserializeOwned, E>(
         &self,
         own: &TxClaim,
-        found: Result<ClaimState, ClaimError>,
+        found: Result<ClaimRow, ClaimError>,
         lost: Option<&LostCommit<T>>,
     ) -> Result<Continuation, TryResult<T, E>> {
         let (action, observes) = (&*self.intent.action, self.engine.mode == Mode::Observe);
         match (found, lost) {
-            (Ok(ClaimState::Own), _) => Err(TryResult::WasCommitted),
-            (Ok(ClaimState::Free | ClaimState::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {
+            (Ok(ClaimRow::Own), _) => Err(TryResult::WasCommitted),
+            (Ok(ClaimRow::Free | ClaimRow::Others(_)), Some(lost)) if own.may_be_over_since(lost.written) => {
                 Err(TryResult::Forgotten)
             }
-            (Ok(ClaimState::Free), _) => Ok(Continuation::Claimed),
-            (Ok(ClaimState::Others(done)), _) if observes => {
+            (Ok(ClaimRow::Free), _) => Ok(Continuation::Claimed),
+            (Ok(ClaimRow::Others(done)), _) if observes => {
                 let refused = own.duplicate_of(done).err();
                 let outcome = refused.map_or(Outcome::Replayed, |rejection| Outcome::Rejected(rejection.code()));
                 self.engine.observe(outcome, action);
                 Ok(Continuation::Unclaimed)
             }
-            (Ok(ClaimState::Others(done)), _) => Err(TryResult::Ended(replayed(own, done))),
-            (Ok(ClaimState::InProgress), None) if observes => {
+            (Ok(ClaimRow::Others(done)), _) => Err(TryResult::Ended(replayed(own, done))),
+            (Ok(ClaimRow::InProgress), None) if observes => {
                 self.engine.observe(Outcome::Rejected(Code::InProgress), action);
                 Ok(Continuation::Afresh)
             }
             // What was lost may be what is in progress: then it is asked again.
-            (Ok(ClaimState::InProgress), lost) => {
+            (Ok(ClaimRow::InProgress), lost) => {
                 let refused = RunError::Rejected(Code::InProgress.into());
                 Err(if lost.is_some() { TryResult::Repeat(refused) } else { TryResult::Ended(Err(refused)) })
             }

@@ -44,14 +44,9 @@ pub(crate) async fn serve(server: Server, door: TcpListener, guard: &Guard) -> i
 /// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
 /// the end: whoever comes late gets a rejection, which is better than no answer.
 async fn finish(handle: &ServerHandle, guard: &Guard, door: TcpListener) {
-    guard.begin_draining();
-    tokio::time::sleep(guard.last_call()).await;
-    let drained = tokio::time::timeout(guard.drain_limit(), guard.drain()).await;
-    if drained.is_err() {
-        tracing::warn!("what still runs is cut off: whether it took effect is not known");
-    }
+    let is_drained = guard.shut_down().await;
     close(door).await;
-    handle.stop(drained.is_ok()).await;
+    handle.stop(is_drained).await;
 }
 
 /// Has nobody let in any more, and waits until everybody who was has been heard. A server that stops drops those whom it has not

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::quoted;
+use super::super::header_value::split_quoted;
 use super::Node;
 
 /// How deep a document may be nested, as far as most readers go; a deeper one counts byte by byte. serde_json has found
@@ -69,7 +69,7 @@ impl<'a> Walker<'a> {
     }
 
     fn text(&mut self) -> Option<Cow<'a, str>> {
-        let (inner, _) = quoted::split(self.rest.as_bytes().strip_prefix(b"\"")?)?;
+        let (inner, _) = split_quoted(self.rest.as_bytes().strip_prefix(b"\"")?)?;
         let text = self.skip(inner.len() + 2)?;
         if inner.contains(&b'\\') {
             // Half a surrogate pair is valid JSON and no text: serde_json will not have it, so it counts byte by byte.
