@@ -34,9 +34,9 @@ use crate::policy::Policy;
 pub enum Failure<E> {
     /// It counts like a response with status 500: not applied, but unknown under a key with [at most once](crate::KeyRules::at_most_once).
     Failed(E),
-    /// Nothing took effect: the token or key is free again, also with `hold`.
+    /// Nothing took effect: the token or key is free again, also under *at most once*.
     NotApplied(E),
-    /// It may have taken effect: the token stays used, a claim waits for its lease, or with `hold` until it is settled.
+    /// It may have taken effect: the token stays used, a claim waits for its lease, or under *at most once* until it is settled.
     Unknown(E),
 }
 

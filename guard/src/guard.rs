@@ -187,7 +187,7 @@ impl Guard {
     /// # }).unwrap();
     /// ```
     ///
-    /// Under `hold`, work says where it is certain that nothing took effect:
+    /// Under *at most once*, work says where it is certain that nothing took effect:
     ///
     /// ```
     /// use onceward::Failure::{self, NotApplied};
@@ -244,7 +244,7 @@ impl Guard {
     /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
     /// has forgotten, the handler runs, and this gives what came of it before. The answer then is marked as *executed*, since the handler
     /// was, and it is counted once, by `Protect`: this counts no verdicts of its own. A handler that answers with an error marks its
-    /// answer with [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and with `hold` takes a 500 or 503 for
+    /// answer with [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and under *at most once* takes a 500 or 503 for
     /// an unknown outcome.
     ///
     /// # Errors

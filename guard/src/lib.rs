@@ -1,7 +1,7 @@
-//! Onceward makes a submission take effect once, however often it is sent: the double click, the impatient retry, the
-//! proxy that asks twice, the message delivered again.
+//! Onceward makes a submission take effect once, however often it is sent: a double click, an impatient retry, a proxy that resends, a
+//! message that is delivered again.
 //!
-//! # One route
+//! # Quick start
 //!
 //! ```
 //! # #[cfg(feature = "actix")] {
@@ -22,49 +22,49 @@
 //! # }
 //! ```
 //!
-//! # One table
+//! Without a framework, [`Guard::run`] runs any function once, and [`Guard::check`] with a [`Pass`] is what it is made of.
 //!
-//! | policy | enter | it happened | it did not happen | a duplicate gets |
+//! # Policies
+//!
+//! | policy | who creates the id | the first request | a duplicate receives | after a run that was not applied |
 //! |---|---|---|---|---|
-//! | **Token**: we issued it, one use | `take` finds it *issued* | it stays used | it is put back for the rest of its life | refused: *used* |
-//! | **Token, remembered** | `swap` it for a claim that is held | `swap` the claim for the reply | `swap` it back | the first reply, or *in progress*, *outcome unknown*, *used* |
-//! | **Key**: the caller made it | `insert` a claim for a lease | `swap` the claim for the reply | `remove` the claim | the first reply, or *in progress*, *reused*, *outcome unknown* |
-//! | **Interval**: nobody made anything | `insert` a claim for the interval | left to expire | `remove` the claim | refused: *too soon* |
+//! | **token** | Onceward issues it | redeems the token and runs | 409 `token_used` | the token is valid again |
+//! | **token, remembered** | Onceward issues it | redeems the token, runs, stores the response | the stored response; `in_progress`, `outcome_unknown` | the token is valid again |
+//! | **key** | the client (`Idempotency-Key`, or a business id) | claims the key, runs, stores the response | the stored response; `in_progress`, `key_reused`, `outcome_unknown` | the key is free again |
+//! | **interval** | derived from subject and content | claims the interval and runs | 409 `too_soon`; 429 `locked` of a lock | the interval is free again |
 //!
-//! What *happened* is read from the answer, unless the route or the handler says otherwise:
+//! Whether a run took effect is read from its response, unless the handler or the route says otherwise:
 //!
-//! | answer | Token, Interval | Key |
+//! | response | token, interval | key |
 //! |---|---|---|
-//! | below 400 | it happened | it happened |
-//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response made before the handler was entered ([`actix::entered()`]) | it did not | it did not |
-//! | any other 4xx | it did not: the form is corrected, and sent again | it happened: an answer like any other |
-//! | any other 5xx, a panic, a task that was lost | *unknown* | *unknown*; with [at most once](KeyRules::at_most_once) also 408, 500, 501, 503 |
+//! | below 400 | applied | applied: stored and replayed |
+//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response made before the handler was called ([`actix::entered()`]) | not applied | not applied; [at most once](KeyRules::at_most_once), 408, 500, 501 and 503 are unknown |
+//! | other 4xx | not applied: the user corrects the form and sends it again | applied: a business answer, stored and replayed |
+//! | other 5xx, a panic, an aborted task | unknown: the token stays used | unknown: the claim waits for its lease, or for [`Guard::settle`] |
 //!
-//! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that says more.
+//! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that says more. *Unknown* is never guessed into yes
+//! or no.
 //!
-//! # One walk
+//! # Glossary
 //!
-//! [`actix::Protect`] reads what a request asks into an [`Intent`]. [`Guard::check`] has its mint verify the token: a
-//! forged, expired or misplaced one is refused without a word to the store. What is left is one question, used or not,
-//! and one atomic step that answers it: [`Store::take`](store::Store::take), the delete whose result is the verdict.
-//! The [`Verdict`] is to run, with a [`Pass`], to give a reply again, or to refuse. The pass is settled by the answer, before the answer is sent.
-//!
-//! Under a [`Key`] the one step is [`Store::insert`](store::Store::insert), of a claim that lives for a lease and is renewed on a
-//! thread of the guard's own while the pass lives. Settling it swaps the claim for the [`Reply`], which is the verdict on every
-//! later request, or removes it.
-//!
-//! The same works without any framework: [`Guard::check`] and [`Pass`] are all there is to it, and [`Guard::run`] is both.
+//! - *Subject* (who asks), *action* (which operation) and *fingerprint* (digest of the content) make up an [`Intent`].
+//! - A [`Verdict`] is to run, to replay or to reject. A [`Pass`] is the permission to run, settled once by its [`Effect`].
+//! - A *claim* is the record of a run in flight; it lives for a *lease*, and is renewed while the run lives. A [`Reply`] is a stored response;
+//!   it lives for its *retention*.
+//! - A [`Ticket`] names a record in the store. An [*epoch*](store::Epoch) is one uninterrupted life of the store's data.
+//! - *At most once*: after a crash the outcome is unknown until it is settled. *Retryable*: a crash frees the key after its lease, so that the
+//!   handler may run again.
 //!
 //! # Metrics
 //!
-//! What [`api::metric`] lists is told through the `metrics` facade, to the recorder that is installed when the guard is built;
-//! [`Guard::report`] tells how things are at the moment. No label holds what a caller has sent.
+//! What [`api::metric`] lists is counted through the `metrics` facade, by the recorder that is installed when the guard is built;
+//! [`Guard::report`] sets the gauges. No label holds what a client has sent.
 //!
 //! # Features
 //!
 //! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
 //! - `redis`: [`store::Redis`], for more than one process
-//! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; and [`transaction`], for records that are committed with the business rows.
+//! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; and [`transaction`], for records that are committed with the rows of the application.
 //!   The crate `onceward-patterns` has changes to rows of your own tables that may be requested twice
 //! - `laws`: [`store::laws`], the tests that every store has to pass
 #![warn(missing_docs)]

@@ -132,7 +132,7 @@ impl Protect<KeyPolicy> {
     /// Everything else is the handler's, also the 404 and 405 of the router, since an application's `default_service` may have taken
     /// effect: a 4xx is then stored and replayed, as the table of effects says, and its outcome is `replayable` instead of `executed`.
     ///
-    /// By that table a 401, 403, 425 or 429 frees the key, with `hold` too: the handler refused before anything took effect. A handler
+    /// By that table a 401, 403, 425 or 429 frees the key, at most once too: the handler refused before anything took effect. A handler
     /// that passes on such a status of another party *after* it took effect says so with [`MarkEffect`](super::MarkEffect):
     ///
     /// ```

@@ -82,12 +82,40 @@ fn broken(link: &Link) -> Option<String> {
 #[test]
 fn every_link_of_the_pages_leads_to_a_file_a_heading_or_a_test() {
     let mut wrong = Vec::new();
-    for page in ["choosing.md", "guarantees.md", "requirements.md"] {
+    for page in ["architecture.md", "choosing.md", "guarantees.md", "requirements.md"] {
         let links = links(&read(&docs().join(page)));
         assert!(links.len() > 20, "{page} has {} links", links.len());
         wrong.extend(links.iter().filter_map(broken).map(|why| format!("{page}: {why}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn architecture_page_names_every_module_and_where_to_change_each_thing() {
+    let page = read(&docs().join("architecture.md"));
+    let library = read(&Path::new(ROOT).join("guard/src/lib.rs"));
+    let declared = regex_lite::Regex::new(r"\n(?:pub )?mod ([a-z_]+);").unwrap();
+    let hidden = ["fuzzing", "simulator"];
+    let modules: Vec<_> = declared.captures_iter(&library).map(|found| found[1].to_owned()).collect();
+    assert!(modules.len() > 30, "{modules:?}");
+    for module in modules.iter().filter(|module| !hidden.contains(&module.as_str())) {
+        assert!(page.contains(&format!("`{module}`")), "the layers do not name `{module}`");
+    }
+    let (_, table) = page.split_once("## Where to change").expect("the table");
+    for subject in [
+        "effect table",
+        "Redis script",
+        "text of a problem",
+        "renewal interval",
+        "default token lifetime",
+        "browser retries",
+        "a store",
+        "an adapter",
+    ] {
+        let row = table.lines().find(|line| line.starts_with("| ") && line.contains(subject));
+        let row = row.unwrap_or_else(|| panic!("no row says where to change: {subject}"));
+        assert!(!links(row).is_empty(), "{row}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use onceward::{Intent, Key, KeyRules, Policy, RecordState, Subject, Verdict, tes
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// The limit of what `hold` promises: a record expires, and so does one that says that nobody can tell.
+/// The limit of what *at most once* promises: a record expires, and so does one that says that nobody can tell.
 #[tokio::test]
 async fn key_of_an_unknown_outcome_is_held_for_as_long_as_retain_says_and_free_afterwards() {
     for (rules, retain) in [(KeyRules::at_most_once(), HOUR * 24), (KeyRules::at_most_once().retain(HOUR), HOUR)] {

@@ -142,7 +142,7 @@ impl Submission {
             0 if heard(|heard| *heard == Heard::Duplicate) && !is_unknown && !may_stand => Some("false duplicate"),
             1 if !has_response && !is_unknown => Some("ran, and its client was told otherwise"),
             0 | 1 => None,
-            // A process that is killed after the effect leaves no record of it. Without `hold` its key is free after the lease.
+            // A process that is killed after the effect leaves no record of it. Under *retryable* its key is free after the lease.
             2 if self.policy == Policy::Key && is_unknown => None,
             _ => Some("double"),
         }

@@ -106,7 +106,7 @@ async fn a_redis_that_was_flushed_costs_nobody_a_second_payment() {
     assert_eq!(figures(&shop.database).await, [1; 4]);
 }
 
-/// Under `hold` a 503 leaves an unknown outcome, unless the handler knows better. A transaction that was rolled back does.
+/// Under *at most once* a 503 leaves an unknown outcome, unless the handler knows better. A transaction that was rolled back does.
 #[tokio::test]
 async fn work_that_was_rolled_back_frees_a_held_key() {
     let shop = Shop::open(Mode::Enforce).await;

@@ -89,7 +89,7 @@ impl ClaimState {
                 open.ticket, open.run
             )),
             (Self::Lapsed | Self::RanAgain, _) => Some(
-                "find out what it has done; `hold` (`at_most_once` in a claim) would have kept others from running it."
+                "find out what it has done; `at_most_once` would have kept others from running it."
                     .to_owned(),
             ),
             _ => None,
