@@ -78,7 +78,7 @@ function nginx({ policy, origin, takesToken }) {
 const WRAPS = {
   remembered: "Protect::token(&guard, SubjectFrom::anonymous()).remember(Duration::from_secs(600))",
   token: "Protect::token(&guard, SubjectFrom::anonymous())",
-  key: "Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::new())",
+  key: "Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable())",
   interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
 };
 
