@@ -13,6 +13,8 @@ mod request;
 mod response;
 mod token_source;
 
+pub use http::StatusCode;
+
 pub use self::json::parse_json;
 pub use self::key_source::KeySource;
 pub use self::request::{RequestHead, action_of};

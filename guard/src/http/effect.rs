@@ -1,6 +1,10 @@
 //! What a response says about the effect of its request.
 
+use onceward_api::Outcome;
+
+use crate::pass::Settled;
 use crate::policy::{Effect, Policy};
+use crate::store::StoreError;
 
 /// How far a request has got on its way into the handler, as far as a mark around the handler tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +58,30 @@ pub(crate) fn judge(policy: &Policy, facts: ResponseFacts, route: impl FnOnce() 
     });
     let is_error = (400..600).contains(&facts.status);
     Judgement { effect, shows_a_run: stated.is_some() || facts.entry == Entry::Entered || !is_error }
+}
+
+impl Judgement {
+    /// The outcome to report of a run that was settled by this judgement. What the handler or an inner guard reported itself, a rejection
+    /// or a replay, goes first.
+    pub(crate) fn outcome(
+        self,
+        reported: Option<Outcome>,
+        settled: &Result<Settled, StoreError>,
+        policy: &Policy,
+    ) -> Outcome {
+        reported.unwrap_or_else(|| match Settled::outcome(settled, policy, self.effect) {
+            Outcome::Executed if !self.shows_a_run => Outcome::Replayable,
+            outcome => outcome,
+        })
+    }
+
+    /// The outcome to report of a run that no guard protected.
+    pub(crate) fn outcome_unprotected(self, reported: Option<Outcome>) -> Outcome {
+        reported.unwrap_or(match self.effect {
+            Effect::NotApplied => Outcome::NotApplied,
+            Effect::Applied | Effect::Unknown => Outcome::Unprotected,
+        })
+    }
 }
 
 /// Whether the response was made before the handler was called. The mark of the handler knows. Without one, an error counts that says
@@ -119,6 +147,25 @@ mod tests {
         assert_eq!(effect(&at_most_once, from_extractor), Effect::Applied);
         let declared = ResponseFacts { source: ErrorSource::Declared, had_whole_body: false, ..PLAIN };
         assert_eq!(effect(&at_most_once, declared), Effect::NotApplied);
+    }
+
+    #[test]
+    fn outcome_is_the_reported_one_or_follows_from_how_the_run_was_settled() {
+        use onceward_api::Code;
+        let policy = retryable();
+        let judged = |effect, shows_a_run| Judgement { effect, shows_a_run };
+        let applied = judged(Effect::Applied, true);
+        let reported = Some(Outcome::Rejected(Code::TokenUsed));
+        assert_eq!(applied.outcome(reported, &Ok(Settled::Final), &policy), Outcome::Rejected(Code::TokenUsed));
+        assert_eq!(applied.outcome(None, &Ok(Settled::Final), &policy), Outcome::Executed);
+        let doubtful = judged(Effect::Applied, false);
+        assert_eq!(doubtful.outcome(None, &Ok(Settled::Final), &policy), Outcome::Replayable);
+        assert_eq!(doubtful.outcome(None, &Err(StoreError::unknown("down")), &policy), Outcome::Unprotected);
+        let not_applied = judged(Effect::NotApplied, true);
+        assert_eq!(not_applied.outcome(None, &Ok(Settled::Back), &policy), Outcome::NotApplied);
+        assert_eq!(not_applied.outcome_unprotected(None), Outcome::NotApplied);
+        assert_eq!(applied.outcome_unprotected(None), Outcome::Unprotected);
+        assert_eq!(applied.outcome_unprotected(reported), Outcome::Rejected(Code::TokenUsed));
     }
 
     #[test]
