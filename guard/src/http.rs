@@ -22,7 +22,7 @@ pub use self::response::{GuardResponse, issued};
 pub use self::token_source::token_in;
 
 pub(crate) use self::body::{BodyEnd, RequestBody, drain};
-pub(crate) use self::captured::{BodyLength, capture};
+pub(crate) use self::captured::{BodyLength, capture, read_limit};
 pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge};
 pub(crate) use self::request::{ParsedRequest, RequestReader};
 pub(crate) use self::response::{OutcomeHeaders, escape};

@@ -82,7 +82,7 @@ mod fingerprint;
 pub mod fuzzing;
 mod guard;
 // Without an adapter nothing calls most of it.
-#[cfg_attr(not(feature = "actix"), allow(dead_code))]
+#[cfg_attr(not(feature = "actix"), allow(dead_code, unused_imports))]
 pub mod http;
 mod inspection;
 mod intent;

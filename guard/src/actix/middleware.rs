@@ -21,7 +21,6 @@ use tracing::Instrument as _;
 use self::decide::{AdmittedRequest, Decision, enter};
 use self::observe::observe;
 pub(super) use self::rules::RouteRules;
-#[cfg(feature = "sql")]
 use super::extractors::leave_rules;
 use super::request::drain;
 use super::require_protection::mark_seen;
@@ -67,7 +66,6 @@ where
         let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
         mark_seen(request.request());
         let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        #[cfg(feature = "sql")]
         if rules.mode() == Mode::Off && !is_untouched {
             leave_rules(&rules, request.request());
         }
@@ -102,7 +100,6 @@ where
     B: MessageBody + 'static,
 {
     if rules.mode() == Mode::Observe {
-        #[cfg(feature = "sql")]
         leave_rules(&rules, request.request());
         return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
@@ -112,7 +109,6 @@ where
             return settle(&rules, admitted, answer).await;
         }
         Ok(Decision::Unprotected) => {
-            #[cfg(feature = "sql")]
             leave_rules(&rules, request.request());
             let running = rules.guard.begin();
             let answer = rules.take(service.call(request).await).await;
