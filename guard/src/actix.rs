@@ -45,9 +45,7 @@ mod worker;
 
 use actix_web::HttpRequest;
 
-#[cfg(feature = "sql")]
-pub use self::extractors::RequestIntent;
-pub use self::extractors::{ExtractorError, entered};
+pub use self::extractors::{ExtractorError, RequestIntent, entered};
 pub use self::hidden_token::HiddenToken;
 pub use self::peer::Peer;
 pub use self::protect::Protect;

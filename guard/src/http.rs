@@ -13,6 +13,8 @@ mod request;
 mod response;
 mod token_source;
 
+pub use http::StatusCode;
+
 pub use self::json::parse_json;
 pub use self::key_source::KeySource;
 pub use self::request::{RequestHead, action_of};
@@ -20,8 +22,8 @@ pub use self::response::{GuardResponse, issued};
 pub use self::token_source::token_in;
 
 pub(crate) use self::body::{BodyEnd, RequestBody, drain};
-pub(crate) use self::captured::{BodyLength, capture};
-pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge, outcome_of};
+pub(crate) use self::captured::{BodyLength, capture, read_limit};
+pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge};
 pub(crate) use self::request::{ParsedRequest, RequestReader};
 pub(crate) use self::response::{OutcomeHeaders, escape};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -84,7 +84,7 @@ mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
-#[allow(dead_code, reason = "each adapter, which is a feature of its own, uses a part of it")]
+#[allow(dead_code, unused_imports, reason = "each adapter, which is a feature of its own, uses a part of it")]
 pub mod http;
 mod intent;
 mod key;

@@ -1,7 +1,6 @@
 //! What a handler extracts from a guarded request, and how the guard knows whether the handler was called.
 
 mod entered;
-#[cfg(feature = "sql")]
 mod request_intent;
 
 use std::convert::Infallible;
@@ -13,9 +12,7 @@ use actix_web::http::StatusCode;
 use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse, ResponseError};
 
 pub use self::entered::entered;
-#[cfg(feature = "sql")]
 pub use self::request_intent::RequestIntent;
-#[cfg(feature = "sql")]
 pub(super) use self::request_intent::leave_rules;
 use crate::run_id::RunId;
 

@@ -74,7 +74,6 @@ impl GuardedRequest {
     }
 
     /// The passage through this guard, or the next one further out, that has a run; this one if none has.
-    #[cfg(feature = "sql")]
     pub(super) fn with_run(&self) -> &Self {
         self.outward().find(|passage| passage.run.is_some()).unwrap_or(self)
     }

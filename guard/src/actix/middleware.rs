@@ -21,14 +21,13 @@ use tracing::Instrument as _;
 use self::decide::{AdmittedRequest, Decision, enter};
 use self::observe::observe;
 pub(super) use self::rules::RouteRules;
-#[cfg(feature = "sql")]
 use super::extractors::leave_rules;
 use super::request::drain;
 use super::require_protection::mark_seen;
 use super::response::{Audience, mark};
 use super::run_to_completion::{Idle, Panicked, RunToCompletion};
 use crate::effect::Effect;
-use crate::http::{GuardResponse, Judgement, outcome_of};
+use crate::http::GuardResponse;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 use crate::settled::Settled;
@@ -67,7 +66,6 @@ where
         let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
         mark_seen(request.request());
         let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        #[cfg(feature = "sql")]
         if rules.mode() == Mode::Off && !is_untouched {
             leave_rules(&rules, request.request());
         }
@@ -102,7 +100,6 @@ where
     B: MessageBody + 'static,
 {
     if rules.mode() == Mode::Observe {
-        #[cfg(feature = "sql")]
         leave_rules(&rules, request.request());
         return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
@@ -112,30 +109,25 @@ where
             return settle(&rules, admitted, answer).await;
         }
         Ok(Decision::Unprotected) => {
-            #[cfg(feature = "sql")]
             leave_rules(&rules, request.request());
             let running = rules.guard.begin();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
-            let outcome = match (answer.outcome(), rules.judge(&answer, None).effect) {
-                (Some(outcome), _) => outcome,
-                (None, Effect::NotApplied) => Outcome::NotApplied,
-                (None, Effect::Applied | Effect::Unknown) => Outcome::Unprotected,
-            };
+            let outcome = rules.judge(&answer, None).outcome_unprotected(answer.outcome());
             return answer.send(move |headers| mark(headers, outcome), rules.guard.is_draining());
         }
-        Ok(Decision::Replay(reply)) => GuardResponse::replay(&reply),
+        Ok(Decision::Replay(reply)) => HttpResponse::from(GuardResponse::replay(&reply)),
         Err(rejection) => {
             let answer = Audience::of(request.request()).reject(&rules.guard, &rejection);
             match rejection.code() {
                 // An error of the guard's own, before anything ran.
-                Code::Internal => answer.with_effect(Effect::NotApplied, Code::Internal),
-                _ => answer,
+                Code::Internal => answer.with_effect(Effect::NotApplied, Code::Internal).into(),
+                _ => answer.into(),
             }
         }
     };
     Box::pin(drain(&mut request)).await;
-    Ok(request.into_response(HttpResponse::from(answer)).map_into_right_body())
+    Ok(request.into_response(answer).map_into_right_body())
 }
 
 /// Calls the handler. A run that has a name gives it to the handler, and to every line that is logged meanwhile.
@@ -162,18 +154,15 @@ async fn settle<B: MessageBody + 'static>(
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
     let AdmittedRequest { passage, pass } = *admitted;
-    let Judgement { effect, shows_a_run } = rules.judge(&answer, Some(&passage));
+    let judgement = rules.judge(&answer, Some(&passage));
     let reply = answer.reply(&rules.kept_headers);
     rules.notice_rewriting(passage.asked(), &answer);
     let successor = pass.binding(&passage.asked().intent());
-    let settled = pass.end(effect, reply).await;
+    let settled = pass.end(judgement.effect, reply).await;
     if let Err(error) = &settled {
-        tracing::warn!(%error, ?effect, "how a run ended could not be written down");
+        tracing::warn!(%error, effect = ?judgement.effect, "how a run ended could not be written down");
     }
-    let outcome = answer.outcome().unwrap_or_else(|| match outcome_of(&settled, &rules.policy, effect) {
-        Outcome::Executed if !shows_a_run => Outcome::Replayable,
-        outcome => outcome,
-    });
+    let outcome = judgement.outcome(answer.outcome(), &settled, &rules.policy);
     let next = match settled {
         Ok(Settled::Final) if rules.next_token => {
             let issued = Box::pin(rules.guard.issue(rules.guard.token_ttl(), successor)).await;

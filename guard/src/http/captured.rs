@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::policy::Policy;
 use crate::reply::NoReply;
 use crate::reply::Reply;
 
@@ -23,6 +24,11 @@ impl BodyLength {
             Self::Streamed { has_content_encoding: false } => Some(NoReply::Streamed),
         }
     }
+}
+
+/// How much of a response is read, if its body is at all: if the policy stores responses, or if the route looks into them.
+pub(crate) fn read_limit(policy: &Policy, limit: usize) -> Option<usize> {
+    (limit > 0 || policy.keeps_replies()).then_some(limit)
 }
 
 /// The stored form of a response: its status, its body, and the headers that describe the body or that the route names.
@@ -48,6 +54,13 @@ mod tests {
         assert_eq!(BodyLength::Known(0).unread(0), None);
         let streamed = |has_content_encoding| BodyLength::Streamed { has_content_encoding }.unread(10);
         assert_eq!([streamed(true), streamed(false)], [Some(NoReply::Compressed), Some(NoReply::Streamed)]);
+    }
+
+    #[test]
+    fn body_is_not_read_where_nothing_is_stored_or_judged_by_it() {
+        assert_eq!(read_limit(&Policy::token(), 0), None);
+        assert_eq!(read_limit(&Policy::token(), 1), Some(1));
+        assert_eq!(read_limit(&Policy::key(crate::policy::KeyRules::retryable()), 0), Some(0));
     }
 
     #[test]

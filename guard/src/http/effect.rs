@@ -61,19 +61,32 @@ pub(crate) fn judge(policy: &Policy, facts: ResponseFacts, route: impl FnOnce() 
     Judgement { effect, shows_a_run: stated.is_some() || facts.entry == Entry::Entered || !is_error }
 }
 
-/// Whether the response was made before the handler was called. The mark of the handler knows. Without one, an error counts that says
-/// so itself, and, if the policy believes extractors, one that only an extractor makes.
-fn is_before_handler(policy: &Policy, facts: ResponseFacts) -> bool {
-    match (facts.entry, facts.source) {
-        (Entry::Extracting, _) => true,
-        (Entry::Entered, _) | (Entry::Unmarked, ErrorSource::Other) => false,
-        (Entry::Unmarked, ErrorSource::Declared) => true,
-        (Entry::Unmarked, ErrorSource::Extractor) => facts.had_whole_body && policy.believes_extractors(),
+impl Judgement {
+    /// The outcome to report of a run that was settled by this judgement. What the handler or an inner guard reported itself, a rejection
+    /// or a replay, goes first.
+    pub(crate) fn outcome(
+        self,
+        reported: Option<Outcome>,
+        settled: &Result<Settled, StoreError>,
+        policy: &Policy,
+    ) -> Outcome {
+        reported.unwrap_or_else(|| match outcome_of(settled, policy, self.effect) {
+            Outcome::Executed if !self.shows_a_run => Outcome::Replayable,
+            outcome => outcome,
+        })
+    }
+
+    /// The outcome to report of a run that no guard protected.
+    pub(crate) fn outcome_unprotected(self, reported: Option<Outcome>) -> Outcome {
+        reported.unwrap_or(match self.effect {
+            Effect::NotApplied => Outcome::NotApplied,
+            Effect::Applied | Effect::Unknown => Outcome::Unprotected,
+        })
     }
 }
 
-/// The outcome that the client receives for a run. An effect that is not on record keeps no duplicate from running, and the response says so.
-pub(crate) fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
+/// An effect that is not on record keeps no duplicate from running, and the response says so.
+fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
     let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
     match (effect, settled) {
         (_, Ok(Settled::Lost)) => Outcome::Unprotected,
@@ -82,6 +95,17 @@ pub(crate) fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy,
         (Effect::NotApplied, Ok(Settled::Released)) => Outcome::NotApplied,
         (Effect::NotApplied, _) => Outcome::NotReleased,
         (Effect::Unknown, _) => Outcome::Unknown,
+    }
+}
+
+/// Whether the response was made before the handler was called. The mark of the handler knows. Without one, an error counts that says
+/// so itself, and, if the policy believes extractors, one that only an extractor makes.
+fn is_before_handler(policy: &Policy, facts: ResponseFacts) -> bool {
+    match (facts.entry, facts.source) {
+        (Entry::Extracting, _) => true,
+        (Entry::Entered, _) | (Entry::Unmarked, ErrorSource::Other) => false,
+        (Entry::Unmarked, ErrorSource::Declared) => true,
+        (Entry::Unmarked, ErrorSource::Extractor) => facts.had_whole_body && policy.believes_extractors(),
     }
 }
 
@@ -137,6 +161,25 @@ mod tests {
         assert_eq!(effect(&at_most_once, from_extractor), Effect::Applied);
         let declared = ResponseFacts { source: ErrorSource::Declared, had_whole_body: false, ..PLAIN };
         assert_eq!(effect(&at_most_once, declared), Effect::NotApplied);
+    }
+
+    #[test]
+    fn outcome_is_the_reported_one_or_follows_from_how_the_run_was_settled() {
+        use onceward_api::Code;
+        let policy = retryable();
+        let judged = |effect, shows_a_run| Judgement { effect, shows_a_run };
+        let applied = judged(Effect::Applied, true);
+        let reported = Some(Outcome::Rejected(Code::TokenUsed));
+        assert_eq!(applied.outcome(reported, &Ok(Settled::Final), &policy), Outcome::Rejected(Code::TokenUsed));
+        assert_eq!(applied.outcome(None, &Ok(Settled::Final), &policy), Outcome::Executed);
+        let doubtful = judged(Effect::Applied, false);
+        assert_eq!(doubtful.outcome(None, &Ok(Settled::Final), &policy), Outcome::Replayable);
+        assert_eq!(doubtful.outcome(None, &Err(StoreError::unknown("down")), &policy), Outcome::Unprotected);
+        let not_applied = judged(Effect::NotApplied, true);
+        assert_eq!(not_applied.outcome(None, &Ok(Settled::Released), &policy), Outcome::NotApplied);
+        assert_eq!(not_applied.outcome_unprotected(None), Outcome::NotApplied);
+        assert_eq!(applied.outcome_unprotected(None), Outcome::Unprotected);
+        assert_eq!(applied.outcome_unprotected(reported), Outcome::Rejected(Code::TokenUsed));
     }
 
     #[test]

@@ -19,12 +19,13 @@ use crate::rejection::Rejection;
 use crate::run_id::RunId;
 
 /// What a request under a key asks, as [`Protect`](crate::actix::Protect) has read it: for a handler that does it in a transaction, with
-/// [`Guard::transact`](crate::Guard::transact).
+/// `Guard::transact` (feature `sql`).
 ///
 /// Then the guard's store is the quick way to an answer, and the table beside the business rows is the truth. If the store is flushed, or was
 /// behind when it took over, the handler runs again, and finds in the table that it was done, and what came of it:
 ///
 /// ```
+/// # #[cfg(feature = "sql")] {
 /// use actix_web::{HttpRequest, HttpResponse, web};
 /// use onceward::actix::{RequestIntent, reject};
 /// use onceward::transaction::TxHandle;
@@ -47,6 +48,7 @@ use crate::run_id::RunId;
 ///         Err(_) => HttpResponse::ServiceUnavailable().finish(),
 ///     }
 /// }
+/// # }
 /// ```
 ///
 /// On a route without a key it has none, and `transact` rejects with `key_missing`. Where [`Protect`](crate::actix::Protect) does not check

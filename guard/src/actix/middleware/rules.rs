@@ -97,9 +97,9 @@ impl RouteRules {
         &self,
         answer: Result<ServiceResponse<B>, Error>,
     ) -> CapturedResponse<B> {
-        match self.answer_limit {
-            0 if !self.policy.keeps_replies() => CapturedResponse::new(answer),
-            limit => Box::pin(CapturedResponse::read(answer, limit)).await,
+        match http::read_limit(&self.policy, self.answer_limit) {
+            None => CapturedResponse::new(answer),
+            Some(limit) => Box::pin(CapturedResponse::read(answer, limit)).await,
         }
     }
 

@@ -88,10 +88,9 @@ impl ClaimState {
                 "find out whether it took effect; then: onceward key settle {} --run {} --applied (or --not-applied)",
                 open.ticket, open.run
             )),
-            (Self::Lapsed | Self::RanAgain, _) => Some(
-                "find out what it has done; `at_most_once` would have kept others from running it."
-                    .to_owned(),
-            ),
+            (Self::Lapsed | Self::RanAgain, _) => {
+                Some("find out what it has done; `at_most_once` would have kept others from running it.".to_owned())
+            }
             _ => None,
         }
     }
