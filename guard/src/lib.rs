@@ -64,8 +64,8 @@
 //!
 //! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
 //! - `redis`: [`store::Redis`], for more than one process
-//! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; [`transaction`], for records that are committed with the business rows; and
-//!   [`patterns`], changes to rows of your own that may be asked for twice
+//! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; and [`transaction`], for records that are committed with the business rows.
+//!   The crate `onceward-patterns` has changes to rows of your own tables that may be requested twice
 //! - `laws`: [`store::laws`], the tests that every store has to pass
 #![warn(missing_docs)]
 
@@ -89,8 +89,6 @@ mod mint;
 mod mode;
 mod no_reply;
 mod pass;
-#[cfg(feature = "sql")]
-pub mod patterns;
 mod policy;
 mod random;
 mod record;

@@ -14,7 +14,7 @@ mod version;
 use std::future::Future;
 use std::sync::Arc;
 
-use onceward::patterns::{Answer, Why};
+use onceward_patterns::{Answer, Why};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -53,7 +53,7 @@ use on_both;
 macro_rules! repeated {
     ($transaction:expr) => {
         loop {
-            let tried: Result<_, onceward::patterns::PatternError> = $transaction.await;
+            let tried: Result<_, onceward_patterns::PatternError> = $transaction.await;
             match tried {
                 Ok(value) => break value,
                 Err(error) if error.is_temporary() => tokio::task::yield_now().await,

@@ -133,9 +133,9 @@ fn what_does_not_exist_is_found_out() {
     assert!(broken(&link("`what_does_not_exist_is_found_out`", here)).is_none());
     assert!(broken(&link("`broken`", here)).is_some(), "a function that is no test");
     assert!(broken(&link("`nothing_of_the_kind`", here)).is_some());
-    assert!(broken(&link("`onceward::nothing_of_the_kind`", "../guard/src/patterns.rs")).is_some());
-    assert!(broken(&link("`onceward::patterns`", "../guard/src/patterns.rs")).is_none());
-    assert!(!names_a_test(&link("`onceward::patterns`", "../guard/src/patterns.rs")));
+    assert!(broken(&link("`onceward::nothing_of_the_kind`", "../guard/src/transaction.rs")).is_some());
+    assert!(broken(&link("`onceward::transaction`", "../guard/src/transaction.rs")).is_none());
+    assert!(!names_a_test(&link("`onceward::transaction`", "../guard/src/transaction.rs")));
     assert!(broken(&link("a page", "nowhere.md")).is_some());
     assert!(broken(&link("a page", "choosing.md#nothing-of-the-kind")).is_some());
     assert!(broken(&link("a page", "choosing.md#no-zookeeper")).is_none());

@@ -35,6 +35,15 @@ fn with_actix_alone_there_is_no_store_client_no_pages_and_no_http_client() {
 }
 
 #[test]
+fn patterns_need_a_database_driver_and_no_guard() {
+    let patterns = tree_of("onceward-patterns", "");
+    assert!(has(&patterns, "sqlx"));
+    for foreign in ["onceward", "onceward-api", "actix-web", "redis"] {
+        assert!(!has(&patterns, foreign), "{foreign} is in it");
+    }
+}
+
+#[test]
 fn a_client_has_no_guard_no_web_framework_and_no_store() {
     let client = tree_of("onceward-client", "middleware");
     assert!(has(&client, "reqwest") && has(&client, "reqwest-middleware"));

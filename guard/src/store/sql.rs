@@ -24,8 +24,7 @@ use self::dialect::{Operation, SqlVerb};
 pub(crate) use self::dialect::{RecordRow, StatementOutcome};
 pub use self::error::SqlError;
 pub(crate) use self::error::{
-    StatementError, asks_for_a_repetition, has_failed_already, has_waited_in_vain, is_prepared_for_another_shape,
-    wants_a_repetition,
+    StatementError, asks_for_a_repetition, has_failed_already, has_waited_in_vain, wants_a_repetition,
 };
 pub use self::migrate::MigrationOutcome;
 use self::pool::{SqlBackend, SqlPool};

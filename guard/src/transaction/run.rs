@@ -19,7 +19,6 @@ use crate::guard::Guard;
 use crate::intent::Intent;
 use crate::mode::Mode;
 use crate::no_reply::NoReply;
-use crate::patterns::PatternError;
 use crate::policy::KeyRules;
 use crate::record::DoneRecord;
 use crate::reply::Reply;
@@ -308,10 +307,7 @@ fn replayed<T: DeserializeOwned, E>(claimed: &TxClaim, done: DoneRecord) -> Resu
 fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
-        if wants_a_repetition(cause)
-            || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition)
-            || cause.downcast_ref().is_some_and(PatternError::is_temporary)
-        {
+        if wants_a_repetition(cause) || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition) {
             return true;
         }
         next = cause.source();

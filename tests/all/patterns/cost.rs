@@ -1,6 +1,6 @@
 //! What a change costs, in statements that are sent to the database.
 
-use onceward::patterns::Change;
+use onceward_patterns::Change;
 use onceward_tests::database::Postgres;
 use sqlx::{PgConnection, Row as _};
 

@@ -1,6 +1,6 @@
 //! Deleting, and what is made again in between.
 
-use onceward::patterns::Change;
+use onceward_patterns::Change;
 
 use super::{RACERS, count, on_both, race, said};
 

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use onceward::patterns::{Change, PatternError};
+use onceward_patterns::{Change, PatternError};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo};

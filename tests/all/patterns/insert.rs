@@ -1,6 +1,6 @@
 //! Inserting once, with a look first, and insert-or-update.
 
-use onceward::patterns::{Answer, Change, Why};
+use onceward_patterns::{Answer, Change, Why};
 use sqlx::{Connection as _, Row as _};
 
 use super::{RACERS, count, on_both, race, repeated, said};

@@ -1,7 +1,15 @@
 //! Every isolation level: one effect, and whoever was in the way of another is asked to repeat.
 
-use onceward::patterns::{Answer, Change, PatternError};
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onceward::store::{Memory, Sql};
+use onceward::transaction::TxHandle;
+use onceward::{Guard, Intent, Key, KeyRules, RunOutcome, Subject};
+use onceward_patterns::{Answer, Change, PatternError};
 use onceward_tests::database::Postgres;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, Transaction};
 
 use super::{RACERS, race, repeated, said};
@@ -27,7 +35,7 @@ async fn at_every_isolation_level_of_32_requests_under_one_key_one_takes() {
                 let tea = Change::to("stock").key("sku", "tea");
                 let answer = tea.take("left_over", 1, flow, &mut *transaction).await?;
                 // What the commit says decides too.
-                transaction.commit().await.map_err(|error| PatternError::Again(Some(error)))?;
+                transaction.commit().await.map_err(PatternError::again)?;
                 Ok(said(&answer))
             })
         })
@@ -49,7 +57,7 @@ async fn a_conflict_with_what_cannot_be_seen_asks_for_the_whole_transaction_agai
     sqlx::query("SELECT count(*) FROM flow").execute(&mut *late).await.unwrap();
     assert!(matches!(flow().insert_once(&mut other).await.unwrap(), Answer::Applied(_)));
     let refused = flow().insert_once(&mut *late).await.map(drop).unwrap_err();
-    assert!(matches!(&refused, PatternError::Again(Some(_))) && refused.is_temporary(), "{refused:?}");
+    assert!(matches!(&refused, PatternError::Again(_)) && refused.is_temporary(), "{refused:?}");
     late.rollback().await.unwrap();
     assert!(matches!(flow().insert_once(&mut one).await.unwrap(), Answer::AlreadyApplied(_)));
 }
@@ -95,4 +103,62 @@ async fn on_sqlite_a_transaction_that_has_read_what_is_old_is_to_be_repeated() {
     assert!(matches!(flow().insert_once(&mut other).await.unwrap(), Answer::Applied(_)));
     let refused = flow().insert_once(&mut *late).await.map(drop).unwrap_err();
     assert!(refused.is_temporary(), "{refused:?}");
+}
+
+/// An error of an application that has a pattern's error as its cause.
+#[derive(Debug)]
+struct OrderError(PatternError);
+
+impl fmt::Display for OrderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("could not record the order")
+    }
+}
+
+impl Error for OrderError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transact_repeats_work_that_a_pattern_asks_to_repeat() {
+    let database = Postgres::with(SHOP).await;
+    Sql::migrate(database.url()).await.unwrap();
+    let options: PgConnectOptions = database.url().parse().unwrap();
+    let options = options.options([("default_transaction_isolation", "repeatable read")]);
+    let pool = PgPoolOptions::new().connect_with(options).await.unwrap();
+    let (guard, tries) = (Guard::new(Memory::new()), AtomicUsize::new(0));
+    let key = Key::new("order-1").unwrap();
+    let intent = Intent::new("order", Subject::named("alice")).key(&key);
+    let flow = || Change::to("flow").key("request", "order-1");
+    let work = async |mut transaction: TxHandle<sqlx::Postgres>| match tries.fetch_add(1, Ordering::Relaxed) {
+        0 => {
+            sqlx::query("SELECT count(*) FROM flow").execute(&mut *transaction).await.unwrap();
+            // Committed by another transaction after this one has its snapshot.
+            assert!(flow().insert_once(&mut database.connection().await).await.unwrap().is_done());
+            flow().insert_once(&mut *transaction).await.map(|answer| said(&answer).to_owned()).map_err(OrderError)
+        }
+        1 => Err(OrderError(PatternError::again(sqlx::Error::RowNotFound))),
+        _ => flow().insert_once(&mut *transaction).await.map(|answer| said(&answer).to_owned()).map_err(OrderError),
+    };
+    let outcome = guard.transact(&pool, &KeyRules::retryable(), &intent, work).await.unwrap();
+    assert!(matches!(&outcome, RunOutcome::Executed(said) if said == "already applied"), "{outcome:?}");
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn transact_does_not_repeat_other_errors_of_a_pattern() {
+    let database = Postgres::with(SHOP).await;
+    Sql::migrate(database.url()).await.unwrap();
+    let pool = PgPoolOptions::new().connect(database.url()).await.unwrap();
+    let (guard, tries) = (Guard::new(Memory::new()), AtomicUsize::new(0));
+    let key = Key::new("order-1").unwrap();
+    let intent = Intent::new("order", Subject::named("alice")).key(&key);
+    let work = async |_: TxHandle<sqlx::Postgres>| -> Result<(), OrderError> {
+        tries.fetch_add(1, Ordering::Relaxed);
+        Err(OrderError(PatternError::Database(sqlx::Error::RowNotFound)))
+    };
+    guard.transact(&pool, &KeyRules::retryable(), &intent, work).await.unwrap_err();
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
 }

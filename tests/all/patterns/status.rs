@@ -1,6 +1,6 @@
 //! Statuses: from one to another, and forward along a way.
 
-use onceward::patterns::{Answer, Change, Why};
+use onceward_patterns::{Answer, Change, Why};
 use sqlx::Row as _;
 
 use super::{RACERS, count, on_both, race, said};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::patterns::{Answer, Change, PatternError, SqlConnection, Why};
+use onceward_patterns::{Answer, Change, PatternError, SqlConnection, Why};
 use onceward_tests::database::Postgres;
 use onceward_tests::wait::until;
 use sqlx::{Connection as _, PgConnection, Row as _};

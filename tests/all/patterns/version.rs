@@ -1,6 +1,6 @@
 //! Versions: counted by the sender, or seen by the reader.
 
-use onceward::patterns::{Answer, Change, Why};
+use onceward_patterns::{Answer, Change, Why};
 use sqlx::Row as _;
 
 use super::{RACERS, count, on_both, race, said};

@@ -170,9 +170,10 @@ pub(crate) fn wants_a_repetition(error: &(dyn Error + 'static)) -> bool {
 }
 
 fn is_out_of_order(error: &dyn DatabaseError) -> bool {
-    match error.try_downcast_ref::<PgDatabaseError>() {
-        Some(error) => matches!(error.code(), "40001" | "40P01"),
-        None => matches!(primary(error), Some(5 | 6)),
+    match error.try_downcast_ref::<SqliteError>() {
+        Some(_) => matches!(primary(error), Some(5 | 6)),
+        // By SQLSTATE, so that a library between the driver and us can ask for it too.
+        None => matches!(error.code().as_deref(), Some("40001" | "40P01")),
     }
 }
 
@@ -186,15 +187,6 @@ pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
 pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
-}
-
-/// Whether a statement was prepared when its table had other columns.
-pub(crate) fn is_prepared_for_another_shape(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else { return false };
-    let is_outdated = |error: &PgDatabaseError| {
-        error.code() == "0A000" && error.routine().is_some_and(|routine| routine == "RevalidateCachedQuery")
-    };
-    error.try_downcast_ref::<PgDatabaseError>().is_some_and(is_outdated)
 }
 
 /// What to do where a database does not let us in, or do what has to be done. To wait would not help.

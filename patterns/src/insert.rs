@@ -19,7 +19,7 @@ impl<C: SqlConnection> Change<C> {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # sqlx::raw_sql("CREATE TABLE payments (order_no TEXT PRIMARY KEY, cents BIGINT)").execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change, Why};
+    /// use onceward_patterns::{Answer, Change, Why};
     ///
     /// let payment = |cents: i64| Change::to("payments").key("order_no", "4711").with("cents", cents);
     ///
@@ -51,7 +51,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # let table = "CREATE TABLE inbox (source TEXT, seq BIGINT, body TEXT, result TEXT, UNIQUE (source, seq))";
     /// # sqlx::raw_sql(table).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change};
+    /// use onceward_patterns::{Answer, Change};
     ///
     /// let message = || Change::to("inbox").key("source", "billing").key("seq", 17_i64).with("body", "invoice 9");
     ///
@@ -90,7 +90,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # let table = "CREATE TABLE places (goods BIGINT, category TEXT, shelf TEXT, PRIMARY KEY (goods, category))";
     /// # sqlx::raw_sql(table).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change};
+    /// use onceward_patterns::{Answer, Change};
     ///
     /// let place = |shelf: &str| Change::to("places").key("goods", 7_i64).key("category", "tea").with("shelf", shelf.to_owned());
     /// assert!(matches!(place("A").upsert(&mut connection).await?, Answer::Applied(_)));

@@ -5,7 +5,7 @@
 
 use super::change::{Change, Column};
 use super::connection::SqlConnection;
-use super::connection::speaks::FOUND;
+use super::connection::driver::FOUND;
 use super::name::Name;
 
 /// What a verb asks of the database.
@@ -33,13 +33,13 @@ pub(super) enum Write {
 /// How a row was found that a statement did not change. Numbers, since both databases have those.
 pub(super) mod found {
     /// The change could be made now: something has moved since.
-    pub(in crate::patterns) const OPEN: i32 = 0;
+    pub(crate) const OPEN: i32 = 0;
     /// It has been made, with this content.
-    pub(in crate::patterns) const SAME: i32 = 1;
+    pub(crate) const SAME: i32 = 1;
     /// It has been made, with other content.
-    pub(in crate::patterns) const DIFFERENT: i32 = 2;
+    pub(crate) const DIFFERENT: i32 = 2;
     /// It cannot be made.
-    pub(in crate::patterns) const UNMET: i32 = 3;
+    pub(crate) const UNMET: i32 = 3;
 }
 
 impl<C: SqlConnection> Change<C> {

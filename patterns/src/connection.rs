@@ -2,10 +2,10 @@
 
 use sqlx::{Connection, Database, PgConnection, SqliteConnection};
 
-use self::speaks::Speaks;
+use self::driver::Driver;
 
 /// A connection that changes can be made on: [`PgConnection`] or [`SqliteConnection`], by itself or as `&mut *transaction`.
-pub trait SqlConnection: Speaks {}
+pub trait SqlConnection: Driver {}
 
 impl SqlConnection for PgConnection {}
 impl SqlConnection for SqliteConnection {}
@@ -17,19 +17,19 @@ pub(super) type ArgumentsOf<C> = <DatabaseOf<C> as Database>::Arguments;
 /// A row as sqlx gives it.
 pub type RowOf<C> = <DatabaseOf<C> as Database>::Row;
 
-pub(super) mod speaks {
+pub(super) mod driver {
     use async_trait::async_trait;
     use sqlx::error::{BoxDynError, DatabaseError};
     use sqlx::{Arguments as _, AssertSqlSafe, Connection, Database, Error, PgConnection, Row as _, SqliteConnection};
 
     use super::{ArgumentsOf, RowOf};
-    use crate::store::sql::is_prepared_for_another_shape;
+    use crate::error::is_prepared_for_another_shape;
 
     /// The column that says how a row was found.
-    pub(in crate::patterns) const FOUND: &str = "onceward_found";
+    pub(crate) const FOUND: &str = "onceward_found";
 
     #[async_trait]
-    pub trait Speaks:
+    pub trait Driver:
         Connection<Database: Database<Connection = Self, Arguments: Clone, ArgumentBuffer: Default>>
     {
         /// The rows that a statement gives. Its text is made of checked names and of nothing that anybody sent.
@@ -46,7 +46,7 @@ pub(super) mod speaks {
     }
 
     #[async_trait]
-    impl Speaks for PgConnection {
+    impl Driver for PgConnection {
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error> {
             let rows = sqlx::query_with(AssertSqlSafe(statement), arguments).fetch_all(&mut *self).await;
             if rows.as_ref().is_err_and(is_prepared_for_another_shape) {
@@ -70,7 +70,7 @@ pub(super) mod speaks {
     }
 
     #[async_trait]
-    impl Speaks for SqliteConnection {
+    impl Driver for SqliteConnection {
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error> {
             // Prepared anew each time, which costs little here: one that is kept goes on with the columns that the table had.
             sqlx::query_with(AssertSqlSafe(statement), arguments).persistent(false).fetch_all(self).await

@@ -20,7 +20,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # let table = "CREATE TABLE prices (sku TEXT PRIMARY KEY, cents BIGINT, version BIGINT); INSERT INTO prices VALUES ('tea', 1, 1)";
     /// # sqlx::raw_sql(table).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change, Why};
+    /// use onceward_patterns::{Answer, Change, Why};
     ///
     /// let price = |cents: i64| Change::to("prices").key("sku", "tea").with("cents", cents);
     /// assert!(matches!(price(300).newer("version", 3, &mut connection).await?, Answer::Applied(_)));
@@ -42,7 +42,7 @@ impl<C: SqlConnection> Change<C> {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # sqlx::raw_sql("CREATE TABLE prices (sku TEXT PRIMARY KEY, cents BIGINT, version BIGINT)").execute(&mut connection).await?;
-    /// use onceward::patterns::Change;
+    /// use onceward_patterns::Change;
     ///
     /// for version in [2, 3, 1] {
     ///     let price = Change::to("prices").key("sku", "tea").with("cents", 100 * version);
@@ -70,7 +70,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # let table = "CREATE TABLE users (id BIGINT PRIMARY KEY, email TEXT, version BIGINT); INSERT INTO users VALUES (7, '', 1)";
     /// # sqlx::raw_sql(table).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change};
+    /// use onceward_patterns::{Answer, Change};
     ///
     /// let email = |email: &str| Change::to("users").key("id", 7_i64).with("email", email.to_owned());
     /// assert!(matches!(email("a@shop.example").at_version("version", 1, &mut connection).await?, Answer::Applied(_)));

@@ -21,7 +21,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # let table = "CREATE TABLE carts (id BIGINT PRIMARY KEY, deleted BOOLEAN, version BIGINT); INSERT INTO carts VALUES (7, FALSE, 1)";
     /// # sqlx::raw_sql(table).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change};
+    /// use onceward_patterns::{Answer, Change};
     ///
     /// let cart = || Change::to("carts").key("id", 7_i64);
     /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Applied(_)));

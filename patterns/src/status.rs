@@ -20,7 +20,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # let table = "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, receipt TEXT); INSERT INTO orders VALUES (7, 'open', '')";
     /// # sqlx::raw_sql(table).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change, Why};
+    /// use onceward_patterns::{Answer, Change, Why};
     ///
     /// let pay = |receipt: &str| Change::to("orders").key("id", 7_i64).with("receipt", receipt.to_owned());
     /// assert!(matches!(pay("r1").change_status("status", "open", "paid", &mut connection).await?, Answer::Applied(_)));
@@ -63,7 +63,7 @@ impl<C: SqlConnection> Change<C> {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// # let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
     /// # sqlx::raw_sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT)").execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change, Why};
+    /// use onceward_patterns::{Answer, Change, Why};
     ///
     /// const WAY: [&str; 3] = ["created", "paid", "shipped"];
     /// let order = || Change::to("orders").key("id", 7_i64);

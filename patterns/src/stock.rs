@@ -1,6 +1,5 @@
 //! Stock: taking what is left, once for each request, and giving it back.
 
-use super::apply::told;
 use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
 use super::name::Name;
@@ -32,7 +31,7 @@ impl<C: SqlConnection> Change<C> {
     /// # let tables = "CREATE TABLE stock (sku TEXT PRIMARY KEY, left_over BIGINT); INSERT INTO stock VALUES ('tea', 1);
     /// #     CREATE TABLE flow (buyer BIGINT, request TEXT, sku TEXT, amount BIGINT, returned BOOLEAN, UNIQUE (buyer, request))";
     /// # sqlx::raw_sql(tables).execute(&mut connection).await?;
-    /// use onceward::patterns::{Answer, Change, Why};
+    /// use onceward_patterns::{Answer, Change, Why};
     ///
     /// let tea = || Change::to("stock").key("sku", "tea");
     /// let flow = |buyer: i64| {
@@ -101,18 +100,18 @@ impl<C: SqlConnection> Change<C> {
         moving: Step,
         on: &mut C,
     ) -> Result<Answer<RowOf<C>>, PatternError> {
-        let mut both = on.begin().await.map_err(told)?;
+        let mut both = on.begin().await.map_err(PatternError::of)?;
         let recorded = flow.apply(recording, &mut both).await?;
         if !matches!(recorded, Answer::Applied(_)) {
-            both.rollback().await.map_err(told)?;
+            both.rollback().await.map_err(PatternError::of)?;
             return Ok(recorded);
         }
         let moved = self.apply(moving, &mut both).await?;
         if !matches!(moved, Answer::Applied(_)) {
-            both.rollback().await.map_err(told)?;
+            both.rollback().await.map_err(PatternError::of)?;
             return Ok(moved);
         }
-        both.commit().await.map_err(told)?;
+        both.commit().await.map_err(PatternError::of)?;
         Ok(recorded)
     }
 

@@ -1,11 +1,11 @@
-//! Changes to rows that may be asked for twice: small typed helpers for your own tables, on PostgreSQL and SQLite.
+//! Changes to rows of your own tables that may be requested twice: small typed helpers for PostgreSQL and SQLite.
 //!
 //! A [`Change`] names a row by its key and says what is to be in it; the verb that ends it says how a repetition is
 //! recognised. Each works on a connection or, as `&mut *transaction`, within your transaction, and gives an [`Answer`]:
 //! *applied*, *already applied* with the earlier result, or *refused*, and why.
 //!
 //! ```no_run
-//! use onceward::patterns::{Answer, Change};
+//! use onceward_patterns::{Answer, Change};
 //! use sqlx::{PgPool, Row as _};
 //!
 //! # async fn pay(pool: PgPool) -> Result<String, Box<dyn std::error::Error>> {
@@ -63,6 +63,8 @@
 //! one row can stop requests for all others; without a primary or unique key it locks more than was meant. Do nothing slow
 //! between the lock and the commit, call nobody, and set `lock_timeout`. SQLite has no such lock and needs none: `BEGIN
 //! IMMEDIATE` keeps every other writer out.
+
+#![warn(missing_docs)]
 
 mod answer;
 mod apply;

@@ -4,13 +4,12 @@ use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
 use super::statement::{Step, Write, found};
 use super::{Answer, PatternError, Why};
-use crate::store::sql::{asks_for_a_repetition, has_failed_already, is_prepared_for_another_shape};
 
 /// How often a row may change between the statement and the look, before the caller is asked to come again.
 const ROUNDS: usize = 10;
 
 /// How the row stands to a change that was not made.
-enum Looked<R> {
+enum Finding<R> {
     Absent,
     /// It has changed since, so that the change could be made now.
     Moved,
@@ -27,35 +26,35 @@ impl<C: SqlConnection> Change<C> {
                 return Ok(Answer::Applied(row));
             }
             match self.looked(&step, on).await? {
-                Looked::Answer(answer) => return Ok(answer),
-                Looked::Absent if step.write == Write::Update => return Ok(self.missing()),
-                Looked::Absent | Looked::Moved => {}
+                Finding::Answer(answer) => return Ok(answer),
+                Finding::Absent if step.write == Write::Update => return Ok(self.missing()),
+                Finding::Absent | Finding::Moved => {}
             }
         }
-        Err(PatternError::Again(None))
+        Err(PatternError::contended())
     }
 
     /// The answer that the row gives as it is, if there is one.
     pub(super) async fn known(&mut self, step: &Step, on: &mut C) -> Result<Option<Answer<RowOf<C>>>, PatternError> {
         self.check(step)?;
         Ok(match self.looked(step, on).await? {
-            Looked::Answer(answer) => Some(answer),
-            Looked::Absent | Looked::Moved => None,
+            Finding::Answer(answer) => Some(answer),
+            Finding::Absent | Finding::Moved => None,
         })
     }
 
-    async fn looked(&self, step: &Step, on: &mut C) -> Result<Looked<RowOf<C>>, PatternError> {
+    async fn looked(&self, step: &Step, on: &mut C) -> Result<Finding<RowOf<C>>, PatternError> {
         let mut rows = self.rows(self.look(step), on).await?;
-        let Some(row) = rows.pop() else { return Ok(Looked::Absent) };
+        let Some(row) = rows.pop() else { return Ok(Finding::Absent) };
         if !rows.is_empty() {
             let (table, key) = self.names();
             return Err(PatternError::NotUnique { table, key });
         }
         Ok(match C::found(&row).map_err(PatternError::Database)? {
-            found::OPEN => Looked::Moved,
-            found::SAME => Looked::Answer(Answer::AlreadyApplied(row)),
-            found::DIFFERENT => Looked::Answer(Answer::Rejected(Why::Different(row))),
-            _ => Looked::Answer(Answer::Rejected(Why::Unmet(row))),
+            found::OPEN => Finding::Moved,
+            found::SAME => Finding::Answer(Answer::AlreadyApplied(row)),
+            found::DIFFERENT => Finding::Answer(Answer::Rejected(Why::Different(row))),
+            _ => Finding::Answer(Answer::Rejected(Why::Unmet(row))),
         })
     }
 
@@ -83,7 +82,7 @@ impl<C: SqlConnection> Change<C> {
             let (table, key) = self.names();
             return PatternError::NoUniqueIndex { table, key };
         }
-        told(error)
+        PatternError::of(error)
     }
 
     fn missing(&self) -> Answer<RowOf<C>> {
@@ -95,15 +94,4 @@ impl<C: SqlConnection> Change<C> {
         let key: Vec<_> = self.key.iter().map(|column| column.name.plain()).collect();
         (self.table.plain().to_owned(), key.join(", "))
     }
-}
-
-/// What an error of the database means to the caller.
-pub(super) fn told(error: sqlx::Error) -> PatternError {
-    if asks_for_a_repetition(&error) || is_prepared_for_another_shape(&error) {
-        return PatternError::Again(Some(error));
-    }
-    if has_failed_already(&error) {
-        return PatternError::FailedAlready(error);
-    }
-    PatternError::Database(error)
 }
