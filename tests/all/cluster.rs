@@ -19,8 +19,6 @@ use onceward_tests::shop::Shop;
 use onceward_tests::tally::{How, Tally, Told, present, redeem, times};
 use onceward_tests::tour::every_policy;
 use onceward_tests::wait::until;
-use redis::cluster::ClusterClient;
-use redis::cluster_async::ClusterConnection;
 use serde_json::json;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
@@ -36,23 +34,12 @@ async fn issues(guard: &Guard) -> bool {
     guard.issue(MINUTE, Binding::none()).await.is_ok()
 }
 
-/// A connection that an application has made for itself, which repeats so often.
-pub(crate) async fn of_the_application(cluster: &RedisCluster, retries: u32) -> ClusterConnection {
-    let nodes = cluster.nodes[..3].iter().map(|node| node.proxy.url());
-    let client = ClusterClient::builder(nodes).retries(retries).build().unwrap();
-    client.get_async_connection().await.unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_laws_and_every_policy_hold_on_a_cluster_however_it_is_reached() {
     let cluster = RedisCluster::start().await;
     Laws::of(Redis::open(&cluster.address()).unwrap().timeout(PATIENT)).hold().await;
-    Laws::of(Redis::over_cluster(of_the_application(&cluster, 0).await).prefix("own").timeout(PATIENT)).hold().await;
-    let stores = [
-        Redis::open(&cluster.address()).unwrap().prefix("a"),
-        Redis::open(&cluster.list()).unwrap().prefix("b"),
-        Redis::over_cluster(of_the_application(&cluster, 0).await).prefix("c"),
-    ];
+    let stores =
+        [Redis::open(&cluster.address()).unwrap().prefix("a"), Redis::open(&cluster.list()).unwrap().prefix("b")];
     for store in stores {
         every_policy(&Shop::on(store.timeout(PATIENT))).await;
     }
@@ -109,9 +96,8 @@ async fn every_verb(store: &Redis, ticket: &Ticket) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_redirect_is_followed_and_what_it_was_about_is_executed_once() {
     let cluster = RedisCluster::start().await;
-    let own = Redis::over_cluster(of_the_application(&cluster, 0).await);
-    for (number, store) in [Redis::open(&cluster.address()).unwrap(), own].into_iter().enumerate() {
-        let store = store.timeout(PATIENT);
+    for (number, address) in [cluster.address(), cluster.list()].into_iter().enumerate() {
+        let store = Redis::open(&address).unwrap().timeout(PATIENT);
         for (kind, name) in [(Kind::Key, "asked"), (Kind::Key, "moved")] {
             let ticket = Ticket::of(kind, format!("{name} {number}").as_bytes());
             let key = ticket.name("onceward");
@@ -246,11 +232,11 @@ async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() 
     both.judge("failovers in a cluster");
 }
 
-/// What has no connection to the owner of a slot asks anybody, and anybody answers INFO.
+/// Only the master of a token's slot may say which epoch the token is of, also after the connection to it was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_token_is_of_the_epoch_that_has_it_though_the_application_s_connection_to_that_was_lost() {
+async fn token_is_not_stale_after_the_connection_to_its_master_was_lost() {
     let cluster = RedisCluster::start().await;
-    let guard = Guard::new(Redis::over_cluster(of_the_application(&cluster, 0).await).timeout(PATIENT));
+    let guard = Guard::new(Redis::open(&cluster.address()).unwrap().timeout(PATIENT));
     until("all is well", BACK, || issues(&guard)).await;
     let mut accepted = 0;
     for round in 0..100 {
@@ -266,9 +252,9 @@ async fn a_token_is_of_the_epoch_that_has_it_though_the_application_s_connection
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_connection_of_the_application_is_led_to_the_new_master_too() {
+async fn store_follows_a_failover_and_a_killed_master() {
     let mut cluster = RedisCluster::start().await;
-    let store = Redis::over_cluster(of_the_application(&cluster, 0).await).timeout(PATIENT);
+    let store = Redis::open(&cluster.address()).unwrap().timeout(PATIENT);
     let tickets: Vec<_> = (0..30_u8).map(|number| Ticket::of(Kind::Key, &[number])).collect();
     let all_are_answered = || async {
         join_all(tickets.iter().map(|ticket| store.insert(ticket, b"x", MINUTE))).await.iter().all(Result::is_ok)

@@ -17,11 +17,12 @@ use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::tally::{How, Tally, Told, present, redeem, times};
 use onceward_tests::wait::until;
+use redis::aio::{ConnectionLike, ConnectionManager};
+use redis::{Client, Cmd, Pipeline, RedisFuture, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
-use crate::cluster::of_the_application;
 use crate::epochs::BACK;
 use crate::faults::{IN_TIME, is_bounded};
 
@@ -34,8 +35,54 @@ const MOMENT: Duration = Duration::from_millis(10);
 enum Bed {
     Single(RedisServer, Proxy),
     Cluster(RedisCluster),
-    /// Over connections of the application's own, which repeat by themselves so often.
-    Handed(RedisCluster, u32),
+    /// One Redis, over connections of the application that repeat a command so often.
+    Application(RedisServer, Proxy, u32),
+}
+
+/// An application's connection that sends a command again when its answer was lost, so often.
+#[derive(Clone)]
+struct ApplicationConnection {
+    manager: ConnectionManager,
+    repeats: u32,
+}
+
+impl ConnectionLike for ApplicationConnection {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let mut answer = self.manager.req_packed_command(command).await;
+            for _ in 0..self.repeats {
+                match answer {
+                    Err(error) if error.is_io_error() => answer = self.manager.req_packed_command(command).await,
+                    _ => break,
+                }
+            }
+            answer
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        commands: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            let mut answer = self.manager.req_packed_commands(commands, offset, count).await;
+            for _ in 0..self.repeats {
+                match answer {
+                    Err(error) if error.is_io_error() => {
+                        answer = self.manager.req_packed_commands(commands, offset, count).await;
+                    }
+                    _ => break,
+                }
+            }
+            answer
+        })
+    }
+
+    fn get_db(&self) -> i64 {
+        self.manager.get_db()
+    }
 }
 
 impl Bed {
@@ -45,37 +92,44 @@ impl Bed {
         Self::Single(redis, proxy)
     }
 
+    async fn application(repeats: u32) -> Self {
+        let redis = RedisServer::start();
+        let proxy = Proxy::before(redis.port()).await;
+        Self::Application(redis, proxy, repeats)
+    }
+
     async fn cluster() -> Self {
         Self::Cluster(RedisCluster::start().await)
     }
 
     fn address(&self) -> String {
         match self {
-            Self::Single(_, proxy) => proxy.url(),
-            Self::Cluster(cluster) | Self::Handed(cluster, _) => cluster.address(),
+            Self::Single(_, proxy) | Self::Application(_, proxy, _) => proxy.url(),
+            Self::Cluster(cluster) => cluster.address(),
         }
     }
 
     async fn guard(&self) -> Guard {
         Guard::new(match self {
-            Self::Handed(cluster, retries) => Redis::over_cluster(of_the_application(cluster, *retries).await),
+            Self::Application(_, proxy, repeats) => {
+                let manager = Client::open(proxy.url()).unwrap().get_connection_manager().await.unwrap();
+                Redis::over(ApplicationConnection { manager, repeats: *repeats })
+            }
             _ => Redis::open(&self.address()).expect("an address"),
         })
     }
 
     fn proxies(&self) -> Vec<&Proxy> {
         match self {
-            Self::Single(_, proxy) => vec![proxy],
-            Self::Cluster(cluster) | Self::Handed(cluster, _) => cluster.nodes.iter().map(|node| &node.proxy).collect(),
+            Self::Single(_, proxy) | Self::Application(_, proxy, _) => vec![proxy],
+            Self::Cluster(cluster) => cluster.nodes.iter().map(|node| &node.proxy).collect(),
         }
     }
 
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
-            Self::Single(redis, _) => vec![redis],
-            Self::Cluster(cluster) | Self::Handed(cluster, _) => {
-                cluster.nodes.iter().map(|node| &node.server).collect()
-            }
+            Self::Single(redis, _) | Self::Application(redis, ..) => vec![redis],
+            Self::Cluster(cluster) => cluster.nodes.iter().map(|node| &node.server).collect(),
         }
     }
 
@@ -256,14 +310,14 @@ async fn lost_answers_of_a_cluster_make_no_double_and_nobody_is_told_of_a_use_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn lost_answers_of_a_cluster_that_the_application_is_connected_to_make_no_double_and_no_false_use() {
-    losing(Bed::Handed(RedisCluster::start().await, 0), "a cluster, over an own connection").await;
+async fn lost_answers_over_the_application_s_connection_make_no_double_and_no_false_use() {
+    losing(Bed::application(0).await, "one Redis, over the application's connection").await;
 }
 
 /// This is what a connection must not do, and what the test above would show.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn over_a_connection_that_repeats_by_itself_tokens_are_called_used_that_nobody_has_used() {
-    let (bed, plain) = (Bed::Handed(RedisCluster::start().await, 3), Plain::default());
+    let (bed, plain) = (Bed::application(3).await, Plain::default());
     bed.lose(times(60, 500), "GETDEL", plain.clone()).await;
     println!("over a connection that repeats: {}", plain.0);
     assert!(plain.0.used_by_nobody() > 0, "{}", plain.0);

@@ -8,7 +8,6 @@ mod cluster;
 mod command;
 mod connection;
 mod deadline;
-mod handed_cluster;
 mod redirect;
 mod replication_id;
 mod scripts;
@@ -26,7 +25,6 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
-use ::redis::cluster_async::ClusterConnection;
 use ::redis::{Client, ErrorKind, RedisResult};
 use metrics::gauge;
 use onceward_api::metric;
@@ -37,7 +35,6 @@ use self::address::RedisAddress;
 use self::cluster::Cluster;
 use self::command::{bytes, compared, millis};
 use self::connection::{Endpoint, ManagedConnection, client};
-use self::handed_cluster::HandedCluster;
 use self::scripts::REMOVE;
 use self::sentinel::Sentinels;
 use self::transport::{ApplicationConnection, KeyName, Request, Response, Transport, TransportError};
@@ -137,18 +134,9 @@ impl Redis {
     ///
     /// It is driven by the runtime it was made in, or by that which has last reconnected it. A handler that blocks all of that runtime's threads stops it, and
     /// then the store does not answer in time: with [`open`](Self::open) that cannot happen. It must not send a
-    /// command a second time by itself.
+    /// command a second time by itself. For a cluster use [`open`](Self::open), which connects to every master and follows the slots.
     pub fn over(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
         Self::on(ApplicationConnection::new(connection))
-    }
-
-    /// The same over a connection to a cluster. It has to be one that repeats nothing: `ClusterClientBuilder::retries(0)`. What
-    /// it would repeat otherwise is also what was done and whose answer was lost.
-    ///
-    /// Such a connection knows those nodes only that have slots. A record that is on its way to one that has none yet cannot be reached
-    /// until the first of them is there, and is told as not executed: give a new node a slot before others are moved.
-    pub fn over_cluster(connection: ClusterConnection) -> Self {
-        Self::on(HandedCluster::new(connection))
     }
 
     fn on(transport: impl Transport) -> Self {

@@ -54,8 +54,7 @@ pub(super) fn retry_decision(error: &TransportError, asked: &NodeAddress) -> Ret
     }
     match redis_error.kind() {
         ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => RetryDecision::AskWho,
-        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown)
-        | ErrorKind::ClusterConnectionNotFound => RetryDecision::Wait,
+        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown) => RetryDecision::Wait,
         _ => RetryDecision::GiveUp,
     }
 }
