@@ -282,15 +282,32 @@ pub enum Compared {
 }
 
 /// The store could not be asked, or its answer did not arrive. Which of the two is all that matters.
-#[derive(Debug, thiserror::Error)]
+///
+/// [`source`](Error::source) is the error that was given to [`not_executed`](Self::not_executed) or [`unknown`](Self::unknown). Of a Redis that
+/// is out of reach, the chain ends in the [`io::Error`](std::io::Error) of the connection.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Certainly nothing was changed.
-    #[error("the store did not do it: {0}")]
     NotExecuted(Reason),
     /// It may have been done, may be done yet, or neither.
-    #[error("the store's answer was lost: {0}")]
     Unknown(Reason),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotExecuted(reason) => write!(f, "the store did not do it: {reason}"),
+            Self::Unknown(reason) => write!(f, "the store's answer was lost: {reason}"),
+        }
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let (Self::NotExecuted(Reason(reason)) | Self::Unknown(Reason(reason))) = self;
+        Some(&**reason)
+    }
 }
 
 impl StoreError {
@@ -324,8 +341,24 @@ impl StoreError {
 
 /// The store has no room for what is new, in its own words.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct StoreFull(pub(crate) String);
+#[error("{message}")]
+pub(crate) struct StoreFull {
+    message: String,
+    #[source]
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl StoreFull {
+    pub(crate) fn new(message: String) -> Self {
+        Self { message, cause: None }
+    }
+
+    /// As a server says.
+    #[cfg(feature = "redis")]
+    pub(crate) fn because(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { message: error.to_string(), cause: Some(Box::new(error)) }
+    }
+}
 
 /// Why a store failed, for the log of whoever runs it.
 #[derive(Debug)]

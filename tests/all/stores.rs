@@ -1,12 +1,13 @@
 //! The laws of a store on a real Redis, and what a Redis is sent.
 
+use std::error::Error;
 use std::time::Duration;
 
 use onceward::store::laws::Laws;
 use onceward::store::{Memory, Redis, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Kind, Policy, Seen, Subject, Ticket, Verdict};
 use onceward_tests::client::{order, send, submit, token};
-use onceward_tests::redis_server::RedisServer;
+use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::{STATUS, Shop};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -153,6 +154,35 @@ async fn an_address_that_is_none_is_refused_with_what_one_looks_like() {
     for wrong in ["", "127.0.0.1", "http://127.0.0.1", "redis://127.0.0.1:port"] {
         let error = Redis::open(wrong).err().unwrap_or_else(|| panic!("{wrong} is no address")).to_string();
         assert!(error.contains("redis://127.0.0.1:6379"), "{error}");
+    }
+}
+
+/// Whether an error of this type is among the causes.
+fn is_caused_by<E: Error + 'static>(error: &StoreError) -> bool {
+    std::iter::successors(error.source(), |&cause| cause.source()).any(|cause| cause.is::<E>())
+}
+
+#[tokio::test]
+async fn refused_connection_is_among_the_causes_of_a_store_error() {
+    let port = free_port();
+    for address in [
+        format!("redis://127.0.0.1:{port}"),
+        format!("redis+sentinel://127.0.0.1:{port}/main"),
+        format!("redis+cluster://127.0.0.1:{port}"),
+    ] {
+        let store = Redis::open(&address).unwrap();
+        let error = store.look(&Ticket::of(Kind::Key, b"x")).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
+        assert!(is_caused_by::<std::io::Error>(&error), "{address}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn error_given_to_a_store_error_is_its_source() {
+    let reason = || std::io::Error::other("disk full");
+    for error in [StoreError::not_executed(reason()), StoreError::unknown(reason())] {
+        assert!(error.source().is_some_and(|source| source.is::<std::io::Error>()), "{error:?}");
+        assert!(error.to_string().ends_with(": disk full"), "{error}");
     }
 }
 

@@ -27,7 +27,7 @@ impl Memory {
                 self.quotas.count_dropped(kind);
                 self.fit(kind, &stub, write)
             }
-            None => Err(StoreError::not_executed(StoreFull(format!(
+            None => Err(StoreError::not_executed(StoreFull::new(format!(
                 "the memory store has no room for another {}: raise its limit or shorten their life",
                 kind.as_str()
             )))),

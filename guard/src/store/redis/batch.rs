@@ -18,8 +18,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::breaker::Breaker;
 use super::deadline::Deadline;
+use super::error::TransportError;
 use super::replication_id::ReplicationId;
-use super::transport::{Request, Response, TransportError};
+use super::transport::{Request, Response};
 
 /// The most commands in one batch: the first receives its response only when the last has.
 const MOST: usize = 64;

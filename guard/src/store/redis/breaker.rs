@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::deadline::Deadline;
-use super::transport::TransportError;
+use super::error::TransportError;
 use crate::clock::Clock;
 use crate::store::Admission;
 

@@ -17,11 +17,12 @@ use tokio::time::{sleep, timeout_at};
 use super::address::at;
 use super::connection::{Endpoint, ManagedConnection, client, reconnecting};
 use super::deadline::Deadline;
+use super::error::{ConnectionFailure, TransportError};
 use super::redirect::{NodeAddress, REDIRECTS, RetryDecision, SETTLE, asking, key_of, retry_decision};
 use super::replication_id::ReplicationId;
 use super::slot::{SLOTS, slot_of};
 use super::topology::{ask_seeds, ranges, slots};
-use super::transport::{KeyName, Request, Response, Transport, TransportError, in_time, read};
+use super::transport::{KeyName, Request, Response, Transport, in_time, read};
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
@@ -45,7 +46,7 @@ struct ClusterState {
     /// Somebody was sent elsewhere, or nowhere.
     doubted: Notify,
     /// Why nobody could say who has which slots when that was last asked.
-    unknown: Mutex<Option<Arc<str>>>,
+    unknown: Mutex<Option<ConnectionFailure>>,
 }
 
 /// Which master has which slots.
@@ -113,11 +114,13 @@ impl Cluster {
             _ => None,
         }
         .ok_or_else(|| {
-            let reason = match self.state.unknown().as_deref() {
-                Some(reason) => format!("no node of the cluster says who has which slots: {reason}"),
-                None => format!("no node of the cluster has slot {slot}"),
-            };
-            TransportError::NoConnection(reason.into())
+            TransportError::NoConnection(match self.state.unknown() {
+                Some(failure) => {
+                    let reason = format!("no node of the cluster says who has which slots: {failure}");
+                    ConnectionFailure::from(reason).caused_by(&TransportError::NoConnection(failure))
+                }
+                None => format!("no node of the cluster has slot {slot}").into(),
+            })
         })
     }
 
@@ -337,19 +340,19 @@ impl ClusterState {
         self.read(&answer, &host).ok_or(TransportError::NoConnection("what it says cannot be read".into()))
     }
 
-    fn unknown(&self) -> Option<Arc<str>> {
+    fn unknown(&self) -> Option<ConnectionFailure> {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes why nobody could say who has which slots, if so, and tells of it if that is something new.
-    fn note(&self, reason: Option<String>) {
+    fn note(&self, failure: Option<ConnectionFailure>) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = &reason
-            && unknown.as_deref() != Some(reason)
+        if let Some(reason) = failure.as_ref().map(ConnectionFailure::reason)
+            && unknown.as_ref().map(ConnectionFailure::reason) != Some(reason)
         {
-            tracing::warn!(%reason, "no node of the cluster says who has which slots");
+            tracing::warn!(reason, "no node of the cluster says who has which slots");
         }
-        *unknown = reason.map(Arc::from);
+        *unknown = failure;
     }
 
     /// Reads the answer of a node, which leaves its own host out.
@@ -386,7 +389,8 @@ async fn keep_looking(state: Arc<ClusterState>, publish: watch::Sender<Arc<SlotM
             _ = wanted.changed() => return,
         };
         let is_found = found.is_ok();
-        state.note(found.as_ref().err().map(TransportError::to_string));
+        let failure = |error: &TransportError| ConnectionFailure::from(error.to_string()).caused_by(error);
+        state.note(found.as_ref().err().map(failure));
         if let Ok(map) = found {
             state.keep_only(&map);
             let is_new = publish.send_if_modified(|before| {

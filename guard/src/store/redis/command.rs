@@ -7,9 +7,10 @@ use redis::{Cmd, FromRedisValue as _, ServerErrorKind, Value};
 
 use super::Redis;
 use super::deadline::Deadline;
+use super::error::TransportError;
 use super::replication_id::ReplicationId;
 use super::scripts::{LuaScript, SWAP};
-use super::transport::{KeyName, Request, Response, TransportError};
+use super::transport::{KeyName, Request, Response};
 use crate::store::{Bytes, Compared, Epoch, StoreError};
 use crate::ticket::Ticket;
 

@@ -14,12 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use super::batch::PendingResponse;
 use super::breaker::Breaker;
 use super::deadline::Deadline;
+use super::error::{ConnectionFailure, TransportError};
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use super::sentinel::Sentinels;
 use super::thread_local::ThreadLocalConnector;
-use super::transport::{
-    KeyName, Request, Response, Transport, TransportError, fetch_replication_id, refuses_scripts, send_over,
-};
+use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, refuses_scripts, send_over};
 use crate::backoff::Backoff;
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
@@ -69,7 +68,7 @@ pub(super) struct ManagedConnection {
 #[derive(Clone)]
 enum ConnectionState {
     Up(Arc<LiveConnection>),
-    Down(Arc<str>),
+    Down(ConnectionFailure),
 }
 
 /// An open connection.
@@ -133,7 +132,7 @@ impl ManagedConnection {
         let _ = timeout_at(deadline.at, state.wait_for(|state| matches!(state, ConnectionState::Up(..)))).await;
         match state.borrow().clone() {
             ConnectionState::Up(up) => Ok(up),
-            ConnectionState::Down(reason) => Err(TransportError::NoConnection(reason)),
+            ConnectionState::Down(failure) => Err(TransportError::NoConnection(failure)),
         }
     }
 
@@ -267,11 +266,11 @@ impl ConnectionTask {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "Redis is out of reach");
-                    let reason = match error {
-                        TransportError::NoConnection(reason) => reason,
-                        other => other.to_string().into(),
+                    let failure = match error {
+                        TransportError::NoConnection(failure) => failure,
+                        other => ConnectionFailure::from(other.to_string()).caused_by(&other),
                     };
-                    self.publish.send_replace(ConnectionState::Down(reason));
+                    self.publish.send_replace(ConnectionState::Down(failure));
                 }
             }
             tokio::select! {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, ServerErrorKind};
 
-use super::transport::{Request, TransportError};
+use super::error::TransportError;
+use super::transport::Request;
 
 /// How often a request is sent on at most.
 pub(super) const REDIRECTS: usize = 8;

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::address::at;
 use super::connection::client;
-use super::transport::TransportError;
+use super::error::{ConnectionFailure, TransportError};
 
 /// How long a sentinel may take.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -109,13 +109,15 @@ impl Sentinels {
             match answer {
                 Some(Ok(Ok(one))) => reported.push(one),
                 Some(Ok(Err(error))) => failed = Some(error),
-                Some(Err(error)) => failed = Some(error.to_string()),
+                Some(Err(error)) => failed = Some(error.to_string().into()),
                 None => break,
             }
         }
         believed(reported, last.as_ref(), most).ok_or_else(|| {
-            let reason = failed.unwrap_or_else(|| "they know less than was known before".to_owned());
-            TransportError::NoConnection(format!("no sentinel names the master `{}`: {reason}", self.name).into())
+            let failure = failed.unwrap_or_else(|| "they know less than was known before".into());
+            let reason = format!("no sentinel names the master `{}`: {failure}", self.name);
+            let failure = ConnectionFailure::from(reason).caused_by(&TransportError::NoConnection(failure));
+            TransportError::NoConnection(failure)
         })
     }
 }
@@ -136,15 +138,16 @@ fn believed(reported: Vec<MasterReport>, last: Option<&MasterReport>, most: usiz
 }
 
 /// Asks one, with the master's credentials if it wants any.
-async fn ask(sentinel: ConnectionInfo, node: ConnectionInfo, name: String) -> Result<MasterReport, String> {
+async fn ask(sentinel: ConnectionInfo, node: ConnectionInfo, name: String) -> Result<MasterReport, ConnectionFailure> {
     let at = sentinel.addr().to_string();
     let mut answer = asked(sentinel.clone(), &name).await;
     if answer.as_ref().is_err_and(|error| error.code() == Some("NOAUTH")) {
         let settings = node.redis_settings().clone().set_db(0);
         answer = asked(sentinel.set_redis_settings(settings), &name).await;
     }
-    let answer = answer.map_err(|error| format!("{at} says: {error}"))?;
-    read(answer).ok_or_else(|| format!("{at} gave an answer that cannot be read"))
+    let answer =
+        answer.map_err(|error| ConnectionFailure::from(format!("{at} says: {error}")).caused_by(&error.into()))?;
+    read(answer).ok_or_else(|| format!("{at} gave an answer that cannot be read").into())
 }
 
 async fn asked(sentinel: ConnectionInfo, name: &str) -> Result<Value, RedisError> {

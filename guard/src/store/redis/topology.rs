@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::address::at;
 use super::connection::{CONNECT, client, connect};
+use super::error::TransportError;
 use super::redirect::NodeAddress;
-use super::transport::TransportError;
 
 /// Asks the nodes that we were told of, one after the other, until one says who has which slots; and at which host it is.
 pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String), TransportError> {

@@ -1,7 +1,7 @@
 //! How a command reaches Redis: a request is sent at most once, and has one response.
 
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -11,8 +11,9 @@ use tokio::time::{timeout, timeout_at};
 use super::batch::PendingResponse;
 use super::breaker::Breaker;
 use super::deadline::Deadline;
+use super::error::TransportError;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
-use crate::store::{Admission, Epoch, StoreError, StoreFull, async_trait};
+use crate::store::{Admission, Epoch, async_trait};
 
 /// A command on one key.
 #[derive(Clone)]
@@ -68,85 +69,6 @@ pub(super) trait Transport: Send + Sync + 'static {
 
 /// The name of a key, formatted on demand.
 pub(super) struct KeyName<'a>(pub(super) &'a (dyn Fn() -> String + Sync));
-
-/// Why a command has no response.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TransportError {
-    /// There was no connection to send it over.
-    #[error("Redis is out of reach: {0}")]
-    NoConnection(Arc<str>),
-    /// Too many commands are in flight.
-    #[error("too many commands wait for Redis")]
-    TooMany,
-    /// The server is a replica.
-    #[error("this Redis is a replica, and not a master")]
-    Replica,
-    /// It was sent, and no answer came in time.
-    #[error("Redis did not answer in time")]
-    TimedOut,
-    /// The server returned an error, or the connection broke.
-    #[error(transparent)]
-    Redis(#[from] RedisError),
-}
-
-impl TransportError {
-    /// Whether the server gave exactly this answer.
-    pub(super) fn is(&self, kind: ServerErrorKind) -> bool {
-        matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(kind))
-    }
-
-    /// Whether this is an answer of the server's.
-    pub(super) fn is_answer(&self) -> bool {
-        matches!(self, Self::Redis(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension))
-    }
-
-    /// Whether a server has said so, or something was learnt from what it said.
-    pub(super) fn is_conclusive(&self) -> bool {
-        match self {
-            Self::NoConnection(_) | Self::Replica => true,
-            Self::TooMany | Self::TimedOut => false,
-            Self::Redis(error) => self.is_answer() || error.kind() == ErrorKind::AuthenticationFailed,
-        }
-    }
-
-    /// A server that says no has not done it. A connection that was refused has carried nothing.
-    fn is_certain(&self) -> bool {
-        match self {
-            Self::NoConnection(_) | Self::TooMany | Self::Replica => true,
-            Self::TimedOut => false,
-            Self::Redis(error) => {
-                let carried_nothing =
-                    error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal();
-                self.is_answer() || carried_nothing
-            }
-        }
-    }
-
-    /// Whether Redis has reached `maxmemory` and evicts nothing.
-    fn is_full(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.code() == Some("OOM"))
-    }
-
-    /// Whether the connection is not to be trusted any longer.
-    pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
-        match self {
-            Self::NoConnection(_) | Self::TooMany => false,
-            Self::Replica => true,
-            Self::TimedOut => !was_hurried,
-            Self::Redis(error) => error.is_unrecoverable_error() || self.is(ServerErrorKind::ReadOnly),
-        }
-    }
-}
-
-impl From<TransportError> for StoreError {
-    fn from(error: TransportError) -> Self {
-        match error {
-            full if full.is_full() => Self::not_executed(StoreFull(full.to_string())),
-            error if error.is_certain() => Self::not_executed(error),
-            error => Self::unknown(error),
-        }
-    }
-}
 
 /// A connection that the application has opened.
 pub(super) struct ApplicationConnection<C> {

@@ -88,8 +88,13 @@ impl SqlError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatementError {
     /// There was no connection to send it over.
-    #[error("no connection to the database: {0}")]
-    NoConnection(String),
+    #[error("no connection to the database: {reason}")]
+    NoConnection {
+        /// Why not.
+        reason: String,
+        #[source]
+        cause: Option<sqlx::Error>,
+    },
     /// Others were quicker every time.
     #[error("others changed the same row all the time")]
     Contended,
@@ -106,8 +111,8 @@ pub(crate) enum StatementError {
     #[error("the database did not answer in time")]
     TimedOut,
     /// The database said no, or the connection broke.
-    #[error(transparent)]
-    Sql(sqlx::Error),
+    #[error("{0}")]
+    Sql(#[source] sqlx::Error),
 }
 
 impl From<sqlx::Error> for StatementError {
@@ -120,10 +125,15 @@ impl From<sqlx::Error> for StatementError {
 }
 
 impl StatementError {
+    /// There was no connection, for this reason.
+    pub(super) fn no_connection(reason: impl ToString) -> Self {
+        Self::NoConnection { reason: reason.to_string(), cause: None }
+    }
+
     /// A database that says no has done nothing. One that says that it ends may have done it before.
     pub(crate) fn is_certain(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::Contended | Self::Tables(_) => true,
+            Self::NoConnection { .. } | Self::Contended | Self::Tables(_) => true,
             Self::OtherFile { is_certain } => *is_certain,
             Self::TimedOut => false,
             Self::Sql(sqlx::Error::Database(error)) => is_a_plain_no(&**error),

@@ -88,9 +88,11 @@ impl<DB: Dialect> SqlPool<DB> {
         let acquired = timeout_at(deadline, tokio::spawn(self.pool.acquire())).await;
         let mut connection = match acquired {
             Ok(Ok(Ok(connection))) => connection,
-            Ok(Ok(Err(error))) => return Err(StatementError::NoConnection(error.to_string())),
-            Ok(Err(ended)) => return Err(StatementError::NoConnection(ended.to_string())),
-            Err(_) => return Err(StatementError::NoConnection("none was free or could be made in time".to_owned())),
+            Ok(Ok(Err(error))) => {
+                return Err(StatementError::NoConnection { reason: error.to_string(), cause: Some(error) });
+            }
+            Ok(Err(ended)) => return Err(StatementError::no_connection(ended)),
+            Err(_) => return Err(StatementError::no_connection("none was free or could be made in time")),
         };
         match timeout_at(deadline + BEYOND, <DB as Statements>::ask(&mut connection, operation)).await {
             Ok(Ok(answer)) => Ok(answer),
