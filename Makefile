@@ -125,6 +125,11 @@ bench-cluster: ## Measure a cluster of three masters beside one Redis, in one ru
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked -- cluster
 
+.PHONY: bench-sending
+bench-sending: ## Measure what batches and a connection for each worker save on Redis (a minute or two after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+	cargo run --release -p onceward-bench --locked -- sending
+
 .PHONY: bench-sql
 bench-sql: setup ## Measure what a claim costs in a transaction, also while EXPIRED rows (ten million) are removed (some minutes)
 	cargo run --release -p onceward-bench --locked -- sql $(EXPIRED)

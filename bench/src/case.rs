@@ -24,6 +24,10 @@ pub(crate) enum Store {
     Redis,
     /// Redis, with tokens that are bound to no epoch.
     Unpinned,
+    /// Redis, each command by itself, over a connection of each worker.
+    Unbatched,
+    /// Redis, each command by itself, over one connection.
+    OneConnection,
 }
 
 /// What the requests carry: a token, and a key that is the beginning of it. All carry both, and no two the same for a
@@ -162,9 +166,25 @@ impl Case {
         },
     ];
 
+    /// What batches and a connection for each worker save: cases of [`ALL`](Self::ALL) without them.
+    pub(crate) const SENDING: [Self; 4] = [
+        Self::token("token, no batches", Store::Unbatched),
+        Self::token("token, one connection", Store::OneConnection),
+        Self::key("key, no batches", Store::Unbatched),
+        Self::key("key, one connection", Store::OneConnection),
+    ];
+
+    const fn token(name: &'static str, store: Store) -> Self {
+        Self { name, path: "/orders", store, tokens: Tokens::Good, status: 201, commands: 1, target: None }
+    }
+
+    const fn key(name: &'static str, store: Store) -> Self {
+        Self { name, path: "/keyed", store, tokens: Tokens::New, status: 201, commands: 2, target: None }
+    }
+
     /// The case of this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
-        Self::ALL.iter().find(|case| case.name == name)
+        Self::ALL.iter().chain(&Self::SENDING).find(|case| case.name == name)
     }
 
     /// Whether the others are compared with it.

@@ -1,6 +1,7 @@
 //! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it, and what the
 //! Rust SDK costs beside plain reqwest. `onceward-bench clients [ROUNDS [SECONDS]]` is the latter alone, and
-//! `onceward-bench cluster [ROUNDS [SECONDS]]` compares a cluster of three masters with one Redis. `onceward-bench sql [EXPIRED]`
+//! `onceward-bench cluster [ROUNDS [SECONDS]]` compares a cluster of three masters with one Redis. `onceward-bench sending [ROUNDS
+//! [SECONDS]]` compares batches and a connection for each worker with sending without them. `onceward-bench sql [EXPIRED]`
 //! is what a claim costs in a transaction of PostgreSQL, alone and while so many rows that have expired are removed.
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: what
@@ -18,6 +19,7 @@ mod order_server;
 mod postgres_server;
 mod redis_server;
 mod report;
+mod sending;
 mod server_process;
 mod sql_claims;
 mod statistics;
@@ -45,6 +47,8 @@ const SECONDS: u64 = 2;
 const CLIENTS: &str = "clients";
 /// The word that asks for a cluster beside one Redis.
 const CLUSTER: &str = "cluster";
+/// The word that asks for what batches and a connection for each worker save.
+const SENDING: &str = "sending";
 /// The word that asks for transactions of a database.
 const SQL: &str = "sql";
 /// How many rows its cleaner finds.
@@ -76,14 +80,18 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [CLUSTER] => cluster_comparison::measure(ROUNDS, SECONDS),
         [CLUSTER, rounds] => cluster_comparison::measure(at_least_one(rounds)?, SECONDS),
         [CLUSTER, rounds, seconds] => cluster_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
+        [SENDING] => sending::measure(ROUNDS, SECONDS),
+        [SENDING, rounds] => sending::measure(at_least_one(rounds)?, SECONDS),
+        [SENDING, rounds, seconds] => sending::measure(at_least_one(rounds)?, at_least_one(seconds)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        _ => {
-            Err("usage: onceward-bench [clients | cluster] [ROUNDS [SECONDS]], or onceward-bench sql [EXPIRED]".into())
-        }
+        _ => Err(
+            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], or onceward-bench sql [EXPIRED]"
+                .into(),
+        ),
     }
 }
 

@@ -123,6 +123,43 @@ pub mod actix;
 
 pub use onceward_api as api;
 
+/// The version of redis-rs whose types are in the signatures of [`store::Redis`].
+///
+/// ```no_run
+/// use onceward::redis::{Client, RedisResult};
+/// use onceward::store::Redis;
+///
+/// # async fn open() -> RedisResult<()> {
+/// let masters: Vec<(String, Client)> = Redis::masters("redis://127.0.0.1:6379").await?;
+/// let connection = masters[0].1.get_multiplexed_async_connection().await?;
+/// let store = Redis::over(connection);
+/// # let _ = store;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "redis")]
+#[doc(no_inline)]
+pub use ::redis;
+
+/// The version of sqlx whose types are in the signatures of [`transaction`] and [`Guard::transact`].
+///
+/// ```no_run
+/// use onceward::sqlx::PgPool;
+/// use onceward::transaction::{ClaimError, TxVerdict, claim_in};
+/// use onceward::{Intent, KeyRules};
+///
+/// # async fn claim(pool: &PgPool, intent: &Intent<'_>) -> Result<(), ClaimError> {
+/// let mut transaction = pool.begin().await?;
+/// let verdict: TxVerdict = claim_in(&mut transaction, &KeyRules::retryable(), intent).await?;
+/// transaction.rollback().await?;
+/// # let _ = verdict;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "sql")]
+#[doc(no_inline)]
+pub use ::sqlx;
+
 pub use crate::attempt::{Attempt, BadAttempt};
 pub use crate::clock::{Clock, ManualClock};
 pub use crate::effect::Effect;

@@ -79,6 +79,21 @@ mod status;
 mod stock;
 mod version;
 
+/// The version of sqlx whose types are in the signatures of this crate.
+///
+/// ```no_run
+/// use onceward_patterns::sqlx::PgConnection;
+/// use onceward_patterns::{Change, PatternError};
+///
+/// # async fn ship(connection: &mut PgConnection) -> Result<(), PatternError> {
+/// let answer = Change::to("orders").key("id", 7_i64).with("status", "shipped").upsert(connection).await?;
+/// assert!(answer.is_done());
+/// # Ok(())
+/// # }
+/// ```
+#[doc(no_inline)]
+pub use ::sqlx;
+
 pub use answer::{Answer, Why};
 pub use change::Change;
 pub use connection::{RowOf, SqlConnection};

@@ -67,6 +67,18 @@ pub struct Redis {
     in_flight: Arc<AtomicUsize>,
     /// The most commands in flight at once.
     max_in_flight: usize,
+    sending: Sending,
+}
+
+/// How commands are sent. The benchmark measures what the others save.
+#[derive(Clone, Copy)]
+enum Sending {
+    /// In batches, over a connection of the calling thread.
+    Batched,
+    /// One by one, over a connection of the calling thread.
+    OneByOne,
+    /// One by one, over the shared connection.
+    Shared,
 }
 
 /// The most commands in flight at once, so that a Redis that does not answer does not fill the memory.
@@ -149,6 +161,7 @@ impl Redis {
             is_pinned: true,
             in_flight: Arc::default(),
             max_in_flight: MAX_IN_FLIGHT,
+            sending: Sending::Batched,
         }
     }
 
@@ -157,6 +170,22 @@ impl Redis {
     #[must_use]
     pub fn unpinned(mut self) -> Self {
         self.is_pinned = false;
+        self
+    }
+
+    /// Sends commands one by one, for the benchmark.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_batches(mut self) -> Self {
+        self.sending = Sending::OneByOne;
+        self
+    }
+
+    /// Sends every command over one connection, one by one, for the benchmark.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on_one_connection(mut self) -> Self {
+        self.sending = Sending::Shared;
         self
     }
 

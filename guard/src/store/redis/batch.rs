@@ -5,6 +5,9 @@
 //! command. A batch shares one task, one pipeline and one timer. Each command is still sent at most once, has its own deadline
 //! and receives its own response or error. Commands that need the server's replication id share one `INFO replication` at the
 //! end of the pipeline.
+//!
+//! Without batches, a token costs 25 % more processor time of server and Redis (17 to 36 % in five rounds), and a key 3 % (1 to 12 %):
+//! `cargo run --release -p onceward-bench --locked -- sending 5`, 64 connections on a busy machine with two cores.
 
 use std::future::Future;
 use std::io;

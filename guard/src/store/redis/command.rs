@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue as _, ServerErrorKind, Value};
 
-use super::Redis;
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::replication_id::ReplicationId;
 use super::scripts::{LuaScript, SWAP};
 use super::transport::{KeyName, Request, Response};
+use super::{Redis, Sending};
 use crate::store::{Bytes, Compared, Epoch, StoreError};
 use crate::ticket::Ticket;
 
@@ -35,9 +35,13 @@ impl Redis {
 
     pub(super) async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
         let _permit = self.permit()?;
-        match self.transport.ask(request, deadline) {
-            Ok(answer) => answer.await,
-            Err(request) => self.transport.send(request, deadline).await,
+        match self.sending {
+            Sending::Batched => match self.transport.ask(request, deadline) {
+                Ok(response) => response.await,
+                Err(request) => self.transport.send(request, deadline).await,
+            },
+            Sending::OneByOne => self.transport.send_by_thread(request, deadline).await,
+            Sending::Shared => self.transport.send(request, deadline).await,
         }
     }
 

@@ -185,6 +185,20 @@ impl Transport for ManagedConnection {
         self.over(deadline, counted).await
     }
 
+    async fn send_by_thread(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
+        let own = match &*self.state.borrow() {
+            ConnectionState::Up(up) => self.thread_local.connection(up.number, &up.client).map(|own| (up.number, own)),
+            ConnectionState::Down(_) => None,
+        };
+        let Some((number, mut connection)) = own else { return self.send(request, deadline).await };
+        let sent = Instant::now();
+        let response = self.breaker.note(deadline, send_over(&mut connection, &request, deadline)).await;
+        if response.as_ref().is_err_and(|error| error.is_suspect(deadline.was_hurried(sent))) {
+            report(&self.thread_local.broken, number);
+        }
+        response
+    }
+
     fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
         self.known()
     }

@@ -42,6 +42,11 @@ pub(super) trait Transport: Send + Sync + 'static {
 
     async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError>;
 
+    /// Sends one request over the connection of the calling thread, or over the shared one if the thread has none.
+    async fn send_by_thread(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
+        self.send(request, deadline).await
+    }
+
     /// The replication id of the server that has this key, as far as is known without a command.
     fn known(&self, key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)>;
 

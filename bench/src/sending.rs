@@ -1,0 +1,92 @@
+//! The same routes on Redis with batches and a connection for each worker, and without, in the same rounds.
+
+use crate::Failure;
+use crate::case::Case;
+use crate::case_run::{CaseRun, Runner};
+use crate::redis_server::RedisServer;
+use crate::statistics::Spread;
+use crate::wrk::Wrk;
+
+/// What is compared: each with the first of its line.
+const CASES: [[&str; 3]; 2] = [
+    ["token, Redis", "token, no batches", "token, one connection"],
+    ["key, Redis", "key, no batches", "key, one connection"],
+];
+
+/// Runs every case in every round, and prints what each costs in processor time.
+pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let generator = Wrk::in_folder(folder.path())?;
+    let mut redis = RedisServer::start()?;
+    let mut runner = Runner { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
+    let mut table = vec![format!(
+        "{:<22} {:>11} {:>8} {:>7} {:>7}   more than batched",
+        "CPU µs/request", "requests/s", "server", "Redis", "sum"
+    )];
+    for names in CASES {
+        let mut runs: [Vec<CaseRun>; 3] = Default::default();
+        for round in 0..rounds {
+            for (name, runs) in names.iter().zip(&mut runs) {
+                let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
+                let run = runner.run(case)?;
+                println!("round {} of {rounds}: {name:<22} {:>8.0} requests/s", round + 1, run.throughput());
+                runs.push(run);
+            }
+        }
+        let rows = names.iter().zip(&runs).filter_map(|(name, runs_of_case)| row(name, runs_of_case, &runs[0]));
+        table.extend(rows);
+    }
+    println!("\n{}", table.join("\n"));
+    Ok(())
+}
+
+/// Processor time of server and Redis for each request, in microseconds.
+fn cost(run: &CaseRun) -> f64 {
+    run.micros_per_request(run.cpu.server + run.cpu.redis)
+}
+
+fn row(name: &str, runs: &[CaseRun], batched: &[CaseRun]) -> Option<String> {
+    let median = |figure: &dyn Fn(&CaseRun) -> f64| Some(Spread::of(runs.iter().map(figure))?.median);
+    let more = Spread::of(runs.iter().zip(batched).map(|(run, batched)| (cost(run) / cost(batched) - 1.0) * 100.0))?;
+    Some(format!(
+        "{name:<22} {:>11.0} {:>8.1} {:>7.1} {:>7.1}   {:+.0} % ({:+.0} to {:+.0})",
+        median(&CaseRun::throughput)?,
+        median(&|run| run.micros_per_request(run.cpu.server))?,
+        median(&|run| run.micros_per_request(run.cpu.redis))?,
+        median(&cost)?,
+        more.median,
+        more.least,
+        more.most
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::case_run::CpuTime;
+    use crate::wrk::LoadResult;
+
+    fn run(micros: u64) -> CaseRun {
+        let (lasted, p50, p99) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
+        let cpu = CpuTime {
+            server: Duration::from_micros(micros * 75),
+            redis: Duration::from_micros(micros * 25),
+            ..CpuTime::default()
+        };
+        CaseRun { load: LoadResult { requests: 100, lasted, p50, p99 }, commands: 100, cpu }
+    }
+
+    #[test]
+    fn a_row_shows_the_cost_and_how_much_more_it_is_round_by_round() {
+        let row = row("x", &[run(30), run(50), run(40)], &[run(20), run(40), run(20)]).unwrap();
+        let shown: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(shown, ["x", "100", "30.0", "10.0", "40.0", "+50", "%", "(+25", "to", "+100)"]);
+    }
+
+    #[test]
+    fn every_case_that_is_compared_exists() {
+        assert!(CASES.iter().flatten().all(|name| Case::named(name).is_some()));
+    }
+}
