@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::builder::GuardBuilder;
-pub use self::issue::{InvalidTtl, IssueError};
+pub use self::issue::IssueError;
 pub use self::revoke::Revocation;
 use self::settle::{Settlement, Target};
 use crate::attempt::Attempt;

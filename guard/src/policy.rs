@@ -79,9 +79,9 @@ impl IntervalRules {
     ///
     /// # Errors
     /// If that is no time at all.
-    pub fn every(mut self, every: Duration) -> Result<Self, RulesError> {
+    pub fn every(mut self, every: Duration) -> Result<Self, SettingError> {
         self.every = every;
-        if every < Duration::from_millis(1) { Err(RulesError::IntervalTooShort) } else { Ok(self) }
+        if every < Duration::from_millis(1) { Err(SettingError::IntervalTooShort) } else { Ok(self) }
     }
 
     /// How long it is kept for a handler that takes longer than the interval: an hour. Work that takes longer still is taken for
@@ -103,11 +103,11 @@ impl IntervalRules {
     /// Lets submissions through when the store cannot be asked: they are answered as `unprotected`, and
     /// [counted](crate::Guard::let_through). No other policy can do that.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// onceward::KeyRules::retryable().fail_open();
     /// ```
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// onceward::TokenRules::new().fail_open();
     /// ```
     #[must_use]
@@ -140,16 +140,19 @@ impl Default for IntervalRules {
     }
 }
 
-/// A setting that a policy cannot have.
+/// A setting that a guard or a policy cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RulesError {
+pub enum SettingError {
     /// See [`IntervalRules::every`].
-    #[error("an interval lasts 1 millisecond at least; to have none, do not protect the route")]
+    #[error("an interval lasts a millisecond at least; to have none, do not protect the route")]
     IntervalTooShort,
     /// See [`KeyRules::lease`].
     #[error("a lease lasts 100 milliseconds at least, so that it can be renewed in time")]
     LeaseTooShort,
+    /// See [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
+    #[error("a token lives for 1 second to 24 hours, not for {0:?}")]
+    TokenTtl(Duration),
 }
 
 /// The settings of a key: how long its claim and its reply live, and what happens after a run whose outcome is unknown.
@@ -208,9 +211,9 @@ impl KeyRules {
     ///
     /// # Errors
     /// If it is shorter than 100 milliseconds: a renewal has to fit into it.
-    pub fn lease(mut self, lease: Duration) -> Result<Self, RulesError> {
+    pub fn lease(mut self, lease: Duration) -> Result<Self, SettingError> {
         self.lease = lease;
-        if lease < Self::SHORTEST_LEASE { Err(RulesError::LeaseTooShort) } else { Ok(self) }
+        if lease < Self::SHORTEST_LEASE { Err(SettingError::LeaseTooShort) } else { Ok(self) }
     }
 
     /// How long a claim is renewed: an hour. Work that takes longer is taken for lost.
@@ -345,8 +348,8 @@ mod tests {
 
     #[test]
     fn an_interval_of_no_time_is_none() {
-        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(RulesError::IntervalTooShort));
-        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(RulesError::IntervalTooShort));
+        assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(SettingError::IntervalTooShort));
+        assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(SettingError::IntervalTooShort));
         let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
         assert_eq!(short.claim().lease, Duration::from_millis(300));
     }
@@ -354,7 +357,7 @@ mod tests {
     #[test]
     fn lease_that_no_renewal_fits_into_is_an_error() {
         for rules in [KeyRules::at_most_once, KeyRules::retryable] {
-            assert_eq!(rules().lease(Duration::from_millis(99)), Err(RulesError::LeaseTooShort));
+            assert_eq!(rules().lease(Duration::from_millis(99)), Err(SettingError::LeaseTooShort));
             assert_eq!(rules().lease(Duration::from_millis(100)).unwrap().lease, Duration::from_millis(100));
         }
     }

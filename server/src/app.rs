@@ -10,7 +10,7 @@ use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{App, Error, HttpServer};
-use onceward::InvalidTtl;
+use onceward::SettingError;
 use onceward::store::{BadAddress, SqlError, StoreError};
 use onceward_demo::Shop;
 use utoipa_actix_web::AppExt as _;
@@ -53,7 +53,7 @@ pub struct Application {
 pub enum BuildError {
     /// No token can live for so long as the settings say.
     #[error("token_ttl: {0}")]
-    TokenTtl(#[from] InvalidTtl),
+    TokenTtl(#[from] SettingError),
     /// The address of the store is none.
     #[error("store: {0}")]
     Store(#[from] BadAddress),

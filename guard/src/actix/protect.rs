@@ -15,9 +15,9 @@ use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Tra
 use actix_web::http::header::HeaderName;
 
 pub use self::policy::{
-    AnyPolicy, ComparesContent, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, ReadsKey,
-    RememberedPolicy, RequiresToken, StoresResponses, TakesKey, TokenPolicy,
+    AnyPolicy, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, RememberedPolicy, TokenPolicy,
 };
+use self::policy::{ComparesContent, ReadsKey, RequiresToken, StoresResponses, TakesKey};
 use super::KeyFrom;
 use super::middleware::{Protected, RouteRules};
 use super::subject::SubjectFrom;
@@ -75,7 +75,7 @@ const JUDGED: usize = 1024 * 1024;
 /// | …`.from(…)` | [`NamedIntervalPolicy`] | `optional` |
 /// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `skip_large_bodies` |
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
 /// # let (guard, _clock) = testing::guard();
 /// Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).bound();
@@ -172,7 +172,7 @@ impl Protect<IntervalPolicy> {
 impl<P: RequiresToken> Protect<P> {
     /// Accepts only tokens that were issued for this action, and for this subject unless it is anonymous.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).bound();
@@ -184,7 +184,7 @@ impl<P: RequiresToken> Protect<P> {
 
     /// Sends a new token, bound like the first, with every response of a handler that has used one.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).next_token();
@@ -208,7 +208,7 @@ impl<P: TakesKey> Protect<P> {
     /// Names the source of the key, or gives the interval a name: then requests are equivalent if they have the same name, whatever
     /// their content.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{actix::{KeyFrom, Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::token(&guard, SubjectFrom::anonymous()).from(KeyFrom::header("x-order"));
@@ -224,7 +224,7 @@ impl<P: TakesKey> Protect<P> {
 impl<P: ReadsKey> Protect<P> {
     /// Lets a request without a key run, unprotected. Otherwise it is rejected.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::token(&guard, SubjectFrom::anonymous()).optional();
@@ -232,7 +232,7 @@ impl<P: ReadsKey> Protect<P> {
     ///
     /// An interval by content has no key that could be missing:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).optional();
@@ -250,13 +250,13 @@ impl<P: ComparesContent> Protect<P> {
     ///
     /// A plain token stores nothing to compare with, and an interval with a name goes by that:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{Fields, actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::token(&guard, SubjectFrom::anonymous()).fingerprint(Fields::all());
     /// ```
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{Fields, IntervalRules, actix::{KeyFrom, Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// let interval = Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
@@ -271,7 +271,7 @@ impl<P: ComparesContent> Protect<P> {
     /// Lets a body over the limit through without comparing it. Otherwise it is rejected. A body that holds the
     /// [key](KeyFrom::body) is always rejected if it is over the limit.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::token(&guard, SubjectFrom::anonymous()).skip_large_bodies();
@@ -287,7 +287,7 @@ impl<P: ComparesContent> Protect<P> {
 impl<P: StoresResponses> Protect<P> {
     /// Stores this header of a response too, beside those that describe its body. `Set-Cookie` and its like are never stored.
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use actix_web::http::header::SERVER;
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
@@ -312,14 +312,14 @@ impl<P: StoresResponses> Protect<P> {
     ///
     /// Without stored responses there is nothing to wait for:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use std::time::Duration;
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// Protect::token(&guard, SubjectFrom::anonymous()).wait(Duration::from_secs(1));
     /// ```
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0599
     /// # use std::time::Duration;
     /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();

@@ -41,6 +41,16 @@ pub(super) enum CellWrite {
     Other(Record),
 }
 
+/// What becomes of the record.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    /// A record that is nobody's.
+    Write(&'a [u8], Duration),
+    /// A record of the same run: found there already, it was written by a command whose reply was lost.
+    Renew(&'a [u8], Duration),
+    Erase,
+}
+
 impl RecordCell {
     /// The record of this claim, which is not written yet.
     pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
@@ -108,52 +118,39 @@ impl RecordCell {
         })
     }
 
-    /// Leaves its place to an issued token, whatever it has become. If that is there already, that is what is found.
+    /// Replaces it by an issued token, whatever it has become. If the token is there already, that is what is found.
     pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<CellWrite, StoreError> {
-        for _ in 0..MAX_CONFLICTS {
-            match self.store.swap(&self.ticket, &self.held, free, life).await? {
-                Compared::Done => return Ok(CellWrite::Own),
-                Compared::Gone => return Ok(CellWrite::Nothing),
-                Compared::Found(found) if found == free => return Ok(CellWrite::Other(Record::Issued)),
-                Compared::Found(found) => {
-                    if let Some(other) = self.other(&found)? {
-                        return Ok(CellWrite::Other(other));
-                    }
-                }
-            }
-        }
-        Err(conflict())
+        self.change(Change::Write(free, life)).await
     }
 
     /// Writes over it, whatever it has become.
     pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<CellWrite, StoreError> {
-        for _ in 0..MAX_CONFLICTS {
-            let found = match self.store.swap(&self.ticket, &self.held, &value, life).await? {
-                Compared::Done => {
-                    self.held = value;
-                    return Ok(CellWrite::Own);
-                }
-                Compared::Gone => return Ok(CellWrite::Nothing),
-                Compared::Found(found) => found,
-            };
-            if found == value {
-                self.held = value;
-                return Ok(CellWrite::Own);
-            }
-            if let Some(other) = self.other(&found)? {
-                return Ok(CellWrite::Other(other));
-            }
+        let written = self.change(Change::Renew(&value, life)).await?;
+        if matches!(written, CellWrite::Own) {
+            self.held = value;
         }
-        Err(conflict())
+        Ok(written)
     }
 
     /// Removes it, whatever it has become.
     pub(super) async fn erase(&mut self) -> Result<CellWrite, StoreError> {
+        self.change(Change::Erase).await
+    }
+
+    /// Compares and swaps, again as long as a claim of our own is found with other bytes than it was known to have.
+    async fn change(&mut self, change: Change<'_>) -> Result<CellWrite, StoreError> {
         for _ in 0..MAX_CONFLICTS {
-            match self.store.remove(&self.ticket, &self.held).await? {
-                Compared::Done => return Ok(CellWrite::Own),
-                Compared::Gone => return Ok(CellWrite::Nothing),
-                Compared::Found(found) => {
+            let compared = match change {
+                Change::Write(value, life) | Change::Renew(value, life) => {
+                    self.store.swap(&self.ticket, &self.held, value, life).await?
+                }
+                Change::Erase => self.store.remove(&self.ticket, &self.held).await?,
+            };
+            match (compared, change) {
+                (Compared::Done, _) => return Ok(CellWrite::Own),
+                (Compared::Gone, _) => return Ok(CellWrite::Nothing),
+                (Compared::Found(found), Change::Renew(value, _)) if found == value => return Ok(CellWrite::Own),
+                (Compared::Found(found), _) => {
                     if let Some(other) = self.other(&found)? {
                         return Ok(CellWrite::Other(other));
                     }

@@ -6,11 +6,12 @@ use onceward_api::Problem;
 use tokio::sync::watch;
 
 use super::Guard;
-use super::issue::{self, InvalidTtl};
+use super::issue;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::metrics::{self, Metrics};
 use crate::mode::{Mode, RolloutCounts};
+use crate::policy::SettingError;
 use crate::renewal::RenewalQueue;
 use crate::runtime;
 use crate::shared_secret::{SharedSecrets, keep_sharing};
@@ -104,7 +105,7 @@ impl GuardBuilder {
     ///
     /// # Errors
     /// If it is outside of [`Guard::TOKEN_TTL`].
-    pub fn token_ttl(mut self, ttl: Duration) -> Result<Self, InvalidTtl> {
+    pub fn token_ttl(mut self, ttl: Duration) -> Result<Self, SettingError> {
         self.token_ttl = issue::valid(ttl)?;
         Ok(self)
     }

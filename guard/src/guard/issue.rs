@@ -9,6 +9,7 @@ use super::TOKEN_TTL;
 use crate::engine::Engine;
 use crate::epoch::Epoch;
 use crate::intent::Binding;
+use crate::policy::SettingError;
 use crate::random;
 use crate::record::Record;
 use crate::rejection::Rejection;
@@ -24,20 +25,15 @@ use crate::token::{GRACE, Token};
 pub enum IssueError {
     /// A token cannot live for so long, or for so short a time.
     #[error(transparent)]
-    Ttl(#[from] InvalidTtl),
+    Ttl(#[from] SettingError),
     /// The store did not take the token, or whether it did is unknown.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A time to live that no token can have; see [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a token lives for 1 second to 24 hours, not for {0:?}")]
-pub struct InvalidTtl(Duration);
-
 /// A time to live that a token can have.
-pub(super) fn valid(ttl: Duration) -> Result<Duration, InvalidTtl> {
-    if TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(InvalidTtl(ttl)) }
+pub(super) fn valid(ttl: Duration) -> Result<Duration, SettingError> {
+    if TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(SettingError::TokenTtl(ttl)) }
 }
 
 pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<Token, IssueError> {

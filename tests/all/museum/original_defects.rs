@@ -8,7 +8,7 @@ use actix_web::{App, HttpResponse, HttpServer};
 use onceward::actix::protect::IntervalPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Fields, Guard, IntervalRules, KeyRules, RulesError};
+use onceward::{Fields, Guard, IntervalRules, KeyRules, SettingError};
 use onceward_api::Problem;
 use onceward_tests::client::{URLENCODED, http, send, submit, token};
 use onceward_tests::interval_routes::{HALF, every, plainly};
@@ -400,9 +400,9 @@ async fn d15_a_form_with_several_files_is_not_judged_by_the_first() {
 #[test]
 fn d19_an_interval_of_no_time_is_refused_when_it_is_made() {
     for none in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
-        assert_eq!(IntervalRules::new().every(none), Err(RulesError::IntervalTooShort), "{none:?}");
+        assert_eq!(IntervalRules::new().every(none), Err(SettingError::IntervalTooShort), "{none:?}");
     }
-    let told = RulesError::IntervalTooShort.to_string();
+    let told = SettingError::IntervalTooShort.to_string();
     assert!(told.contains("a millisecond at least"), "{told}");
     assert!(IntervalRules::new().every(Duration::from_millis(1)).is_ok());
 }

@@ -1,0 +1,98 @@
+"""Counts the instructions that the server of the benchmark executes for each request, with callgrind.
+
+usage: instructions.py BINARY [BINARY...]
+
+Every binary is a release build of `onceward-bench`; with several, each is compared with the first. Unlike processor time, the count hardly
+depends on what else the machine does. Requests are sent one after the other over a few connections, so a command to Redis is a batch of
+its own, which costs more than under load.
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CASES = {"token, memory": "/orders", "token, Redis": "/orders", "key, memory": "/keyed", "key, Redis": "/keyed", "replay, Redis": "/keyed"}
+WARM_UP, REQUESTS = 300, 1500
+BODY = b'{"item":"book","quantity":1}'
+KEY_LENGTH = 36
+
+
+class Connection:
+    def __init__(self, address):
+        host, port = address.removeprefix("http://").split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        self.rest = b""
+
+    def send(self, path, token, key):
+        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nAccept: application/json\r\nIdempotency-Key: {key}\r\nOnceward-Token: {token}\r\n"
+        self.socket.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+        while b"\r\n\r\n" not in self.rest:
+            self.rest += self.socket.recv(65536)
+        head, self.rest = self.rest.split(b"\r\n\r\n", 1)
+        length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+        while len(self.rest) < length:
+            self.rest += self.socket.recv(65536)
+        self.rest = self.rest[length:]
+        status = head.split(b" ", 2)[1]
+        assert status == b"201", head
+
+
+def instructions(binary, case, redis):
+    """Starts the server of one case below callgrind, and returns its instructions per request."""
+    with tempfile.TemporaryDirectory() as folder:
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out.%p", "--log-file=/dev/null"]
+        command = [*valgrind, binary, "serve", case, redis, folder, str(WARM_UP + REQUESTS)]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            address = server.stdout.readline().strip()
+            tokens = Path(folder, "0").read_text().split()
+            few = tokens[:WARM_UP]
+            connections = [Connection(address) for _ in range(4)]
+
+            def send(chosen):
+                for at, token in enumerate(chosen):
+                    connections[at % len(connections)].send(CASES[case], token, token[:KEY_LENGTH])
+
+            send(few)
+            is_replay = case.startswith("replay")
+            subprocess.run(["callgrind_control", "-z", str(server.pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            send(few * (REQUESTS // WARM_UP) if is_replay else tokens[WARM_UP:])
+            subprocess.run(["callgrind_control", "-d", str(server.pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            dumps = sorted(Path(folder).glob("out.*"), key=os.path.getmtime)
+            totals = [re.search(r"(?m)^(?:totals|summary): (\d+)", dump.read_text()) for dump in dumps]
+            return max(int(total[1]) for total in totals if total) / REQUESTS
+        finally:
+            server.kill()
+            server.wait()
+
+
+def main():
+    binaries = sys.argv[1:]
+    if not binaries:
+        sys.exit(__doc__)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+        redis = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
+        try:
+            time.sleep(0.5)
+            print("instructions per request")
+            for case in CASES:
+                counts = [instructions(binary, case, f"redis://127.0.0.1:{port}") for binary in binaries]
+                shown = [f"{count:>10,.0f}" for count in counts]
+                compared = [f"{(count / counts[0] - 1) * 100:+.1f} %" for count in counts[1:]]
+                print(f"{case:<16}", *shown, *compared, flush=True)
+        finally:
+            redis.terminate()
+            redis.wait()
+
+
+if __name__ == "__main__":
+    main()
