@@ -120,6 +120,12 @@ bench: ## Measure what the guard costs beside a bare route, and the SDK beside r
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked
 
+.PHONY: bench-instructions
+bench-instructions: ## Count the instructions of a request with callgrind; BASE is another build of the benchmark to compare with (a minute after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) valgrind=valgrind"
+	cargo build --release -p onceward-bench --locked
+	python3 bench/instructions.py $(BASE) target/release/onceward-bench
+
 .PHONY: bench-cluster
 bench-cluster: ## Measure a cluster of three masters beside one Redis, in one run (a minute or two after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use onceward_api::path::canonical_action;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
@@ -84,8 +85,9 @@ impl<'a> Intent<'a> {
 
     /// What the store gets to see of who presents a token, and for what. Who does not know the token cannot try names against it.
     pub(crate) fn asker(&self, token: Uuid) -> [u8; 16] {
-        let (subject, action) = (self.subject.to_bytes(), self.action.as_bytes());
-        digest::half(digest::of([token.as_bytes().as_slice(), &subject, action]))
+        let mut asker = Sha256::new().chain_update(token.as_bytes());
+        digest::feed(&mut asker, [self.subject.to_bytes().as_slice(), self.action.as_bytes()]);
+        digest::half(asker.finalize().into())
     }
 }
 

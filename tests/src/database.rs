@@ -173,7 +173,7 @@ impl Either {
             Self::Postgres(_) => "decode('0102030405060708', 'hex')",
             Self::Sqlite(_) => "x'0102030405060708'",
         };
-        self.execute(&format!("UPDATE onceward_schema SET epoch = {epoch}")).await;
+        self.execute(&format!("UPDATE onceward_schema SET reign = {epoch}")).await;
     }
 
     /// Adds so many records, which expire in so many days.

@@ -78,18 +78,27 @@ fn cover_pass(mut mac: Hmac<Sha256>, bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// Signs every field behind its length, so that no two different tokens are ever signed as the same bytes.
+/// Signs every field behind its length, so that no two different tokens are ever signed as the same bytes. The lengths have four bytes, so that
+/// a token that is bound to nothing fits into one block of SHA-256.
 fn cover(
     mut mac: Hmac<Sha256>,
     fields: &TokenFields,
     action: Option<&str>,
     subject: Option<&Subject<'_>>,
 ) -> Hmac<Sha256> {
-    let expires_at = fields.expires_at.to_be_bytes();
-    digest::feed(&mut mac, [&[fields.flags][..], fields.id.as_bytes(), &expires_at, &fields.epoch]);
-    digest::feed(&mut mac, action.map(str::as_bytes));
+    let mut feed = |field: &[u8]| {
+        mac.update(&(field.len() as u32).to_be_bytes());
+        mac.update(field);
+    };
+    feed(&[fields.flags]);
+    feed(fields.id.as_bytes());
+    feed(&fields.expires_at.to_be_bytes());
+    feed(&fields.epoch);
+    if let Some(action) = action {
+        feed(action.as_bytes());
+    }
     if let Some(subject) = subject {
-        digest::feed(&mut mac, [subject.to_bytes().as_slice()]);
+        feed(&subject.to_bytes());
     }
     mac
 }

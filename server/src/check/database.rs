@@ -18,7 +18,7 @@ const CUT: &str = "A crash of the machine loses the last commits: a token used i
 const NOTHING: &str = "A crash loses nothing, unless the disk is lost.";
 const BEHIND: &str = "A replica that takes over may lack the last commits, unless they wait for it (synchronous_standby_names): a token used \
      just before is accepted again, and a key that ran just before may run again.";
-const BACKUP: &str = "What was used since the backup is accepted again, unless onceward_schema gets another epoch: then tokens of before are stale.";
+const BACKUP: &str = "What was used since the backup is accepted again, unless onceward_schema.reign gets other bytes: then tokens of before are stale.";
 
 /// How a PostgreSQL is set up.
 struct PostgresSetup {

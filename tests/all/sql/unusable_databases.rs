@@ -57,7 +57,7 @@ async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
         server.execute(theirs).await;
         server
             .execute(
-                "CREATE TABLE onceward_schema (version integer, epoch bytea);
+                "CREATE TABLE onceward_schema (version integer, reign bytea);
                 INSERT INTO onceward_schema VALUES (1, decode('0102030405060708', 'hex'))",
             )
             .await;

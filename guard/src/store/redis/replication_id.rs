@@ -63,7 +63,8 @@ impl ReplicationId {
     pub(super) fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::Master(id) => {
-                let digest: [u8; 32] = Sha256::new().chain_update(b"onceward epoch").chain_update(id).finalize().into();
+                // Another prefix would make every token stale that is out.
+                let digest: [u8; 32] = Sha256::new().chain_update(b"onceward reign").chain_update(id).finalize().into();
                 digest.first_chunk().copied()
             }
             Self::Hidden => Some(Epoch::default()),

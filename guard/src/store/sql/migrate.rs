@@ -1,4 +1,4 @@
-//! The tables, and how they are made.
+//! The tables, and how they are made. The column `reign` holds the epoch; it keeps the name that existing databases have.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ CREATE INDEX IF NOT EXISTS onceward_records_expires_at ON onceward_records (expi
 CREATE TABLE IF NOT EXISTS onceward_schema (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     version integer NOT NULL,
-    epoch bytea NOT NULL CHECK (length(epoch) = 8)
+    reign bytea NOT NULL CHECK (length(reign) = 8)
 );
-INSERT INTO onceward_schema (version, epoch)
+INSERT INTO onceward_schema (version, reign)
     VALUES (1, substring(uuid_send(gen_random_uuid()) FROM 1 FOR 8)) ON CONFLICT DO NOTHING;
 COMMIT;
 "#;
@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS onceward_records_expires_at ON onceward_records (expi
 CREATE TABLE IF NOT EXISTS onceward_schema (
     only_row INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
     version INTEGER NOT NULL,
-    epoch BLOB NOT NULL CHECK (length(epoch) = 8)
+    reign BLOB NOT NULL CHECK (length(reign) = 8)
 );
 CREATE TABLE IF NOT EXISTS onceward_clock (
     only_row INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS onceward_clock (
 INSERT INTO onceward_clock (only_row, time_ms, boot, boot_ms, wall_ms)
     SELECT 1, now, '', 0, now FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) WHERE true
     ON CONFLICT DO NOTHING;
-INSERT INTO onceward_schema (only_row, version, epoch) VALUES (1, 2, randomblob(8))
+INSERT INTO onceward_schema (only_row, version, reign) VALUES (1, 2, randomblob(8))
     ON CONFLICT DO UPDATE SET version = 2 WHERE version < 2;
 COMMIT;
 ";

@@ -43,7 +43,7 @@ SELECT EXISTS (SELECT FROM removed),
 const LOOK: &str = "SELECT false, value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp()";
 
 /// Also names every column, so that a table of another shape is found out.
-const VERSION: &str = "SELECT version, epoch FROM onceward_schema
+const VERSION: &str = "SELECT version, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
 /// Ours are made in one transaction, so the first is looked for first. What has other columns beside ours may be ours.

@@ -42,7 +42,7 @@ const TICK: &str = "UPDATE onceward_clock SET time_ms = ?1, boot = ?2, boot_ms =
 /// Also names every column, so that a table of another shape is found out. Without its clock a file is as the first version made it.
 const VERSION: &str =
     "SELECT CASE WHEN version = 2 AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_clock')
-    THEN 1 ELSE version END, epoch FROM onceward_schema
+    THEN 1 ELSE version END, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
 /// What has other columns beside ours may be ours.
