@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onceward::store::laws::Laws;
 use onceward::store::{Memory, Redis, Store as _, StoreError};
-use onceward::{Binding, Guard, Intent, Kind, Policy, RecordState, Subject, Ticket, Verdict};
+use onceward::{Binding, Guard, Intent, Kind, ManualClock, Policy, RecordState, Subject, Ticket, Verdict};
 use onceward_tests::client::{order, send, submit, token};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::{STATUS, Shop};
@@ -48,8 +48,8 @@ async fn a_connection_that_was_handed_in_stays_the_only_one() {
 
 #[tokio::test]
 async fn each_step_is_one_command_and_a_bad_token_none() {
-    let redis = RedisServer::start();
-    let guard = Guard::new(open(&redis));
+    let (redis, clock) = (RedisServer::start(), ManualClock::new());
+    let guard = Guard::builder(open(&redis)).clock((&clock).into()).build();
     guard.issue(MINUTE, Binding::none()).await.unwrap();
     let policy = Policy::token();
     let anyone = || Intent::new("POST /orders", Subject::anonymous());
@@ -64,7 +64,8 @@ async fn each_step_is_one_command_and_a_bad_token_none() {
     let other = if token.as_str().as_bytes()[60] == b'A' { "B" } else { "A" };
     let forged = format!("{}{other}{}", &token.as_str()[..60], &token.as_str()[61..]);
     let elsewhere = guard.issue(MINUTE, Binding::none().action("POST /other")).await.unwrap();
-    let brief = guard.issue(Duration::ZERO, Binding::none()).await.unwrap();
+    let brief = guard.issue(Duration::from_secs(1), Binding::none()).await.unwrap();
+    clock.advance(Duration::from_secs(1));
     let before = sent().len();
     for bad in [forged.as_str(), elsewhere.as_str(), brief.as_str(), "", "x"] {
         let verdict = guard.check(&policy, &anyone().credential(bad)).await.unwrap();
