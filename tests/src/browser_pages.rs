@@ -42,7 +42,8 @@ struct Told {
 
 /// The shop's pages.
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
-    let (guard, brief) = (guard.clone(), Guard::builder(Memory::new()).token_ttl(BRIEF).unwrap().build());
+    let (guard, brief) =
+        (guard.clone(), Guard::builder(Memory::new()).token_ttl(BRIEF).expect("a token may live so long").build());
     move |config| {
         config.service(shop("/brief", &brief)).service(shop("/web", &guard));
     }

@@ -84,7 +84,7 @@ impl Consumer {
 async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection, queue: String, message: Message) {
     let Ok(key) = Key::new(&message.id) else { return };
     let intent = Intent::new("send", Subject::anonymous()).key(&key);
-    let policy = Policy::key(KeyRules::retryable().lease(BRIEF).unwrap());
+    let policy = Policy::key(KeyRules::retryable().lease(BRIEF).expect("a lease of 100 ms or more"));
     let ran = guard.run(&policy, &intent, async || work(&ledger, &message).await).await;
     let became = match &ran {
         Ok(RunOutcome::Executed(receipt)) => format!("executed by {}", receipt.by),

@@ -42,8 +42,8 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
     move |config| {
         let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
         let bearer = || SubjectFrom::resolver(|request| bearer_of(request).map(str::to_owned));
-        let rules = || KeyRules::retryable().lease(LEASE).unwrap();
-        let once = || KeyRules::at_most_once().lease(LEASE).unwrap();
+        let rules = || KeyRules::retryable().lease(LEASE).expect("a lease of 100 ms or more");
+        let once = || KeyRules::at_most_once().lease(LEASE).expect("a lease of 100 ms or more");
         let by_key = |rules| Protect::key(&guard, SubjectFrom::anonymous(), rules);
         let resource = |path: &str, protect| web::resource(format!("/keyed{path}")).wrap(protect);
         let protect = |path: &str, protect| resource(path, protect).route(web::post().to(purchase));
@@ -55,16 +55,22 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
             .service(protect("/bearer", Protect::key(&guard, bearer(), rules())))
             .service(protect("/optional", by_key(rules()).optional()))
             .service(protect("/held", by_key(once())))
-            .service(protect("/patient", by_key(rules().lease(PATIENT).unwrap())))
-            .service(protect("/held/patient", by_key(once().lease(PATIENT).unwrap())))
+            .service(protect("/patient", by_key(rules().lease(PATIENT).expect("a lease of 100 ms or more"))))
+            .service(protect("/held/patient", by_key(once().lease(PATIENT).expect("a lease of 100 ms or more"))))
             .service(protect("/wait", by_key(rules()).wait(LONG)))
             .service(protect("/held/wait", by_key(once()).wait(LONG)))
-            .service(protect("/brief", by_key(rules().lease(BRIEF).unwrap())))
+            .service(protect("/brief", by_key(rules().lease(BRIEF).expect("a lease of 100 ms or more"))))
             .service(resource("/charge", by_key(rules())).route(web::post().to(charge)))
             .service(resource("/held/charge", by_key(once())).route(web::post().to(charge)))
-            .service(resource("/block", by_key(rules().lease(BRIEF).unwrap())).route(web::post().to(block)))
+            .service(
+                resource("/block", by_key(rules().lease(BRIEF).expect("a lease of 100 ms or more")))
+                    .route(web::post().to(block)),
+            )
             .service(resource("/panic", by_key(rules())).route(web::post().to(panics)))
-            .service(resource("/held/panic", by_key(once().lease(BRIEF).unwrap())).route(web::post().to(panics)));
+            .service(
+                resource("/held/panic", by_key(once().lease(BRIEF).expect("a lease of 100 ms or more")))
+                    .route(web::post().to(panics)),
+            );
     }
 }
 

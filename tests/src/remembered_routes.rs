@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let guard = guard.clone();
     move |config| {
-        let rules = || KeyRules::retryable().lease(LEASE).unwrap();
+        let rules = || KeyRules::retryable().lease(LEASE).expect("a lease of 100 ms or more");
         let waiting = |rules| Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules);
         // A duplicate is told at once what is on record.
         let remember = |rules| waiting(rules).wait(Duration::ZERO);
@@ -23,9 +23,12 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
         let protect = |path: &str, protect| resource(path, protect).route(web::post().to(purchase));
         config
             .service(protect("/orders", remember(rules())))
-            .service(protect("/brief", remember(rules().lease(BRIEF).unwrap())))
+            .service(protect("/brief", remember(rules().lease(BRIEF).expect("a lease of 100 ms or more"))))
             .service(protect("/default", Protect::token(&guard, SubjectFrom::anonymous()).remember(HOUR)))
             .service(protect("/waiting", waiting(rules()).wait(Duration::from_secs(20))))
-            .service(resource("/panic", remember(rules().lease(BRIEF).unwrap())).route(web::post().to(panics)));
+            .service(
+                resource("/panic", remember(rules().lease(BRIEF).expect("a lease of 100 ms or more")))
+                    .route(web::post().to(panics)),
+            );
     }
 }

@@ -229,7 +229,7 @@ mod tests {
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "in_progress");
-        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), true);
+        assert!(backend.pass(&text).await.renew().await.unwrap());
         backend.clock.advance(LEASE - Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         backend.clock.advance(Duration::from_millis(1));
@@ -249,7 +249,7 @@ mod tests {
         assert!(matches!(backend.seen().await, RecordState::Unknown(_)));
         // It was only slow.
         let pass = backend.pass(&text).await;
-        assert_eq!(pass.renew().await.unwrap(), true);
+        assert!(pass.renew().await.unwrap());
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         assert_eq!(pass.complete(Some(Reply::new(200, ""))).await.unwrap(), Settled::Final);
         assert_eq!(backend.claim(None, "a").await, "replay 200");
@@ -261,7 +261,7 @@ mod tests {
         let text = backend.claim(None, "a").await;
         backend.clock.advance(LEASE * 2);
         assert_eq!(backend.seen().await, RecordState::Absent);
-        assert_eq!(backend.pass(&text).await.renew().await.unwrap(), true);
+        assert!(backend.pass(&text).await.renew().await.unwrap());
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         backend.clock.advance(LEASE * 2);
         assert_eq!(backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap(), Settled::Final);
@@ -320,7 +320,7 @@ mod tests {
         let first = backend.claim(Some("one"), "a").await;
         let late = backend.pass(&first).await;
         assert_eq!(late.release().await.unwrap(), Settled::Released);
-        assert_eq!(late.renew().await.unwrap(), true);
+        assert!(late.renew().await.unwrap());
         assert_eq!(
             backend.claim(Some("one"), "a").await,
             "in_progress",
@@ -371,7 +371,7 @@ mod tests {
         assert!(second.starts_with(PREFIX) && second != first, "{second}");
         let late = backend.pass(&first).await;
         assert_eq!(late.complete(Some(Reply::new(201, "first"))).await.unwrap(), lost());
-        assert_eq!(late.renew().await.unwrap(), false);
+        assert!(!late.renew().await.unwrap());
         assert!(matches!(backend.seen().await, RecordState::Running(_)), "nothing was written");
         let second = backend.pass(&second).await;
         assert_eq!(second.complete(Some(Reply::new(202, "second"))).await.unwrap(), Settled::Final);
