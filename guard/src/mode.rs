@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// How much a guard does, on its routes and in [`Guard::run`].
+/// How much a guard does, on its routes and in [`Guard::run`](crate::Guard::run).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
     /// Nothing: no command is sent to the store, and no byte of a request or an answer is changed.

@@ -18,7 +18,7 @@ use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
 
-/// The permission to run. Whoever holds it runs the work and then says how it ended, once.
+/// The permission to run the work, settled once by how it ended.
 ///
 /// A pass that is dropped unsettled counts as [`unknown`](Self::unknown), and a warning is logged. As long as it lives, the
 /// claim on its key is renewed.
@@ -59,8 +59,8 @@ impl Pass {
         Self { engine, basis: Basis::Claim(claim), in_flight: Some(in_flight) }
     }
 
-    /// The name of this run, unless it is that of a token without an attempt. The same attempt, asked for again, carries on
-    /// with the same run; once that has ended, it begins another. [`Guard::release`] is told which one did not take effect.
+    /// The id of this run; `None` for a token without an attempt. An attempt that asks again carries on with the same run; once that has
+    /// ended, it begins another. [`Guard::release`](crate::Guard::release) takes it.
     pub fn run_id(&self) -> Option<RunId> {
         match &self.basis {
             Basis::Claim(claim) => Some(claim.run()),
@@ -69,7 +69,7 @@ impl Pass {
         }
     }
 
-    /// The name under which the store knows what this pass was given for.
+    /// The name of the record in the store that this pass was given for.
     pub fn ticket(&self) -> Ticket {
         match &self.basis {
             Basis::Token(token) | Basis::Attempt(token, ..) => Ticket::of_token(token.id),
@@ -77,34 +77,35 @@ impl Pass {
         }
     }
 
-    /// It happened, and a duplicate is given this reply; without one, it is told that there was one.
+    /// Settles the run as applied. A duplicate receives this reply; without one, it is told that there was one.
     ///
     /// # Errors
-    /// If a claim could not be completed, or if that cannot be told. Trying goes on in the background; until it
-    /// succeeds nothing but the lease keeps a duplicate from running.
+    /// If the claim could not be completed, or if that is unknown. The write is retried in the background; until it succeeds, nothing but the
+    /// lease keeps a duplicate from running.
     pub async fn complete(self, reply: Option<Reply>) -> Result<Settled, StoreError> {
         self.settle(Effect::Applied, reply).await
     }
 
-    /// It did not happen: the same may be sent again. A token works again for what is left of its life, if that is a
-    /// second or more.
+    /// Settles the run as not applied: the same may be sent again. A token is valid again for the rest of its life, if that is a second or
+    /// more.
     ///
     /// # Errors
-    /// If it could not be given back, or if that cannot be told. A token counts as used then: trying again could bring
-    /// back one that somebody has used in the meantime. For a key, trying goes on in the background.
+    /// If it could not be released, or if that is unknown. A token counts as used then: a retry could bring back one that another request has
+    /// used in the meantime. The release of a key is retried in the background.
     pub async fn release(self) -> Result<Settled, StoreError> {
         self.settle(Effect::NotApplied, None).await
     }
 
-    /// Nobody can tell whether it happened: the token stays used, the claim is left to its lease, or held.
+    /// Settles the run as unknown: a token stays used, a retryable claim expires with its lease, and an at-most-once claim says so until it is
+    /// [settled](crate::Guard::settle).
     ///
     /// # Errors
-    /// If a claim that is held could not be marked; it says the same by itself once its lease is over.
+    /// If an at-most-once claim could not be marked; it counts as unknown once its lease has expired.
     pub async fn unknown(self) -> Result<Settled, StoreError> {
         self.settle(Effect::Unknown, None).await
     }
 
-    /// Says how it ended.
+    /// Settles the run by its effect.
     ///
     /// # Errors
     /// As [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown) do.
@@ -112,7 +113,7 @@ impl Pass {
         self.end(effect, reply.ok_or(NoReply::NotGiven)).await
     }
 
-    /// The same, with the reason why there is no reply.
+    /// As [`settle`](Self::settle), with the reason why there is no reply.
     pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
         if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::NotApplied {
             return Ok(self.spend());
@@ -122,11 +123,11 @@ impl Pass {
         {
             return Ok(self.spend());
         }
-        // Apart, so that what has nothing to write does not carry room for it.
+        // Boxed, so that a run with nothing to write does not carry the size of a write.
         Box::pin(self.write(effect, reply)).await
     }
 
-    /// It stays as it is, which is what the store says already.
+    /// Leaves the record as it is: it says so already.
     fn spend(mut self) -> Settled {
         self.in_flight = None;
         Settled::Final
@@ -144,12 +145,12 @@ impl Pass {
         }
     }
 
-    /// Gives the claim out of hand, for a run in another process: that process renews it, and says how it ended, with what
-    /// this gives it in writing. `None` if it is not a claim on a key.
+    /// Turns the pass into a signed text, for a run in another process: that process renews the claim and settles it with the text, by
+    /// [`Guard::open_pass`](crate::Guard::open_pass). `None` if this is not a claim on a key.
     ///
     /// # Errors
-    /// If the signing secret could not be fetched. The claim is left to its lease, or held: [`Guard::fetch_secret`] has it fetched
-    /// before anything is claimed.
+    /// If the signing secret could not be fetched: call [`Guard::fetch_secret`](crate::Guard::fetch_secret) before anything is claimed. The claim
+    /// expires with its lease, or stays as unknown.
     pub async fn into_signed(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
         let Some(signed) = signed::sign(&*self.engine.mint().await?, claim) else { return Ok(None) };
@@ -185,7 +186,7 @@ impl Drop for Pass {
         if let Basis::Claim(claim) = &self.basis {
             claim.abandon();
         }
-        tracing::warn!(ticket = ?self.ticket(), "a pass was dropped before it was settled: nothing is given back");
+        tracing::warn!(ticket = ?self.ticket(), "a pass was dropped before it was settled; its outcome is unknown, and nothing is released");
     }
 }
 

@@ -44,7 +44,7 @@ pub enum RunError<E> {
     #[error("the work failed, and did not take effect")]
     Failed(#[source] E),
     /// It ran and failed, and whether it took effect is unknown. A token stays used, a claim waits for its lease, or with
-    /// [at most once](crate::KeyRules::at_most_once) until [`Guard::settle`] says how it ended.
+    /// [at most once](crate::KeyRules::at_most_once) until [`Guard::settle`](crate::Guard::settle) says how it ended.
     #[error("the work failed, and whether it took effect is unknown")]
     Unknown(#[source] E),
     /// It ran before, and what came of it cannot be read as what is asked for now.

@@ -14,7 +14,7 @@
 //! let late = Intent::new("POST /orders", Subject::anonymous()).credential(token.as_str());
 //! let Verdict::Reject(rejection) = guard.check(&Policy::token(), &late).await? else { panic!("it is too late") };
 //! assert_eq!(rejection.code(), Code::TokenExpired);
-//! # Ok::<(), onceward::store::StoreError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```
 
