@@ -41,7 +41,7 @@ mod run_to_completion;
 mod serve;
 mod subject;
 mod token_route;
-mod worker;
+mod worker_stores;
 
 use actix_web::HttpRequest;
 
@@ -52,7 +52,7 @@ pub use self::protect::Protect;
 pub use self::require_protection::{Exempt, RequireProtection};
 pub use self::response::{MarkEffect, reject};
 pub use self::route_guard::HasToken;
-pub use self::serve::{serve, serve_until};
+pub use self::serve::serve;
 pub use self::subject::SubjectFrom;
 pub use self::token_route::token_route;
 use crate::http::KeySource;

@@ -172,7 +172,7 @@ impl Claim {
     }
 
     /// What is said to somebody who comes when this is on record; `None` if that tells of no use.
-    pub(crate) fn told(&self, found: &[u8]) -> Result<Option<Duplicate>, StoreError> {
+    pub(crate) fn duplicate_for(&self, found: &[u8]) -> Result<Option<Duplicate>, StoreError> {
         match Record::decode(found).map_err(StoreError::not_executed)? {
             Record::Issued | Record::Attempted(_) => Ok(None),
             found => self.duplicate_of(found).map(Some),
@@ -180,9 +180,9 @@ impl Claim {
     }
 
     /// What is said to somebody whose token is over: a late retry still gets its answer.
-    pub(crate) async fn late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
+    pub(crate) async fn reply_to_late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
         let found = self.terms.engine.store.look(&self.terms.ticket).await?;
-        let told = found.map(|found| self.told(&found)).transpose()?.flatten();
+        let told = found.map(|found| self.duplicate_for(&found)).transpose()?.flatten();
         Ok(told.unwrap_or(Duplicate::Reject(rejection)))
     }
 
@@ -192,22 +192,22 @@ impl Claim {
         running: &mut Option<InFlight>,
     ) -> Result<Option<Duplicate>, StoreError> {
         // Dropped last, when nobody has the state any more.
-        let mut entering = Entering(Some(self));
+        let mut entering = EntryGuard(Some(self));
         let mut state = self.state.lock().await;
         let made = match &self.terms.origin {
-            Origin::Token(token, _) => self.make_of_token(token.epoch, &mut state).await,
-            Origin::Key | Origin::Interval(_) => self.make(&mut state).await.map(EnterResult::from),
+            Origin::Token(token, _) => self.redeem(token.epoch, &mut state).await,
+            Origin::Key | Origin::Interval(_) => self.insert(&mut state).await.map(EnterResult::from),
         };
         entering.0 = None;
         match made {
             Ok(EnterResult::Ours) => {
-                self.step_after(&mut state, self.rhythm());
+                self.step_after(&mut state, self.renewal_interval());
                 self.log(ClaimEvent::Claimed);
                 Ok(None)
             }
             Ok(EnterResult::Theirs(found)) => self.duplicate_of(found).map(Some),
             Ok(EnterResult::Spent) => Ok(Some(Duplicate::Reject(Code::TokenUsed.into()))),
-            Ok(EnterResult::Stale) => self.late(Code::TokenStale.into()).await.map(Some),
+            Ok(EnterResult::Stale) => self.reply_to_late(Code::TokenStale.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
@@ -228,7 +228,7 @@ impl Claim {
 
     /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
     /// for long.
-    async fn make(&self, state: &mut ClaimProgress) -> Result<Option<Record>, StoreError> {
+    async fn insert(&self, state: &mut ClaimProgress) -> Result<Option<Record>, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
                 CellInsert::New if !self.terms.rules.at_most_once => return Ok(None),
@@ -265,9 +265,13 @@ impl Claim {
     }
 
     /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
-    async fn make_of_token(&self, epoch: Epoch, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
+    async fn redeem(&self, epoch: Epoch, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match state.own.take_over(epoch, &Record::ISSUED, self.renewed(&self.record), self.held_life()).await? {
+            match state
+                .own
+                .take_over(epoch, &Record::ISSUED, self.renewed(&self.record), self.at_most_once_life())
+                .await?
+            {
                 None => return Ok(EnterResult::Stale),
                 Some(CellWrite::Own) => return Ok(EnterResult::Ours),
                 Some(CellWrite::Other(found)) => return Ok(EnterResult::Theirs(found)),
@@ -290,7 +294,7 @@ impl Claim {
     }
 
     /// How long a claim that is held outlives its last renewal: never less than until the next one is due.
-    fn held_life(&self) -> Duration {
+    fn at_most_once_life(&self) -> Duration {
         self.terms.rules.retain.max(self.terms.rules.lease)
     }
 
@@ -314,9 +318,9 @@ impl Claim {
 }
 
 /// A claim that is being made. If nobody waits for that any more, it is taken back.
-struct Entering<'a>(Option<&'a Arc<Claim>>);
+struct EntryGuard<'a>(Option<&'a Arc<Claim>>);
 
-impl Drop for Entering<'_> {
+impl Drop for EntryGuard<'_> {
     fn drop(&mut self) {
         // The same attempt may have been accepted elsewhere.
         if let Some(claim) = self.0.take().filter(|claim| claim.terms.attempt.is_none())

@@ -82,8 +82,8 @@ impl Engine {
     }
 
     /// Counts and logs a submission that runs although the store could not be asked.
-    pub(crate) fn let_through(&self, action: &str, error: &StoreError) {
-        self.rollout.let_through();
+    pub(crate) fn note_unprotected(&self, action: &str, error: &StoreError) {
+        self.rollout.count_unprotected();
         self.metrics.unprotected();
         audit::let_through(action, error);
     }

@@ -1,6 +1,6 @@
 //! The guard: issues tokens, and decides whether a submission runs.
 //!
-//! Every verb is a method here, and each calls into the file of its name.
+//! Every verb is a method here, and calls into the file that does it.
 
 mod adapter;
 mod builder;
@@ -91,7 +91,7 @@ impl Guard {
     /// that is not valid here the store is not asked.
     ///
     /// # Errors
-    /// If the store could not be asked; [`Rejection::after`] says what the client receives. Nothing may run.
+    /// If the store could not be asked; [`rejection_after`](Self::rejection_after) says what the client receives. Nothing may run.
     ///
     /// # Cancel safety
     ///
@@ -135,11 +135,17 @@ impl Guard {
         enough: impl Future<Output = ()>,
     ) -> Result<Verdict, StoreError> {
         let verdict = match self.decide(policy, intent).await {
-            Ok(Verdict::Reject(rejection)) => self.wait_after(rejection, policy, intent, enough, |_| {}).await,
+            Ok(Verdict::Reject(rejection)) => self.wait_if_in_progress(rejection, policy, intent, enough, |_| {}).await,
             verdict => verdict,
         };
         self.count_verdict(policy, &verdict, intent);
         verdict
+    }
+
+    /// The rejection that a client receives if the store failed while it was asked whether to run. The cause belongs in the operator's log,
+    /// and never goes to the client.
+    pub fn rejection_after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Rejection {
+        check::rejection_after(error, policy, intent)
     }
 
     /// Whether the intent presents a token of ours that is valid for it and has not expired. The store is not asked, so whether it was used
@@ -317,7 +323,7 @@ impl Guard {
     /// Settles a run whose outcome is unknown, under a key or with a remembered token: it took effect, and a duplicate receives this reply
     /// from now on; or it did not, and the next request runs. A run that is still alive, as far as this machine's clock can tell, is left
     /// alone. With the name of the run, as [`look`](Self::look) shows it, that run alone is settled: repeating it does no harm, even if the
-    /// handler has run again meanwhile.
+    /// handler has run again meanwhile. [`Effect::Unknown`] changes nothing, and a reply is stored with [`Effect::Applied`] only.
     ///
     /// # Errors
     /// If the store could not be asked, or if its reply was lost: send it again.
@@ -418,7 +424,7 @@ impl Guard {
     /// How many submissions ran unprotected because the store could not be asked and their policy
     /// [fails open](crate::IntervalRules::fail_open).
     pub fn let_through(&self) -> u64 {
-        self.0.rollout.count_let_through()
+        self.0.rollout.unprotected()
     }
 
     /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, how full a memory store is. Call it before metrics are
@@ -476,7 +482,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::intent::Subject;
     use crate::settled::Settled;
-    use crate::store::Memory;
+    use crate::store::{Bytes, Compared, Memory};
     use crate::token::TokenFields;
 
     const TTL: Duration = Duration::from_secs(60);
@@ -505,9 +511,70 @@ mod tests {
             store.take(&ticket).await.unwrap();
             store.insert(&ticket, strange, TTL).await.unwrap();
             let error = check(&guard, &token).await.unwrap_err();
-            assert_eq!(Rejection::after(&error, &Policy::token(), &presenting(&token)).code(), Code::StoreUnavailable);
+            assert_eq!(
+                Guard::rejection_after(&error, &Policy::token(), &presenting(&token)).code(),
+                Code::StoreUnavailable
+            );
             assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(strange), "it is left for whoever knows it");
             assert!(guard.look(&Policy::token(), &presenting(&token)).await.is_err());
+        }
+    }
+
+    /// A store that answers a redeem only in the second poll.
+    struct SlowTake(Memory);
+
+    #[crate::store::async_trait]
+    impl Store for SlowTake {
+        async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+            self.0.insert(ticket, value, ttl).await
+        }
+
+        async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+            let taken = self.0.take(ticket).await;
+            tokio::task::yield_now().await;
+            taken
+        }
+
+        async fn swap(
+            &self,
+            ticket: &Ticket,
+            held: &[u8],
+            value: &[u8],
+            ttl: Duration,
+        ) -> Result<Compared, StoreError> {
+            let swapped = self.0.swap(ticket, held, value, ttl).await;
+            tokio::task::yield_now().await;
+            swapped
+        }
+
+        async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+            self.0.remove(ticket, held).await
+        }
+
+        async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
+            self.0.look(ticket).await
+        }
+    }
+
+    #[tokio::test]
+    async fn dropped_check_consumes_a_plain_token_and_an_attempt_may_ask_again() {
+        let guard = Guard::new(SlowTake(Memory::new()));
+        let attempt = Attempt::new("one").unwrap();
+        for (has_attempt, expected) in [(false, "token_used"), (true, "run")] {
+            let token = guard.issue(TTL, Binding::none()).await.unwrap();
+            let intent = || match has_attempt {
+                true => presenting(&token).attempt(&attempt),
+                false => presenting(&token),
+            };
+            let policy = Policy::token();
+            let dropped = tokio::time::timeout(Duration::ZERO, guard.check(&policy, &intent())).await;
+            assert!(dropped.is_err(), "it was dropped after the store had redeemed the token");
+            let received = match guard.check(&policy, &intent()).await.unwrap() {
+                Verdict::Run(pass) => pass.complete(None).await.map(|_| "run".to_owned()).unwrap(),
+                Verdict::Reject(rejection) => rejection.code().to_string(),
+                Verdict::Replay(_) => unreachable!("a plain token has no reply"),
+            };
+            assert_eq!(received, expected);
         }
     }
 
@@ -546,30 +613,19 @@ mod tests {
         struct Down;
         #[crate::store::async_trait]
         impl Store for Down {
-            async fn insert(
-                &self,
-                _: &Ticket,
-                _: &[u8],
-                _: Duration,
-            ) -> Result<Option<crate::store::Bytes>, StoreError> {
+            async fn insert(&self, _: &Ticket, _: &[u8], _: Duration) -> Result<Option<Bytes>, StoreError> {
                 Err(StoreError::unknown("down"))
             }
-            async fn take(&self, _: &Ticket) -> Result<Option<crate::store::Bytes>, StoreError> {
+            async fn take(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
                 Err(StoreError::unknown("down"))
             }
-            async fn swap(
-                &self,
-                _: &Ticket,
-                _: &[u8],
-                _: &[u8],
-                _: Duration,
-            ) -> Result<crate::store::Compared, StoreError> {
+            async fn swap(&self, _: &Ticket, _: &[u8], _: &[u8], _: Duration) -> Result<Compared, StoreError> {
                 Err(StoreError::unknown("down"))
             }
-            async fn remove(&self, _: &Ticket, _: &[u8]) -> Result<crate::store::Compared, StoreError> {
+            async fn remove(&self, _: &Ticket, _: &[u8]) -> Result<Compared, StoreError> {
                 Err(StoreError::unknown("down"))
             }
-            async fn look(&self, _: &Ticket) -> Result<Option<crate::store::Bytes>, StoreError> {
+            async fn look(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
                 Err(StoreError::unknown("down"))
             }
         }
@@ -583,7 +639,7 @@ mod tests {
         let (other, ..) = self::guard();
         let token = other.issue(TTL, Binding::none()).await.unwrap();
         let error = check(&guard, &token).await.unwrap_err();
-        let told = Rejection::after(&error, &policy, &presenting(&token)).code();
+        let told = Guard::rejection_after(&error, &policy, &presenting(&token)).code();
         assert_eq!(told, Code::StoreUnavailable, "nothing was done to the token, whatever became of the secret");
     }
 }

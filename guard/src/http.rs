@@ -5,12 +5,12 @@
 //! [`Effect`](crate::Effect), which part of a response is stored, and how a rejection or a stored response is sent.
 
 mod body;
-mod captured;
 mod effect;
 mod json;
 mod key_source;
 mod request;
 mod response;
+mod stored_response;
 mod token_source;
 
 pub use http::StatusCode;
@@ -22,9 +22,9 @@ pub use self::response::{GuardResponse, issued};
 pub use self::token_source::token_in;
 
 pub(crate) use self::body::{BodyEnd, RequestBody, drain};
-pub(crate) use self::captured::{BodyLength, capture, read_limit};
 pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge};
 pub(crate) use self::request::{ParsedRequest, RequestReader};
 pub(crate) use self::response::{OutcomeHeaders, escape};
+pub(crate) use self::stored_response::{BodyLength, capture, read_limit};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::token_source::form::scan_in_pieces;

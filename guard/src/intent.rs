@@ -83,7 +83,7 @@ impl<'a> Intent<'a> {
         self
     }
 
-    /// What the store gets to see of who presents a token, and for what. Who does not know the token cannot try names against it.
+    /// What the store gets to see of who presents a token, and for what. SubjectKind does not know the token cannot try names against it.
     pub(crate) fn asker(&self, token: Uuid) -> [u8; 16] {
         let mut asker = Sha256::new().chain_update(token.as_bytes());
         digest::feed(&mut asker, [self.subject.to_bytes().as_slice(), self.action.as_bytes()]);
@@ -97,12 +97,12 @@ impl fmt::Debug for Intent<'_> {
     }
 }
 
-/// Who is asking. Being nobody in particular has to be written out.
+/// SubjectKind is asking. Being nobody in particular has to be written out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject<'a>(Who<'a>);
+pub struct Subject<'a>(SubjectKind<'a>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Who<'a> {
+enum SubjectKind<'a> {
     Anonymous,
     Named(Cow<'a, str>),
     Address(IpAddr),
@@ -111,40 +111,40 @@ enum Who<'a> {
 impl<'a> Subject<'a> {
     /// Nobody in particular.
     pub fn anonymous() -> Self {
-        Self(Who::Anonymous)
+        Self(SubjectKind::Anonymous)
     }
 
     /// A caller by the name the application knows it by: a user id, not an access token, which changes when it is
     /// refreshed although the caller does not.
     pub fn named(name: impl Into<Cow<'a, str>>) -> Self {
-        Self(Who::Named(name.into()))
+        Self(SubjectKind::Named(name.into()))
     }
 
     /// Whoever is at this address; several people may be.
     pub fn client_address(address: IpAddr) -> Self {
-        Self(Who::Address(address.to_canonical()))
+        Self(SubjectKind::Address(address.to_canonical()))
     }
 
     /// Whether it is nobody in particular.
     pub fn is_anonymous(&self) -> bool {
-        self.0 == Who::Anonymous
+        self.0 == SubjectKind::Anonymous
     }
 
     /// The same, without a copy of its name.
     pub(crate) fn borrowed(&self) -> Subject<'_> {
         Subject(match &self.0 {
-            Who::Anonymous => Who::Anonymous,
-            Who::Named(name) => Who::Named(Cow::Borrowed(name)),
-            Who::Address(address) => Who::Address(*address),
+            SubjectKind::Anonymous => SubjectKind::Anonymous,
+            SubjectKind::Named(name) => SubjectKind::Named(Cow::Borrowed(name)),
+            SubjectKind::Address(address) => SubjectKind::Address(*address),
         })
     }
 
     /// Bytes that no other subject has: a caller who is named like an address is not that address.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (tag, text) = match &self.0 {
-            Who::Anonymous => (0, Cow::Borrowed("")),
-            Who::Named(name) => (1, Cow::Borrowed(name.as_ref())),
-            Who::Address(address) => (2, Cow::Owned(address.to_string())),
+            SubjectKind::Anonymous => (0, Cow::Borrowed("")),
+            SubjectKind::Named(name) => (1, Cow::Borrowed(name.as_ref())),
+            SubjectKind::Address(address) => (2, Cow::Owned(address.to_string())),
         };
         [&[tag], text.as_bytes()].concat()
     }

@@ -25,7 +25,7 @@ pub(crate) struct Metrics {
     unprotected: Counter,
 }
 
-/// A label of the table of policies, and the value of the label `policy`.
+/// The value of the label `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyLabel {
     Token,

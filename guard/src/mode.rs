@@ -22,7 +22,7 @@ pub enum Mode {
 #[derive(Default)]
 pub(crate) struct RolloutCounts {
     observed: Mutex<BTreeMap<&'static str, u64>>,
-    let_through: AtomicU64,
+    unprotected: AtomicU64,
 }
 
 impl RolloutCounts {
@@ -37,11 +37,11 @@ impl RolloutCounts {
     }
 
     /// Counts a submission that ran although the store could not be asked.
-    pub(crate) fn let_through(&self) {
-        self.let_through.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_unprotected(&self) {
+        self.unprotected.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_let_through(&self) -> u64 {
-        self.let_through.load(Ordering::Relaxed)
+    pub(crate) fn unprotected(&self) -> u64 {
+        self.unprotected.load(Ordering::Relaxed)
     }
 }

@@ -119,7 +119,7 @@ impl Pass {
             return Ok(self.spend());
         }
         if let Basis::Claim(claim) = &self.basis
-            && claim.ends_unwritten(effect)
+            && claim.try_end_unwritten(effect)
         {
             return Ok(self.spend());
         }

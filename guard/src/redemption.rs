@@ -22,7 +22,7 @@ const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
 
 /// `Ok` if the token is redeemed by this call; otherwise what the caller receives.
-type Redeemed = Result<(), Rejection>;
+type RedeemResult = Result<(), Rejection>;
 
 impl Engine {
     pub(crate) fn is_expired(&self, token: &TokenFields) -> bool {
@@ -31,7 +31,7 @@ impl Engine {
 
     /// Why it is too late for a token, if it has expired or is of an earlier epoch. That an epoch is over is not believed before the store
     /// has been asked: the token may be of a newer one.
-    pub(crate) async fn late(&self, token: &TokenFields, ticket: &Ticket) -> Result<Option<Rejection>, StoreError> {
+    pub(crate) async fn lateness(&self, token: &TokenFields, ticket: &Ticket) -> Result<Option<Rejection>, StoreError> {
         if self.is_expired(token) {
             return Ok(Some(Code::TokenExpired.into()));
         }
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Redeems a plain token: of any number of callers, one gets the record. A store in another epoch may have the record again, or have
     /// lost it, so that neither proves anything there.
-    pub(crate) async fn redeem(&self, token: &TokenFields, ticket: &Ticket) -> Result<Redeemed, StoreError> {
+    pub(crate) async fn redeem(&self, token: &TokenFields, ticket: &Ticket) -> Result<RedeemResult, StoreError> {
         let Taken { found, is_of_epoch } = self.store.take_under(ticket, token.epoch).await?;
         let used = if is_of_epoch { Code::TokenUsed } else { Code::TokenStale };
         match found {

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::queue::{Due, DueQueue};
+use self::queue::{DueQueue, DueTime};
 use self::retries::keep_trying;
 use crate::clock::Clock;
 use crate::runtime;
@@ -52,8 +52,8 @@ struct Queues {
 
 /// Where a claim waits for its next step.
 pub(crate) enum QueuePosition {
-    Step(Due),
-    Retry(Due),
+    Step(DueTime),
+    Retry(DueTime),
 }
 
 impl RenewalQueue {

@@ -38,7 +38,7 @@ pub enum RunError<E> {
     #[error("not run: {}", .0.code())]
     Rejected(Rejection),
     /// It was not run, because the store could not be asked.
-    #[error(transparent)]
+    #[error("{0}")]
     Store(#[from] StoreError),
     /// It ran and failed, and nothing took effect. The same may be tried again.
     #[error("the work failed, and did not take effect")]

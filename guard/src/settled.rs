@@ -13,7 +13,8 @@ pub enum Settled {
     Final,
     /// The same may be sent again: the token is valid again, the key is free.
     Released,
-    /// Another request has the key by now, because the claim outlived its lease. A duplicate may have run.
+    /// The record is not that of this run any more: the run took longer than its lease and another request has the key, or another run is
+    /// meant. A duplicate may have run.
     Lost,
     /// Nothing was settled, for this reason.
     Rejected(Rejection),

@@ -46,7 +46,7 @@ pub enum RecordState {
     Done(Result<Reply, NoReply>),
     /// The token was revoked before it was used.
     Revoked,
-    /// The submission would be rejected without a look at the store.
+    /// A request would be rejected whatever is on record, or what is on record is another caller's.
     Rejected(Rejection),
 }
 

@@ -29,11 +29,11 @@ pub(crate) struct Waiters(Arc<WaiterPool>);
 
 struct WaiterPool {
     seats: usize,
-    awaited: Mutex<Awaited>,
+    awaited: Mutex<SeatMap>,
 }
 
 #[derive(Default)]
-struct Awaited {
+struct SeatMap {
     taken: usize,
     tickets: HashMap<Ticket, TicketWaiters>,
 }
@@ -43,13 +43,13 @@ struct Awaited {
 struct TicketWaiters {
     taken: usize,
     /// Tells them how the run has ended; `None` while none of them waits for one.
-    tell: Option<Tell>,
+    tell: Option<EndSender>,
 }
 
-type Tell = Arc<watch::Sender<Option<RunEnd>>>;
+type EndSender = Arc<watch::Sender<Option<RunEnd>>>;
 
 impl TicketWaiters {
-    fn is_told_by(&self, tell: &Tell) -> bool {
+    fn is_told_by(&self, tell: &EndSender) -> bool {
         self.tell.as_ref().is_some_and(|current| Arc::ptr_eq(current, tell))
     }
 }
@@ -109,7 +109,7 @@ impl Waiters {
     }
 
     /// Whether anybody still waits for what this would tell; if not, it is struck off.
-    fn is_awaited(&self, ticket: &Ticket, tell: &Tell) -> bool {
+    fn keep_if_awaited(&self, ticket: &Ticket, tell: &EndSender) -> bool {
         let mut awaited = self.awaited();
         let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) else { return false };
         let is_awaited = tell.receiver_count() > 0;
@@ -120,14 +120,14 @@ impl Waiters {
     }
 
     /// Strikes it off: whoever comes now asks anew.
-    fn strike_off(&self, ticket: &Ticket, tell: &Tell) {
+    fn strike_off(&self, ticket: &Ticket, tell: &EndSender) {
         let mut awaited = self.awaited();
         if let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) {
             queue.tell = None;
         }
     }
 
-    fn awaited(&self) -> MutexGuard<'_, Awaited> {
+    fn awaited(&self) -> MutexGuard<'_, SeatMap> {
         self.0.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -177,9 +177,9 @@ impl Drop for Seat {
     }
 }
 
-async fn poll_until_it_ends(waiters: Waiters, store: Arc<dyn Store>, clock: Clock, ticket: Ticket, tell: Tell) {
+async fn poll_until_it_ends(waiters: Waiters, store: Arc<dyn Store>, clock: Clock, ticket: Ticket, tell: EndSender) {
     let mut backoff = Backoff::between(PAUSE.0, PAUSE.1);
-    while waiters.is_awaited(&ticket, &tell) {
+    while waiters.keep_if_awaited(&ticket, &tell) {
         tokio::time::sleep(backoff.next()).await;
         let Ok(found) = store.look(&ticket).await else { continue };
         if !found.as_deref().is_some_and(|found| is_running(found, &clock)) {

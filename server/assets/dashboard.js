@@ -16,7 +16,7 @@ const FAILURES = ["store_unavailable", "redeem_unknown", "overloaded"];
 /** What somebody should know of: a metric, what it means when it grows, and how grave that is. */
 const SIGNS = [
   ["onceward_claims_total", { event: "lost" }, "Claims lost", "A run outlived its lease, and somebody else has its key.", "alarm"],
-  ["onceward_claims_total", { event: "unknown" }, "Ends that nobody can tell", "A run broke off. With hold it waits for somebody to settle it.", "alarm"],
+  ["onceward_claims_total", { event: "unknown" }, "Ends that nobody can tell", "A run broke off. At most once, it waits until it is settled.", "alarm"],
   ["onceward_unprotected_total", {}, "Ran unprotected", "The store did not answer, and the policy fails open.", "alarm"],
   ["onceward_store_errors_total", {}, "Failures of the store", "What was asked meanwhile was refused with 503.", "alarm"],
   ["onceward_renewals_total", { outcome: "failed" }, "Renewals that failed", "They are tried again, until the lease is over.", "notice"],

@@ -13,7 +13,7 @@ use crate::ticket::Ticket;
 /// What a guard knows of a request that it lets through. It stays with the request, for the mark of the handler and for guards
 /// further in.
 pub(super) struct GuardedRequest {
-    asked: ParsedRequest,
+    parsed: ParsedRequest,
     policy: &'static str,
     ticket: Ticket,
     run: Option<RunId>,
@@ -23,9 +23,9 @@ pub(super) struct GuardedRequest {
 
 impl GuardedRequest {
     /// A request that was let through with this pass, by a guard inside of `outer`.
-    pub(super) fn new(asked: ParsedRequest, policy: &'static str, pass: &Pass, outer: Option<Rc<Self>>) -> Rc<Self> {
+    pub(super) fn new(parsed: ParsedRequest, policy: &'static str, pass: &Pass, outer: Option<Rc<Self>>) -> Rc<Self> {
         let entry = Cell::new(Entry::Unmarked);
-        Rc::new(Self { asked, policy, ticket: pass.ticket(), run: pass.run_id(), entry, outer })
+        Rc::new(Self { parsed, policy, ticket: pass.ticket(), run: pass.run_id(), entry, outer })
     }
 
     /// What the innermost guard so far knows of a request.
@@ -39,7 +39,7 @@ impl GuardedRequest {
     }
 
     pub(super) fn asked(&self) -> &ParsedRequest {
-        &self.asked
+        &self.parsed
     }
 
     /// The name of the policy, as in metrics.
@@ -56,29 +56,29 @@ impl GuardedRequest {
         self.entry.get()
     }
 
-    /// A marked handler's extractors are asked. If the service is called a second time, it stays entered.
+    /// A marked handler's extractors are parsed. If the service is called a second time, it stays entered.
     pub(super) fn note_extracting(&self) {
-        for passage in self.outward().filter(|passage| passage.entry() == Entry::Unmarked) {
-            passage.entry.set(Entry::Extracting);
+        for guarded in self.outward().filter(|guarded| guarded.entry() == Entry::Unmarked) {
+            guarded.entry.set(Entry::Extracting);
         }
     }
 
     /// A marked handler is entered.
     pub(super) fn note_entered(&self) {
-        self.outward().for_each(|passage| passage.entry.set(Entry::Entered));
+        self.outward().for_each(|guarded| guarded.entry.set(Entry::Entered));
     }
 
-    /// The passage through this guard, or one further out, that holds this ticket.
+    /// The guarded through this guard, or one further out, that holds this ticket.
     pub(super) fn holding(&self, ticket: &Ticket) -> Option<&Self> {
-        self.outward().find(|passage| passage.ticket == *ticket)
+        self.outward().find(|guarded| guarded.ticket == *ticket)
     }
 
-    /// The passage through this guard, or the next one further out, that has a run; this one if none has.
+    /// The guarded through this guard, or the next one further out, that has a run; this one if none has.
     pub(super) fn with_run(&self) -> &Self {
-        self.outward().find(|passage| passage.run.is_some()).unwrap_or(self)
+        self.outward().find(|guarded| guarded.run.is_some()).unwrap_or(self)
     }
 
     fn outward(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |passage| passage.outer.as_deref())
+        std::iter::successors(Some(self), |guarded| guarded.outer.as_deref())
     }
 }

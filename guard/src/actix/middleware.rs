@@ -3,7 +3,7 @@
 mod decide;
 mod nested;
 mod observe;
-mod rules;
+mod route_rules;
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -20,12 +20,12 @@ use tracing::Instrument as _;
 
 use self::decide::{AdmittedRequest, Decision, enter};
 use self::observe::observe;
-pub(super) use self::rules::RouteRules;
+pub(super) use self::route_rules::RouteRules;
 use super::extractors::leave_rules;
 use super::request::drain;
 use super::require_protection::mark_seen;
 use super::response::{Audience, mark};
-use super::run_to_completion::{Idle, Panicked, RunToCompletion};
+use super::run_to_completion::{HandlerPanic, Idle, RunToCompletion};
 use crate::effect::Effect;
 use crate::http::GuardResponse;
 use crate::mode::Mode;
@@ -80,8 +80,8 @@ where
             match run.await {
                 Ok(answer) => answer,
                 // As it would have without a guard.
-                Err(Panicked(why)) if rules.mode() == Mode::Observe => resume_unwind(why),
-                Err(Panicked(_)) => Err(broke_off(&rules, audience)),
+                Err(HandlerPanic(why)) if rules.mode() == Mode::Observe => resume_unwind(why),
+                Err(HandlerPanic(_)) => Err(broke_off(&rules, audience)),
             }
         })
     }
@@ -110,7 +110,7 @@ where
         }
         Ok(Decision::Unprotected) => {
             leave_rules(&rules, request.request());
-            let running = rules.guard.begin();
+            let running = rules.guard.begin_run();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
             let outcome = rules.judge(&answer, None).outcome_unprotected(answer.outcome());
@@ -134,15 +134,15 @@ where
 async fn handle<S, B>(
     service: &S,
     request: ServiceRequest,
-    AdmittedRequest { passage, pass }: &AdmittedRequest,
+    AdmittedRequest { guarded, pass }: &AdmittedRequest,
 ) -> Result<ServiceResponse<B>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
 {
-    passage.accompany(request.request());
+    guarded.accompany(request.request());
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
-    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = passage.asked().action());
+    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = guarded.asked().action());
     Box::pin(service.call(request).instrument(span)).await
 }
 
@@ -153,11 +153,11 @@ async fn settle<B: MessageBody + 'static>(
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
-    let AdmittedRequest { passage, pass } = *admitted;
-    let judgement = rules.judge(&answer, Some(&passage));
+    let AdmittedRequest { guarded, pass } = *admitted;
+    let judgement = rules.judge(&answer, Some(&guarded));
     let reply = answer.reply(&rules.kept_headers);
-    rules.notice_rewriting(passage.asked(), &answer);
-    let successor = pass.binding(&passage.asked().intent());
+    rules.notice_rewriting(guarded.asked(), &answer);
+    let successor = pass.binding(&guarded.asked().intent());
     let settled = pass.end(judgement.effect, reply).await;
     if let Err(error) = &settled {
         tracing::warn!(%error, effect = ?judgement.effect, "how a run ended could not be written down");

@@ -26,7 +26,7 @@ struct Body {
 
 #[derive(Clone, Copy)]
 enum End {
-    BufferedBody,
+    Whole,
     Broken,
 }
 
@@ -51,7 +51,7 @@ impl ObservedBody {
 
     /// The body for the handler, which waits for it.
     pub(super) fn to_its_end(&self) -> Payload {
-        if matches!(self.0.end.get(), Some(End::BufferedBody)) && self.0.size.get() == 0 {
+        if matches!(self.0.end.get(), Some(End::Whole)) && self.0.size.get() == 0 {
             return Payload::None;
         }
         self.reader(Patience::Endless)
@@ -94,7 +94,7 @@ impl BodyTap {
             }
             Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
             Poll::Ready(Some(Err(_))) => self.body.end.set(Some(End::Broken)),
-            Poll::Ready(None) => self.body.end.set(Some(End::BufferedBody)),
+            Poll::Ready(None) => self.body.end.set(Some(End::Whole)),
         }
         received
     }
@@ -130,7 +130,7 @@ impl Stream for BodyTap {
             return Poll::Ready(Some(Ok(chunk.clone())));
         }
         match this.body.end.get() {
-            Some(End::BufferedBody) => return Poll::Ready(None),
+            Some(End::Whole) => return Poll::Ready(None),
             Some(End::Broken) => return this.break_off(),
             None => {}
         }

@@ -21,7 +21,7 @@ use self::policy::{ComparesContent, ReadsKey, RequiresToken, StoresResponses, Ta
 use super::KeyFrom;
 use super::middleware::{Protected, RouteRules};
 use super::subject::SubjectFrom;
-use super::worker::assert_shared;
+use super::worker_stores::assert_shared;
 use crate::effect::Effect;
 use crate::fingerprint::Fields;
 use crate::guard::Guard;
@@ -374,7 +374,7 @@ impl<P> Protect<P> {
     /// use onceward::{KeyRules, testing};
     ///
     /// let (guard, _clock) = testing::guard();
-    /// let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+    /// let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
     /// let pay = || web::resource("/pay").route(web::post().to(HttpResponse::Created));
     ///
     /// let around_a_route = App::new().wrap(NormalizePath::trim()).service(pay().wrap(protect()));

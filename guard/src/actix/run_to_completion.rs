@@ -36,7 +36,7 @@ enum RunStage<T> {
 }
 
 /// It panicked with this, so whether it took effect is not known.
-pub(super) struct Panicked(pub(super) Box<dyn Any + Send>);
+pub(super) struct HandlerPanic(pub(super) Box<dyn Any + Send>);
 
 impl<T: 'static> RunToCompletion<T> {
     pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle, rules: Rc<RouteRules>) -> Self {
@@ -45,12 +45,12 @@ impl<T: 'static> RunToCompletion<T> {
 }
 
 impl<T: 'static> Future for RunToCompletion<T> {
-    type Output = Result<T, Panicked>;
+    type Output = Result<T, HandlerPanic>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (RunStage::Waiting(mut run) | RunStage::Begun(mut run)) = mem::replace(&mut self.stage, RunStage::Over)
         else {
-            return Poll::Ready(Err(Panicked(Box::new("polled after its end"))));
+            return Poll::Ready(Err(HandlerPanic(Box::new("polled after its end"))));
         };
         match catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context))) {
             Ok(Poll::Pending) => {
@@ -58,7 +58,7 @@ impl<T: 'static> Future for RunToCompletion<T> {
                 Poll::Pending
             }
             Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
-            Err(why) => Poll::Ready(Err(Panicked(why))),
+            Err(why) => Poll::Ready(Err(HandlerPanic(why))),
         }
     }
 }

@@ -46,20 +46,6 @@ where
     until_signalled(server.disable_signals().run(), guard).await
 }
 
-/// What [`serve`] does, for a server that runs already, until `stop` comes to its end. The server must have been made
-/// with `disable_signals`, or it ends by itself, too early.
-///
-/// # Errors
-/// If the server fails.
-pub async fn serve_until(server: Server, guard: &Guard, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let handle = server.handle();
-    let end = async {
-        stop.await;
-        finish(&handle, guard).await;
-    };
-    join(server, end).await
-}
-
 async fn until_signalled(server: Server, guard: &Guard) -> io::Result<()> {
     let mut signals = Signals::listen()?;
     let handle = server.handle();

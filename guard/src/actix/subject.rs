@@ -11,10 +11,10 @@ type Resolver = Arc<dyn Fn(&HttpRequest) -> Option<String> + Send + Sync>;
 
 /// How a request is traced to whoever sent it. There is no default: being nobody has to be written out.
 #[derive(Clone)]
-pub struct SubjectFrom(From);
+pub struct SubjectFrom(SubjectSource);
 
 #[derive(Clone)]
-enum From {
+enum SubjectSource {
     Anonymous,
     ClientAddress,
     Resolver(Resolver),
@@ -23,25 +23,25 @@ enum From {
 impl SubjectFrom {
     /// Nobody in particular: all callers are one.
     pub fn anonymous() -> Self {
-        Self(From::Anonymous)
+        Self(SubjectSource::Anonymous)
     }
 
     /// The address at the other end of the connection. Behind a proxy that is the proxy's, and all callers are one.
     pub fn client_address() -> Self {
-        Self(From::ClientAddress)
+        Self(SubjectSource::ClientAddress)
     }
 
     /// What the application says. `None` means that nobody was found: the request is refused with 401, and never
     /// taken for an anonymous one. Give a user id, not an access token: that changes when it is refreshed.
     pub fn resolver(resolve: impl Fn(&HttpRequest) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(From::Resolver(Arc::new(resolve)))
+        Self(SubjectSource::Resolver(Arc::new(resolve)))
     }
 
     pub(super) fn resolve(&self, request: &HttpRequest) -> Result<Subject<'static>, Rejection> {
         let found = match &self.0 {
-            From::Anonymous => Some(Subject::anonymous()),
-            From::ClientAddress => request.peer_addr().map(|address| Subject::client_address(address.ip())),
-            From::Resolver(resolve) => resolve(request).map(Subject::named),
+            SubjectSource::Anonymous => Some(Subject::anonymous()),
+            SubjectSource::ClientAddress => request.peer_addr().map(|address| Subject::client_address(address.ip())),
+            SubjectSource::Resolver(resolve) => resolve(request).map(Subject::named),
         };
         found.ok_or_else(|| Rejection::new(Code::Unauthorized))
     }
@@ -50,9 +50,9 @@ impl SubjectFrom {
 impl fmt::Debug for SubjectFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            From::Anonymous => "anonymous",
-            From::ClientAddress => "client address",
-            From::Resolver(_) => "resolver",
+            SubjectSource::Anonymous => "anonymous",
+            SubjectSource::ClientAddress => "client address",
+            SubjectSource::Resolver(_) => "resolver",
         })
     }
 }

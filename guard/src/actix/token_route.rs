@@ -5,7 +5,7 @@ use onceward_api::{Code, TokenRequest};
 use super::require_protection::mark_seen;
 use super::response::reject;
 use super::subject::SubjectFrom;
-use super::worker::assert_shared;
+use super::worker_stores::assert_shared;
 use crate::guard::Guard;
 use crate::http::{issued, parse_json};
 use crate::intent::Binding;
@@ -65,7 +65,7 @@ async fn issue(
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;
     let bound = Binding::to(asked.action.as_deref(), subject);
     let token = match guard.mode() {
-        Mode::Off => guard.blank(ttl, &bound),
+        Mode::Off => guard.blank_token(ttl, &bound),
         mode => match guard.issue(ttl, bound.clone()).await {
             Ok(token) => token,
             Err(error) => {
@@ -73,7 +73,7 @@ async fn issue(
                 if mode == Mode::Enforce {
                     return Err(Code::StoreUnavailable.into());
                 }
-                guard.blank(ttl, &bound)
+                guard.blank_token(ttl, &bound)
             }
         },
     };

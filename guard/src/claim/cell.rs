@@ -62,7 +62,7 @@ impl RecordCell {
         Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
     }
 
-    pub(super) fn holds(&self, record: &[u8]) -> bool {
+    pub(super) fn is_at(&self, record: &[u8]) -> bool {
         self.held == record
     }
 

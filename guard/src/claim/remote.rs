@@ -34,19 +34,19 @@ impl Claim {
 
     /// It happened.
     pub(crate) async fn complete_remotely(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
-        let settled = self.complete(&mut self.presented(), &self.done(reply.ok_or(NoReply::NotGiven))).await?;
+        let settled = self.complete(&mut self.signed_cell(), &self.done(reply.ok_or(NoReply::NotGiven))).await?;
         Ok(self.settled(settled == Some(Settled::Final), ClaimEvent::Completed, Settled::Final))
     }
 
     /// It did not happen.
     pub(crate) async fn release_remotely(&self) -> Result<Settled, StoreError> {
-        let met = self.give_back(&mut self.presented()).await?;
+        let met = self.give_back(&mut self.signed_cell()).await?;
         Ok(self.settled(!matches!(met, CellWrite::Other(_)), ClaimEvent::Released, Settled::Released))
     }
 
     /// It is still at work. A claim that has lapsed is made again: its owner is alive.
     pub(crate) async fn renew_remotely(&self) -> Result<bool, StoreError> {
-        let mut own = self.presented();
+        let mut own = self.signed_cell();
         let is_ours = match self.write_again(&mut own, &self.record).await? {
             CellWrite::Own => true,
             CellWrite::Nothing => own.insert_again(self.revived().encode(), self.terms.rules.lease).await?.is_none(),
@@ -61,7 +61,7 @@ impl Claim {
     }
 
     /// The record as the pass names it, whatever was said with the same pass before.
-    fn presented(&self) -> RecordCell {
+    fn signed_cell(&self) -> RecordCell {
         RecordCell::written(Arc::clone(&self.terms.engine.store), self.terms.ticket, &self.record)
     }
 

@@ -43,7 +43,7 @@ impl Renewable for Claim {
             ClaimStage::Running if self.is_settling() => (NextStep::Nothing, true),
             ClaimStage::Running => {
                 state.is_renewed = true;
-                self.keep(&mut state.own).await
+                self.renew_and_log(&mut state.own).await
             }
             ClaimStage::Over => (NextStep::Nothing, true),
             ClaimStage::Completing(_)
@@ -113,7 +113,7 @@ impl Claim {
     }
 
     /// Renews, and says what is next, and whether the store has answered.
-    async fn keep(&self, own: &mut RecordCell) -> (NextStep, bool) {
+    async fn renew_and_log(&self, own: &mut RecordCell) -> (NextStep, bool) {
         let kept = self.renew(own).await;
         let is_answered = kept.is_ok();
         match &kept {
@@ -132,14 +132,14 @@ impl Claim {
         let other = match self.write_again(own, self.record()).await? {
             CellWrite::Own => {
                 self.terms.engine.metrics.renewed();
-                return Ok(NextStep::Renew(self.rhythm()));
+                return Ok(NextStep::Renew(self.renewal_interval()));
             }
             CellWrite::Other(other) => other,
             CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
                 None => {
                     self.terms.engine.metrics.renewed();
                     // Heartbeat again with the next renewal, which is due at once.
-                    return Ok(NextStep::Renew(if at_most_once { Duration::ZERO } else { self.rhythm() }));
+                    return Ok(NextStep::Renew(if at_most_once { Duration::ZERO } else { self.renewal_interval() }));
                 }
                 Some(other) => other,
             },
@@ -156,7 +156,7 @@ impl Claim {
     ) -> Result<CellWrite, StoreError> {
         let KeyRules { lease, at_most_once, .. } = self.terms.rules;
         match at_most_once {
-            true => own.write(self.renewed(record), self.held_life()).await,
+            true => own.write(self.renewed(record), self.at_most_once_life()).await,
             false => own.write(record.encode(), lease).await,
         }
     }
@@ -168,7 +168,7 @@ impl Claim {
     }
 
     /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed; a lock lasts as long as its handler.
-    pub(super) fn rhythm(&self) -> Duration {
+    pub(super) fn renewal_interval(&self) -> Duration {
         match &self.terms.origin {
             Origin::Interval(rules) if !rules.is_lock => self.terms.rules.lease / 3 * 2,
             Origin::Interval(_) | Origin::Key | Origin::Token(..) => self.terms.rules.lease / 3,

@@ -54,7 +54,7 @@ impl Claim {
 
     /// Ends it if there is nothing to write: an interval that took place is left to expire. No, if there is, or if a renewal is
     /// under way.
-    pub(crate) fn ends_unwritten(&self, effect: Effect) -> bool {
+    pub(crate) fn try_end_unwritten(&self, effect: Effect) -> bool {
         let Origin::Interval(rules) = &self.terms.origin else { return false };
         if effect != Effect::Applied || rules.is_lock || rules.is_shorter_than_its_claim() {
             return false;
@@ -205,7 +205,7 @@ impl Claim {
                 CellWrite::Other(found) => found,
                 // It has lapsed, and nobody came.
                 CellWrite::Nothing => match own.insert_again(record.to_vec(), retain).await? {
-                    None if own.holds(record) => return Ok(Some(Settled::Final)),
+                    None if own.is_at(record) => return Ok(Some(Settled::Final)),
                     // A late renewal was there first.
                     None => continue,
                     Some(found) => found,

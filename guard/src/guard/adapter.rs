@@ -27,7 +27,7 @@ impl Guard {
     }
 
     /// Waits if this is the rejection of a duplicate of a run in flight. It may be dropped while `idle` was last called with `true`.
-    pub(crate) async fn wait_after(
+    pub(crate) async fn wait_if_in_progress(
         &self,
         rejection: Rejection,
         policy: &Policy,
@@ -45,7 +45,7 @@ impl Guard {
             Ok(Verdict::Run(_)) => metrics.run(label),
             Ok(Verdict::Replay(_)) => metrics.replay(label),
             Ok(Verdict::Reject(rejection)) => metrics.reject(label, rejection.code()),
-            Err(error) => metrics.reject(label, Rejection::after(error, policy, intent).code()),
+            Err(error) => metrics.reject(label, Guard::rejection_after(error, policy, intent).code()),
         }
     }
 
@@ -60,8 +60,8 @@ impl Guard {
     }
 
     /// Counts and logs a submission that runs although the store could not be asked.
-    pub(crate) fn let_run(&self, action: &str, error: &StoreError) {
-        self.0.let_through(action, error);
+    pub(crate) fn note_unprotected(&self, action: &str, error: &StoreError) {
+        self.0.note_unprotected(action, error);
     }
 
     /// Counts and logs a request that ran although it would have had this outcome.
@@ -75,17 +75,17 @@ impl Guard {
     }
 
     /// Counts a run that no pass counts, unless the guard is shutting down.
-    pub(crate) fn begin(&self) -> Option<InFlight> {
+    pub(crate) fn begin_run(&self) -> Option<InFlight> {
         self.0.shutdown.begin()
     }
 
     /// A token that is stored nowhere, for the pages of an application whose guard does not enforce.
-    pub(crate) fn blank(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
+    pub(crate) fn blank_token(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
         issue::blank(&self.0, ttl, bound)
     }
 
     /// The ticket that a submission claims; `None` if it presents nothing to claim by.
-    pub(crate) async fn ticket(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
+    pub(crate) async fn ticket_of(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
         check::ticket(&self.0, policy, intent).await
     }
 

@@ -110,15 +110,15 @@ impl GuardBuilder {
         Ok(self)
     }
 
-    /// How long `actix::serve` goes on as before once it is told to stop, except that every answer closes its connection,
-    /// so that callers go elsewhere: 250 milliseconds. Behind a load balancer, make it longer than its health check's
-    /// period.
+    /// Grace period at the start of a graceful shutdown ([`Guard::shut_down`], `actix::serve`): 250 milliseconds. Requests are served as before,
+    /// and every response closes its connection, so that clients connect elsewhere. Behind a load balancer, make it longer than the period of
+    /// its health check.
     pub fn last_call(mut self, time: Duration) -> Self {
         self.last_call = time;
         self
     }
 
-    /// How long `actix::serve` waits for what still runs once it is told to stop, before it cuts it off: 30 seconds.
+    /// How long a graceful shutdown waits for runs in flight before it aborts them: 30 seconds.
     pub fn drain_limit(mut self, limit: Duration) -> Self {
         self.drain_limit = limit;
         self

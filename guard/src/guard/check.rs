@@ -63,7 +63,7 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
         None => intent.attempt.is_some(),
     };
     let late = match engine.is_expired(&token) || is_doubtful {
-        true => Box::pin(engine.late(&token, &ticket)).await?,
+        true => Box::pin(engine.lateness(&token, &ticket)).await?,
         false => None,
     };
     let engine = || Arc::clone(engine);
@@ -102,9 +102,9 @@ async fn check_remembered(
     in_flight: InFlight,
 ) -> Result<Verdict, StoreError> {
     let claim = claim_of_token(engine, rules, intent, token);
-    match engine.late(&token, claim.ticket()).await? {
+    match engine.lateness(&token, claim.ticket()).await? {
         None => enter(engine, claim, in_flight).await,
-        Some(rejection) => claim.late(rejection).await.map(Verdict::from),
+        Some(rejection) => claim.reply_to_late(rejection).await.map(Verdict::from),
     }
 }
 
@@ -242,22 +242,18 @@ pub(super) fn fails_open(policy: &Policy, error: &StoreError) -> bool {
     policy.fails_open() && !error.is_because_of::<UnknownRecord>()
 }
 
-impl Rejection {
-    /// What a client receives if the store failed while it was asked whether to run. The cause belongs in the operator's log, and never
-    /// goes to the client.
-    pub fn after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Self {
-        match (policy, error, intent.repeats_attempt) {
-            (_, StoreError::NotExecuted(_), _) => Self::new(Code::StoreUnavailable),
-            // A claim that may be there is revoked, or expires with its lease.
-            (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Self::new(Code::StoreUnavailable),
-            (Policy::Token(TokenRules { remember: Some(_), .. }), StoreError::Unknown(_), _) => {
-                Self::new(Code::StoreUnavailable)
-            }
-            // An attempt that was accepted after all is accepted again: the client sends the same again.
-            (Policy::Token(_), StoreError::Unknown(_), true) => Self::new(Code::StoreUnavailable),
-            (Policy::Token(_), StoreError::Unknown(_), false) => Self::new(Code::RedeemUnknown),
-        }
-    }
+/// What a client receives if the store failed while it was asked whether to run.
+pub(super) fn rejection_after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Rejection {
+    let code = match (policy, error, intent.repeats_attempt) {
+        (_, StoreError::NotExecuted(_), _) => Code::StoreUnavailable,
+        // A claim that may be there is revoked, or expires with its lease.
+        (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Code::StoreUnavailable,
+        (Policy::Token(TokenRules { remember: Some(_), .. }), StoreError::Unknown(_), _) => Code::StoreUnavailable,
+        // An attempt that was accepted after all is accepted again: the client sends the same again.
+        (Policy::Token(_), StoreError::Unknown(_), true) => Code::StoreUnavailable,
+        (Policy::Token(_), StoreError::Unknown(_), false) => Code::RedeemUnknown,
+    };
+    code.into()
 }
 
 /// What is presented, if it has the shape of a token.

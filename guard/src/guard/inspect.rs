@@ -38,7 +38,7 @@ async fn look_at_token(
     token: &TokenFields,
 ) -> Result<Snapshot, StoreError> {
     let ticket = Ticket::of_token(token.id);
-    let late = engine.late(token, &ticket).await?;
+    let late = engine.lateness(token, &ticket).await?;
     // A remembered outcome is kept for longer than the token is valid.
     if let (Some(late), None) = (&late, &rules.remember) {
         return Ok(RecordState::Rejected(late.clone()).into());
@@ -71,7 +71,7 @@ pub(super) async fn inspect(engine: &Engine, intent: &Intent<'_>) -> Result<Opti
         names_subject: fields.names_subject(),
         expires_at: clock::system_time(fields.expires_at),
         is_ours: verify(&*engine.mint().await?, false, intent).is_ok(),
-        late: engine.late(&fields, &ticket).await?,
+        late: engine.lateness(&fields, &ticket).await?,
         snapshot: look_at(engine, &ticket).await?,
     }))
 }

@@ -12,7 +12,6 @@ use crate::failure::IntoFailure;
 use crate::intent::Intent;
 use crate::mode::Mode;
 use crate::policy::Policy;
-use crate::rejection::Rejection;
 use crate::reply::{NoReply, Reply};
 use crate::run::{RunError, RunOutcome};
 use crate::settled::Settled;
@@ -35,7 +34,7 @@ where
         Mode::Observe => check_and_count(guard, policy, intent).await,
         Mode::Enforce => match guard.check(policy, intent).await {
             Err(error) if guard.fails_open(policy, &error) => {
-                guard.let_run(&intent.action, &error);
+                guard.note_unprotected(&intent.action, &error);
                 None
             }
             checked => Some(checked?),
@@ -73,7 +72,7 @@ async fn check_and_count(guard: &Guard, policy: &Policy, intent: &Intent<'_>) ->
         Ok(Verdict::Run(pass)) => return Some(Verdict::Run(pass)),
         Ok(Verdict::Replay(_)) => Outcome::Replayed,
         Ok(Verdict::Reject(rejection)) => Outcome::Rejected(rejection.code()),
-        Err(error) => Outcome::Rejected(Rejection::after(&error, policy, intent).code()),
+        Err(error) => Outcome::Rejected(Guard::rejection_after(&error, policy, intent).code()),
     };
     guard.0.observe(outcome, &intent.action);
     None

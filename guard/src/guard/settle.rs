@@ -1,5 +1,7 @@
 //! Settling a run whose outcome is unknown: what only the application or an operator can.
 
+use std::time::Duration;
+
 use onceward_api::Code;
 
 use crate::audit;
@@ -61,7 +63,7 @@ pub(super) async fn settle(
     let Target { ticket, token, action } = target;
     let reply = rules.kept(reply.ok_or(NoReply::Settled));
     for _ in 0..TRIES {
-        let Some(held) = engine.store.look(ticket).await? else { return Ok(absent(effect)) };
+        let Some(held) = engine.store.look(ticket).await? else { return Ok(absent(ticket.kind(), effect)) };
         let claimed = match Record::decode(&held).map_err(StoreError::not_executed)? {
             Record::Claimed(claimed) if claimed.is_running(engine.clock.wall()) => {
                 return Ok(Settled::Rejected(Code::InProgress.into()));
@@ -77,9 +79,10 @@ pub(super) async fn settle(
         let deadline = engine.clock.wall().saturating_add(rules.retain.as_millis() as u64);
         let ClaimRecord { run, fingerprint, asker, .. } = claimed;
         let done = DoneRecord { run, fingerprint, asker, deadline, reply: reply.clone() };
+        let life = token.and_then(|token| TokenFields::worth_putting_back(token.expires_at, &engine.clock));
         let written = match effect {
             Effect::Applied => engine.store.swap(ticket, &held, &done.encode(), rules.retain).await?,
-            Effect::NotApplied => free(engine, ticket, &held, token.as_ref()).await?,
+            Effect::NotApplied => free(engine, ticket, &held, life).await?,
             Effect::Unknown => Compared::Done,
         };
         if written == Compared::Done {
@@ -88,37 +91,32 @@ pub(super) async fn settle(
                 audit::end(effect),
             );
             audit::claim(audit::end(effect), action, ticket, run);
-            return Ok(if effect == Effect::NotApplied { Settled::Released } else { Settled::Final });
+            let is_released = effect == Effect::NotApplied && (ticket.kind() != Kind::Token || life.is_some());
+            return Ok(if is_released { Settled::Released } else { Settled::Final });
         }
     }
     Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the record to settle"))
 }
 
-/// A key is free again; a token works again, if it has the time.
-async fn free(
-    engine: &Engine,
-    ticket: &Ticket,
-    held: &[u8],
-    token: Option<&TokenFields>,
-) -> Result<Compared, StoreError> {
-    match token.and_then(|token| TokenFields::worth_putting_back(token.expires_at, &engine.clock)) {
+/// Frees a key, or makes a token valid again for this long.
+async fn free(engine: &Engine, ticket: &Ticket, held: &[u8], life: Option<Duration>) -> Result<Compared, StoreError> {
+    match life {
         Some(life) => engine.store.swap(ticket, held, &Record::ISSUED, life).await,
         None => engine.store.remove(ticket, held).await,
     }
 }
 
-/// Nothing is on record: what did not happen is settled, and what did cannot be any more.
-fn absent(effect: Effect) -> Settled {
-    match effect {
-        Effect::NotApplied => Settled::Released,
-        Effect::Applied | Effect::Unknown => Settled::Rejected(Code::NotFound.into()),
+/// The result where nothing is on record: a key is free, a token is used, and a run that took effect cannot be recorded any more.
+fn absent(kind: Kind, effect: Effect) -> Settled {
+    match (kind, effect) {
+        (Kind::Token, Effect::NotApplied) => Settled::Final,
+        (_, Effect::NotApplied) => Settled::Released,
+        (_, Effect::Applied | Effect::Unknown) => Settled::Rejected(Code::NotFound.into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::attempt::Attempt;
     use crate::intent::{Binding, Subject};

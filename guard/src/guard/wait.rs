@@ -77,7 +77,7 @@ async fn wait_in(
 /// What a waiter receives after a run that has ended so; `None` if the record shows no use.
 fn told_at_end(claim: &Claim, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
     match ended {
-        RunEnd::Found(Some(found)) => claim.told(found),
+        RunEnd::Found(Some(found)) => claim.duplicate_for(found),
         RunEnd::Found(None) | RunEnd::Released => Ok(None),
     }
 }

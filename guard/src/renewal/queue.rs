@@ -18,18 +18,18 @@ pub(super) struct DueQueue {
 #[derive(Default)]
 struct DueClaims {
     /// By the time at which they are due, and by a number of their own.
-    claims: BTreeMap<Due, Arc<dyn Renewable>>,
+    claims: BTreeMap<DueTime, Arc<dyn Renewable>>,
     number: u64,
     /// When the loop looks again by itself; it needs to be woken only for what is due before.
     asleep_until: u64,
 }
 
 /// When a claim is due, and its number.
-pub(super) type Due = (u64, u64);
+pub(super) type DueTime = (u64, u64);
 
 impl DueQueue {
     /// A step of this claim is due at this time.
-    pub(super) fn add(&self, claim: Arc<dyn Renewable>, at: u64) -> Due {
+    pub(super) fn add(&self, claim: Arc<dyn Renewable>, at: u64) -> DueTime {
         let mut waiting = self.waiting();
         waiting.number += 1;
         let due = (at, waiting.number);
@@ -41,7 +41,7 @@ impl DueQueue {
         due
     }
 
-    pub(super) fn remove(&self, due: Due) {
+    pub(super) fn remove(&self, due: DueTime) {
         self.waiting().claims.remove(&due);
     }
 

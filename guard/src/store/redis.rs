@@ -67,12 +67,12 @@ pub struct Redis {
     in_flight: Arc<AtomicUsize>,
     /// The most commands in flight at once.
     max_in_flight: usize,
-    sending: Sending,
+    sending: SendMode,
 }
 
 /// How commands are sent. The benchmark measures what the others save.
 #[derive(Clone, Copy)]
-enum Sending {
+enum SendMode {
     /// In batches, over a connection of the calling thread.
     Batched,
     /// One by one, over a connection of the calling thread.
@@ -161,7 +161,7 @@ impl Redis {
             is_pinned: true,
             in_flight: Arc::default(),
             max_in_flight: MAX_IN_FLIGHT,
-            sending: Sending::Batched,
+            sending: SendMode::Batched,
         }
     }
 
@@ -177,7 +177,7 @@ impl Redis {
     #[doc(hidden)]
     #[must_use]
     pub fn without_batches(mut self) -> Self {
-        self.sending = Sending::OneByOne;
+        self.sending = SendMode::OneByOne;
         self
     }
 
@@ -185,7 +185,7 @@ impl Redis {
     #[doc(hidden)]
     #[must_use]
     pub fn on_one_connection(mut self) -> Self {
-        self.sending = Sending::Shared;
+        self.sending = SendMode::Shared;
         self
     }
 

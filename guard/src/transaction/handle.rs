@@ -6,7 +6,7 @@ use sqlx::Transaction;
 
 use super::Dialect;
 
-/// A transaction that is lent to some work, which does what it does in it and drops it. It is committed by the returned.
+/// A transaction that is lent to some work, which does what it does in it and drops it. It is committed by `transact`.
 pub struct TxHandle<DB: Dialect> {
     transaction: Option<Transaction<'static, DB>>,
     returned: TxReturn<DB>,

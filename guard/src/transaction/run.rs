@@ -278,11 +278,14 @@ fn replayed<T: DeserializeOwned, E>(claimed: &TxClaim, done: DoneRecord) -> Resu
     }
 }
 
-/// Whether an error of the work, or what caused it, is the database's wish to have all of it again. An error that is transparent hides the
-/// one that it holds and shows only what caused that, so the database's own errors are looked for as well.
+/// Whether an error of the work, or its cause, is a serialization failure or deadlock of this transaction, so that all of it is begun again.
+/// The failure of a store that the work has asked says nothing about this transaction.
 fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
+        if cause.is::<StoreError>() || cause.is::<StatementError>() {
+            return false;
+        }
         if wants_a_repetition(cause) || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition) {
             return true;
         }

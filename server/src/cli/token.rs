@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::ArgMatches;
 use jiff::Timestamp;
-use onceward::{Binding, Guard, Intent, RecordState, Revocation, Subject, TokenInfo};
+use onceward::{Binding, Guard, Intent, IssueError, RecordState, Revocation, Subject, TokenInfo};
 use serde_json::{Value, json};
 
 use super::argument::{number, optional_duration, text};
@@ -26,7 +26,10 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Outpu
         let mut bound = Binding::none();
         bound = text(matches, "action").into_iter().fold(bound, Binding::action);
         bound = text(matches, "subject").map(Subject::named).into_iter().fold(bound, Binding::subject);
-        tokens.push(guard.issue(ttl, bound).await.map_err(|error| Failure::problem(error.to_string()))?);
+        tokens.push(guard.issue(ttl, bound).await.map_err(|error| match error {
+            IssueError::Store(error) => Failure::from(error),
+            error => Failure::usage(error.to_string()),
+        })?);
     }
     let lines = tokens.iter().map(|token| format!("{}\n", token.as_str())).collect::<String>();
     let each = tokens.iter().map(

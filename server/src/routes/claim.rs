@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::Peer;
-use onceward::{Fingerprint, Intent, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
+use onceward::{Fingerprint, Guard, Intent, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
 use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
 use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
@@ -76,7 +76,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
     }
     let failed = |error| {
         tracing::warn!(%error, "a key could not be claimed");
-        Rejection::after(&error, &policy, &intent)
+        Guard::rejection_after(&error, &policy, &intent)
     };
     // Nothing is claimed for which no pass can be signed.
     context.guard().fetch_secret().await.map_err(failed)?;

@@ -180,13 +180,13 @@ impl Context {
     ) -> Result<(Binding<'a>, Option<RunId>), Rejection> {
         let verdict = self.guard().check(policy, intent).await.map_err(|error| {
             tracing::warn!(%error, "a token could not be redeemed");
-            Rejection::after(&error, policy, intent)
+            Guard::rejection_after(&error, policy, intent)
         })?;
         match verdict {
             Verdict::Run(pass) => {
                 let redeemed = (pass.binding(intent), pass.run_id());
                 // Whether it happens is the backend's to say, with a release if it does not.
-                pass.complete(None).await.map_err(|error| Rejection::after(&error, policy, intent))?;
+                pass.complete(None).await.map_err(|error| Guard::rejection_after(&error, policy, intent))?;
                 Ok(redeemed)
             }
             Verdict::Reject(rejection) => Err(rejection),

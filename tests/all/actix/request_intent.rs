@@ -76,9 +76,11 @@ async fn request_intent_of_an_unprotected_run_names_the_subject() {
 }
 
 #[tokio::test]
-async fn request_intent_without_a_subject_is_never_anonymous() {
-    for mode in [Mode::Enforce, Mode::Observe, Mode::Off] {
+async fn request_intent_without_a_subject_is_rejected_by_a_guard_that_enforces() {
+    let answer = ask(&shown(Mode::Enforce), "/key", None).await;
+    assert_eq!((answer.status, answer.problem().code.as_str()), (401, "unauthorized"), "{answer:?}");
+    for mode in [Mode::Observe, Mode::Off] {
         let answer = ask(&shown(mode), "/key", None).await;
-        assert_eq!((answer.status, answer.problem().code.as_str()), (401, "unauthorized"), "{mode:?}: {answer:?}");
+        assert_eq!(answer.status, 200, "{mode:?}: nothing changes for the client: {answer:?}");
     }
 }

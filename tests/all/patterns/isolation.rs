@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onceward::store::{Memory, Sql};
+use onceward::store::{Memory, Sql, StoreError};
 use onceward::transaction::TxHandle;
-use onceward::{Guard, Intent, Key, KeyRules, RunOutcome, Subject};
+use onceward::{Guard, Intent, Key, KeyRules, RunError, RunOutcome, Subject};
 use onceward_patterns::{Answer, Change, PatternError};
 use onceward_tests::database::Postgres;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -145,6 +145,29 @@ async fn transact_repeats_work_that_a_pattern_asks_to_repeat() {
     let outcome = guard.transact(&pool, &KeyRules::retryable(), &intent, work).await.unwrap();
     assert!(matches!(&outcome, RunOutcome::Executed(said) if said == "already applied"), "{outcome:?}");
     assert_eq!(tries.load(Ordering::Relaxed), 3);
+}
+
+/// A conflict in another store is not one of this transaction.
+#[tokio::test]
+async fn transact_does_not_repeat_work_whose_own_store_failed() {
+    let database = Postgres::with(SHOP).await;
+    Sql::migrate(database.url()).await.unwrap();
+    let pool = PgPoolOptions::new().connect(database.url()).await.unwrap();
+    let (guard, tries) = (Guard::new(Memory::new()), AtomicUsize::new(0));
+    let intent = |key| Intent::new("order", Subject::named("alice")).key(key);
+    let store_error = || StoreError::not_executed(PatternError::again(sqlx::Error::RowNotFound));
+    let (one, other) = (Key::new("order-1").unwrap(), Key::new("order-2").unwrap());
+    let work = async |_: TxHandle<sqlx::Postgres>| -> Result<(), StoreError> {
+        tries.fetch_add(1, Ordering::Relaxed);
+        Err(store_error())
+    };
+    guard.transact(&pool, &KeyRules::retryable(), &intent(&one), work).await.unwrap_err();
+    let nested = async |_: TxHandle<sqlx::Postgres>| -> Result<(), RunError<std::io::Error>> {
+        tries.fetch_add(1, Ordering::Relaxed);
+        Err(RunError::Store(store_error()))
+    };
+    guard.transact(&pool, &KeyRules::retryable(), &intent(&other), nested).await.unwrap_err();
+    assert_eq!(tries.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

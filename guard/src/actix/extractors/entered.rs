@@ -58,9 +58,9 @@ where
     type Output = H::Output;
     type Future = H::Future;
 
-    fn call(&self, MarkedArgs { args, passage }: MarkedArgs<Args>) -> Self::Future {
-        if let Some(passage) = passage {
-            passage.note_entered();
+    fn call(&self, MarkedArgs { args, guarded }: MarkedArgs<Args>) -> Self::Future {
+        if let Some(guarded) = guarded {
+            guarded.note_entered();
         }
         self.handler.call(args)
     }
@@ -81,7 +81,7 @@ impl<H, Args> fmt::Debug for MarkedHandler<H, Args> {
 /// The arguments of a marked handler, all of which were extracted.
 pub struct MarkedArgs<Args> {
     args: Args,
-    passage: Option<Rc<GuardedRequest>>,
+    guarded: Option<Rc<GuardedRequest>>,
 }
 
 impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
@@ -89,12 +89,12 @@ impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
     type Future = LocalBoxFuture<'static, Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let passage = GuardedRequest::of(request);
-        if let Some(passage) = &passage {
-            passage.note_extracting();
+        let guarded = GuardedRequest::of(request);
+        if let Some(guarded) = &guarded {
+            guarded.note_extracting();
         }
         let args = Args::from_request(request, payload);
-        Box::pin(async move { Ok(Self { args: args.await?, passage }) })
+        Box::pin(async move { Ok(Self { args: args.await?, guarded }) })
     }
 }
 

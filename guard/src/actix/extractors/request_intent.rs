@@ -15,6 +15,7 @@ use crate::fingerprint::Fingerprint;
 use crate::http::GuardResponse;
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
+use crate::mode::Mode;
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
 
@@ -42,7 +43,7 @@ use crate::run_id::RunId;
 ///         sqlx::query("INSERT INTO payments VALUES (10)").execute(&mut *transaction).await?;
 ///         Ok::<_, sqlx::Error>("paid".to_owned())
 ///     };
-///     match guard.transact(&pool, &KeyRules::retryable(), &asked.intent(), work).await {
+///     match guard.transact(&pool, &KeyRules::at_most_once(), &asked.intent(), work).await {
 ///         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
 ///         Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
 ///         Err(_) => HttpResponse::ServiceUnavailable().finish(),
@@ -72,24 +73,29 @@ pub struct RequestIntent {
 impl RequestIntent {
     /// What a request asks that was let through by one guard or several.
     fn of_checked(request: &GuardedRequest) -> Self {
-        let passage = request.with_run();
-        let asked = passage.asked();
+        let guarded = request.with_run();
+        let parsed = guarded.asked();
         Self {
-            action: asked.action().to_owned(),
-            subject: asked.subject().clone(),
-            key: asked.key().cloned(),
-            fingerprint: asked.fingerprint(),
-            run: passage.run(),
+            action: parsed.action().to_owned(),
+            subject: parsed.subject().clone(),
+            key: parsed.key().cloned(),
+            fingerprint: parsed.fingerprint(),
+            run: guarded.run(),
         }
     }
 
     /// What a request asks that no guard has checked, as far as its head tells.
     fn of_unchecked(rules: &RouteRules, request: &HttpRequest) -> Result<Self, Rejection> {
-        let subject = rules.subject.resolve(request)?;
+        let subject = match (rules.subject.resolve(request), rules.guard.mode()) {
+            (Ok(subject), _) => subject,
+            (Err(rejection), Mode::Enforce) => return Err(rejection),
+            // Nothing goes by the subject where the guard does not enforce, and nothing may change for the client.
+            (Err(_), Mode::Observe | Mode::Off) => Subject::anonymous(),
+        };
         Ok(Self { action: rules.reader.action(request), subject, key: None, fingerprint: None, run: None })
     }
 
-    /// What is asked.
+    /// What is parsed.
     pub fn intent(&self) -> Intent<'_> {
         let mut intent = Intent::new(&self.action, self.subject.borrowed());
         intent.key = self.key.as_ref();

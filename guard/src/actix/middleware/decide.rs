@@ -8,6 +8,7 @@ use actix_web::dev::ServiceRequest;
 use super::super::guarded_request::GuardedRequest;
 use super::super::peer::Peer;
 use super::RouteRules;
+use crate::guard::Guard;
 use crate::http::ParsedRequest;
 use crate::mode::Mode;
 use crate::pass::Pass;
@@ -25,7 +26,7 @@ pub(super) enum Decision {
 
 /// A request that may run.
 pub(super) struct AdmittedRequest {
-    pub(super) passage: Rc<GuardedRequest>,
+    pub(super) guarded: Rc<GuardedRequest>,
     pub(super) pass: Pass,
 }
 
@@ -35,9 +36,9 @@ pub(super) async fn enter(
     request: &mut ServiceRequest,
     idle: &Cell<bool>,
 ) -> Result<Decision, Rejection> {
-    let asked = read(rules, request).await;
+    let parsed = read(rules, request).await;
     let outer = GuardedRequest::of(request.request());
-    decide(rules, request, asked, outer, idle).await
+    decide(rules, request, parsed, outer, idle).await
 }
 
 /// What the request asks; `None` if it has no key and need not have one.
@@ -51,47 +52,47 @@ pub(super) async fn read(rules: &RouteRules, request: &mut ServiceRequest) -> Re
 pub(super) async fn decide(
     rules: &RouteRules,
     request: &ServiceRequest,
-    asked: Result<Option<ParsedRequest>, Rejection>,
+    parsed: Result<Option<ParsedRequest>, Rejection>,
     outer: Option<Rc<GuardedRequest>>,
     idle: &Cell<bool>,
 ) -> Result<Decision, Rejection> {
-    let Some(asked) = asked.map_err(|rejection| rules.count(rejection))? else {
+    let Some(parsed) = parsed.map_err(|rejection| rules.count(rejection))? else {
         return Ok(Decision::Unprotected);
     };
     let failed = |error| {
         tracing::warn!(%error, "a submission could not be checked and was not run");
-        Rejection::after(&error, &rules.policy, &asked.intent())
+        Guard::rejection_after(&error, &rules.policy, &parsed.intent())
     };
-    if asked.only_looks() {
-        let seen = Box::pin(rules.guard.look(&rules.policy, &asked.intent())).await.map_err(failed)?;
+    if parsed.only_looks() {
+        let seen = Box::pin(rules.guard.look(&rules.policy, &parsed.intent())).await.map_err(failed)?;
         return seen.into_reply().map(Decision::Replay);
     }
-    let decided = match (rules.guard.decide(&rules.policy, &asked.intent()).await, &outer) {
+    let decided = match (rules.guard.decide(&rules.policy, &parsed.intent()).await, &outer) {
         (Ok(Verdict::Reject(rejection)), Some(outer)) => {
-            Ok(Verdict::Reject(Box::pin(rules.unless_nested(rejection, &asked, outer)).await))
+            Ok(Verdict::Reject(Box::pin(rules.unless_nested(rejection, &parsed, outer)).await))
         }
         (decided, _) => decided,
     };
     let checked = match (decided, rules.wait) {
         // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
         (Ok(Verdict::Reject(rejection)), Some(longest)) if rules.mode() == Mode::Enforce && !longest.is_zero() => {
-            let (intent, is_idle) = (asked.intent(), |is_idle| idle.set(is_idle));
+            let (intent, is_idle) = (parsed.intent(), |is_idle| idle.set(is_idle));
             let enough = Peer::closed_or_after(request.request(), longest);
-            Box::pin(rules.guard.wait_after(rejection, &rules.policy, &intent, enough, is_idle)).await
+            Box::pin(rules.guard.wait_if_in_progress(rejection, &rules.policy, &intent, enough, is_idle)).await
         }
         (checked, _) => checked,
     };
-    rules.guard.count_verdict(&rules.policy, &checked, &asked.intent());
+    rules.guard.count_verdict(&rules.policy, &checked, &parsed.intent());
     if let Err(error) = &checked
         && rules.guard.fails_open(&rules.policy, error)
     {
-        rules.guard.let_run(asked.action(), error);
+        rules.guard.note_unprotected(parsed.action(), error);
         return Ok(Decision::Unprotected);
     }
     match checked.map_err(failed)? {
         Verdict::Run(pass) => {
-            let passage = GuardedRequest::new(asked, rules.policy.label().as_str(), &pass, outer);
-            Ok(Decision::Run(Box::new(AdmittedRequest { passage, pass })))
+            let guarded = GuardedRequest::new(parsed, rules.policy.label().as_str(), &pass, outer);
+            Ok(Decision::Run(Box::new(AdmittedRequest { guarded, pass })))
         }
         Verdict::Replay(reply) => Ok(Decision::Replay(reply)),
         Verdict::Reject(rejection) => Err(rejection),

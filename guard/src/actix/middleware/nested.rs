@@ -17,17 +17,17 @@ impl RouteRules {
     pub(super) async fn unless_nested(
         &self,
         rejection: Rejection,
-        asked: &ParsedRequest,
+        parsed: &ParsedRequest,
         outer: &GuardedRequest,
     ) -> Rejection {
-        let Ok(Some(ticket)) = self.guard.ticket(&self.policy, &asked.intent()).await else { return rejection };
+        let Ok(Some(ticket)) = self.guard.ticket_of(&self.policy, &parsed.intent()).await else { return rejection };
         match outer.holding(&ticket) {
             Some(holder) if self.is_claimed_by(holder, &ticket).await => {
                 tracing::error!(
                     outer_policy = holder.policy(),
                     outer_action = holder.asked().action(),
                     inner_policy = self.policy.label().as_str(),
-                    inner_action = asked.action(),
+                    inner_action = parsed.action(),
                     "two guards around one handler claim the same submission, so it never runs; remove one of them"
                 );
                 Rejection::new(Code::Internal).detail(DETAIL)

@@ -33,7 +33,7 @@ where
     request.set_payload(body.to_its_end());
     if let Some(entered) = entered {
         if let Ok(Decision::Run(admitted)) = &entered {
-            admitted.passage.accompany(request.request());
+            admitted.guarded.accompany(request.request());
         }
         return judge(rules, &action, entered, service.call(request)).await;
     }
@@ -60,8 +60,8 @@ async fn enter_so_far(
     idle: &Cell<bool>,
 ) -> Option<Result<Decision, Rejection>> {
     request.set_payload(body.so_far());
-    let asked = read(rules, request).await;
-    if body.ran_out() { None } else { Some(decide(rules, request, asked, outer, idle).await) }
+    let parsed = read(rules, request).await;
+    if body.ran_out() { None } else { Some(decide(rules, request, parsed, outer, idle).await) }
 }
 
 /// Counts what would not have run, and settles what would have, by the answer.
@@ -83,9 +83,9 @@ async fn judge<B: MessageBody + 'static>(
             return Ok(answer.await?.map_into_left_body());
         }
     };
-    let AdmittedRequest { passage, pass } = *admitted;
+    let AdmittedRequest { guarded, pass } = *admitted;
     let answer = rules.take(answer.await).await;
-    let settled = pass.end(rules.judge(&answer, Some(&passage)).effect, answer.reply(&rules.kept_headers)).await;
+    let settled = pass.end(rules.judge(&answer, Some(&guarded)).effect, answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }

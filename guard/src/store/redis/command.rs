@@ -10,7 +10,7 @@ use super::error::TransportError;
 use super::replication_id::ReplicationId;
 use super::scripts::{LuaScript, SWAP};
 use super::transport::{KeyName, Request, Response};
-use super::{Redis, Sending};
+use super::{Redis, SendMode};
 use crate::store::{Bytes, Compared, Epoch, StoreError};
 use crate::ticket::Ticket;
 
@@ -36,12 +36,12 @@ impl Redis {
     pub(super) async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
         let _permit = self.permit()?;
         match self.sending {
-            Sending::Batched => match self.transport.ask(request, deadline) {
+            SendMode::Batched => match self.transport.ask(request, deadline) {
                 Ok(response) => response.await,
                 Err(request) => self.transport.send(request, deadline).await,
             },
-            Sending::OneByOne => self.transport.send_by_thread(request, deadline).await,
-            Sending::Shared => self.transport.send(request, deadline).await,
+            SendMode::OneByOne => self.transport.send_by_thread(request, deadline).await,
+            SendMode::Shared => self.transport.send(request, deadline).await,
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) fn asking() -> Cmd {
     asking
 }
 
-/// What to do about a error.
+/// What to do about an error.
 pub(super) enum RetryDecision {
     /// Another node has it; the key is on its way there, if that is true.
     GoTo(NodeAddress, bool),

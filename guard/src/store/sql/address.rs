@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::SqlError;
 
-/// What an address of PostgreSQL may say behind its operation mark, and `options[name]`.
+/// What an address of PostgreSQL may say behind its question mark, and `options[name]`.
 const OF_POSTGRES: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -66,7 +66,7 @@ impl SqlAddress {
     }
 }
 
-/// The names and values behind the operation mark, as they are written.
+/// The names and values behind the question mark, as they are written.
 fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let query = text.split_once('?').map_or("", |(_, query)| query);
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());

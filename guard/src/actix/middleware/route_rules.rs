@@ -72,14 +72,14 @@ impl RouteRules {
     /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
     pub(super) fn notice_rewriting<B: MessageBody + 'static>(
         &self,
-        asked: &ParsedRequest,
+        parsed: &ParsedRequest,
         answer: &CapturedResponse<B>,
     ) {
         let goes_by_action = !matches!(self.policy, Policy::Token(TokenRules { remember: None, .. }));
         if self.reader.action.is_some() || !goes_by_action {
             return;
         }
-        let (Some((_, seen)), Some(path)) = (asked.action().split_once(' '), answer.path()) else { return };
+        let (Some((_, seen)), Some(path)) = (parsed.action().split_once(' '), answer.path()) else { return };
         let rewritten = canonical(path);
         if seen != rewritten && !self.is_rewriting_logged.swap(true, Ordering::Relaxed) {
             tracing::error!(
@@ -103,19 +103,19 @@ impl RouteRules {
         }
     }
 
-    /// Decides what the answer says about the effect. A request that no guard let through has no passage.
+    /// Decides what the answer says about the effect. A request that no guard let through has no guarded.
     pub(super) fn judge<B: MessageBody + 'static>(
         &self,
         answer: &CapturedResponse<B>,
-        passage: Option<&GuardedRequest>,
+        guarded: Option<&GuardedRequest>,
     ) -> Judgement {
         let facts = ResponseFacts {
             status: answer.status().as_u16(),
             handler: answer.said(),
-            entry: passage.map_or(Entry::Unmarked, GuardedRequest::entry),
+            entry: guarded.map_or(Entry::Unmarked, GuardedRequest::entry),
             source: answer.source(),
             // Where nothing is protected, nothing is freed by being mistaken.
-            had_whole_body: passage.is_none_or(|passage| passage.asked().has_whole_body()),
+            had_whole_body: guarded.is_none_or(|guarded| guarded.asked().has_whole_body()),
         };
         let body = answer.body().map(|body| &body[..]);
         http::judge(&self.policy, facts, || self.judge.as_ref()?(answer.head(), body))
