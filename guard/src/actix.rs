@@ -63,11 +63,12 @@ use crate::http::KeySource;
 /// use onceward::actix::KeyFrom;
 ///
 /// // The caller's own id for the operation.
-/// let header = KeyFrom::header("Idempotency-Key");
+/// let header = KeyFrom::header("Idempotency-Key")?;
 /// // Two messages with the same source and sequence number are one.
-/// let message = KeyFrom::parts([KeyFrom::body("/source"), KeyFrom::body("/seq")]);
+/// let message = KeyFrom::parts([KeyFrom::body("/source")?, KeyFrom::body("/seq")?]);
 /// // An order is paid once: `/orders/{order}/pay`.
 /// let order = KeyFrom::path("order");
 /// # let _ = (header, message, order);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type KeyFrom = KeySource<HttpRequest>;

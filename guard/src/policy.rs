@@ -141,7 +141,7 @@ impl Default for IntervalRules {
 }
 
 /// A setting that a guard or a policy cannot have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
     /// See [`IntervalRules::every`].
@@ -153,6 +153,9 @@ pub enum SettingError {
     /// See [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
     #[error("a token lives for 1 second to 24 hours, not for {0:?}")]
     TokenTtl(Duration),
+    /// See [`KeySource::header`](crate::http::KeySource::header).
+    #[error("`{0}` cannot be the name of a header")]
+    HeaderName(String),
 }
 
 /// The settings of a key: how long its claim and its reply live, and what happens after a run whose outcome is unknown.

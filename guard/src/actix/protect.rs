@@ -211,7 +211,7 @@ impl<P: TakesKey> Protect<P> {
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{KeyFrom, Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
-    /// Protect::token(&guard, SubjectFrom::anonymous()).from(KeyFrom::header("x-order"));
+    /// Protect::token(&guard, SubjectFrom::anonymous()).from(KeyFrom::header("x-order").unwrap());
     /// ```
     #[must_use]
     pub fn from(mut self, key: KeyFrom) -> Protect<P::Named> {
@@ -260,7 +260,7 @@ impl<P: ComparesContent> Protect<P> {
     /// # use onceward::{Fields, IntervalRules, actix::{KeyFrom, Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// let interval = Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new());
-    /// interval.fingerprint(Fields::all()).from(KeyFrom::header("x-order"));
+    /// interval.fingerprint(Fields::all()).from(KeyFrom::header("x-order").unwrap());
     /// ```
     #[must_use]
     pub fn fingerprint(mut self, fields: Fields) -> Protect<P::Compared> {

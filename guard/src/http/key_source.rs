@@ -10,9 +10,11 @@ use serde::de::IgnoredAny;
 
 use super::body::BufferedBody;
 use super::request::{RequestHead, content_type};
+use crate::fingerprint::BadPointer;
 use crate::fingerprint::fields::Pointer;
 use crate::fingerprint::json::{self, Field};
 use crate::key::{BadKey, Key};
+use crate::policy::SettingError;
 use crate::rejection::Rejection;
 
 type Choose<R> = Arc<dyn Fn(&R) -> Option<Result<Key, BadKey>> + Send + Sync>;
@@ -34,11 +36,11 @@ enum Source<R> {
 impl<R: RequestHead> KeySource<R> {
     /// A header: `Idempotency-Key`, unless the callers know it by another name.
     ///
-    /// # Panics
+    /// # Errors
     /// If this cannot be the name of a header.
-    pub fn header(name: &str) -> Self {
-        let name = HeaderName::try_from(name.to_ascii_lowercase());
-        Self(Source::Header(name.unwrap_or_else(|_| panic!("this cannot be the name of a header"))))
+    pub fn header(name: &str) -> Result<Self, SettingError> {
+        let parsed = HeaderName::try_from(name.to_ascii_lowercase());
+        parsed.map(|name| Self(Source::Header(name))).map_err(|_| SettingError::HeaderName(name.to_owned()))
     }
 
     /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`. It is decoded as
@@ -56,10 +58,10 @@ impl<R: RequestHead> KeySource<R> {
     /// A field of a JSON body, named by a JSON pointer, or of an urlencoded form, by `/` and its name. It has to be a text or a
     /// whole number. A body with a `Content-Encoding` is refused with 415, also where the key is optional.
     ///
-    /// # Panics
+    /// # Errors
     /// If this is not a JSON pointer.
-    pub fn body(pointer: &str) -> Self {
-        Self(Source::Body(Pointer::parse(pointer).unwrap_or_else(|bad| panic!("{bad}"))))
+    pub fn body(pointer: &str) -> Result<Self, BadPointer> {
+        Pointer::parse(pointer).map(|pointer| Self(Source::Body(pointer)))
     }
 
     /// What the application makes of the request; `None` if there is no key in it.

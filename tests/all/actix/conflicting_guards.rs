@@ -169,9 +169,10 @@ async fn both_guards_are_named_in_the_log() {
 #[tokio::test]
 async fn guards_that_claim_different_things_are_legal() {
     type Both = (&'static str, fn(&Guard) -> Protect, fn(&Guard) -> Protect);
-    let other_key: fn(&Guard) -> Protect = |guard| by_key(guard).from(KeyFrom::header(ORDER)).into_any();
+    let other_key: fn(&Guard) -> Protect = |guard| by_key(guard).from(KeyFrom::header(ORDER).unwrap()).into_any();
     let other_action: fn(&Guard) -> Protect = |guard| key(guard).action("another");
-    let other_interval: fn(&Guard) -> Protect = |guard| by_interval(guard).from(KeyFrom::header(ORDER)).into_any();
+    let other_interval: fn(&Guard) -> Protect =
+        |guard| by_interval(guard).from(KeyFrom::header(ORDER).unwrap()).into_any();
     let pairs: [Both; 8] = [
         ("token, interval", token, interval),
         ("interval, token", interval, token),

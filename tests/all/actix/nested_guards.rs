@@ -29,11 +29,13 @@ fn remembered(guard: &Guard) -> Protect {
 }
 
 fn outer_key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT).unwrap()).from(KeyFrom::header(OUTER)).into_any()
+    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT).unwrap())
+        .from(KeyFrom::header(OUTER).unwrap())
+        .into_any()
 }
 
 fn outer_held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::at_most_once()).from(KeyFrom::header(OUTER)).into_any()
+    Protect::key(guard, anyone(), KeyRules::at_most_once()).from(KeyFrom::header(OUTER).unwrap()).into_any()
 }
 
 fn key(guard: &Guard) -> Protect {

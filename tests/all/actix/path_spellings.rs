@@ -63,7 +63,7 @@ fn routes(guard: &Guard, gate: &Gate) -> impl Fn(&mut ServiceConfig) + Clone + S
             .service(token_route(&guard, anyone()))
             .service(route("open").route(web::post().to(called)))
             .service(route("path").wrap(by_key().from(KeyFrom::path("name"))).route(web::post().to(called)))
-            .service(route("body").wrap(by_key().from(KeyFrom::body("/id"))).route(web::post().to(called)))
+            .service(route("body").wrap(by_key().from(KeyFrom::body("/id").unwrap())).route(web::post().to(called)))
             .service(route("header").wrap(by_key()).route(web::post().to(called)))
             .service(route("named").wrap(by_key().action("named")).route(web::post().to(called)))
             .service(
@@ -246,7 +246,8 @@ async fn spelled_path_of_a_static_route_is_its_action() {
     let guard = Guard::new(Memory::new());
     let targets =
         ["/keybody", "/%6beybody", "/keybod%79", "/%6B%65%79%62%6f%64%79", "http://shop/%6beybody", "/keybody?"];
-    let by_body = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id"));
+    let by_body =
+        || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id").unwrap());
     let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new().every(LONG).unwrap());
     for protect in [by_body().into_any(), by_body().action("keys").into_any(), spaced().into_any()] {
         let ledger = Ledger::new();

@@ -81,7 +81,7 @@ fn routes(guard: Option<Guard>, mode: Mode) -> impl Fn(&mut ServiceConfig) + Clo
             .service(scope("/remembered").wrap(token().remember(LONG)))
             .service(scope("/key").wrap(key(KeyRules::retryable()).wait(LONG)))
             .service(scope("/held").wrap(key(KeyRules::at_most_once()).keep_header("x-own".parse().unwrap())))
-            .service(scope("/named").wrap(key(KeyRules::retryable()).from(KeyFrom::header("x-order"))))
+            .service(scope("/named").wrap(key(KeyRules::retryable()).from(KeyFrom::header("x-order").unwrap())))
             .service(scope("/interval").wrap(Protect::interval(guard, anyone(), IntervalRules::new()).mode(mode)));
     }
 }

@@ -136,7 +136,7 @@ async fn an_interval_may_be_as_long_as_can_be_said() {
 async fn a_duplicate_is_told_what_the_application_says_and_not_when_to_come_back() {
     let says = "One such order a minute is enough.";
     // A name of its own tells one from the other as the content does: the second is a duplicate all the same.
-    let named = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header(ORDER));
+    let named = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header(ORDER).unwrap());
     for bed in [Bed::with(every(MINUTE).message(says)), Bed::changed(every(MINUTE).message(says), named)] {
         assert_eq!(bed.ask().await.said(), RAN);
         for wait in [0, 100, 900, 58_500] {
@@ -283,7 +283,7 @@ async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that
 #[tokio::test]
 async fn a_lock_goes_by_its_name_alone_and_has_to_have_one() {
     let bed = Bed::changed(every(MINUTE).release_always(), |protect| {
-        protect.action("settle-account").from(KeyFrom::header("x-account"))
+        protect.action("settle-account").from(KeyFrom::header("x-account").unwrap())
     });
     let ask = |path: &str, account: &str| bed.post(path).header("x-account", account);
     let first = tokio::spawn(send(ask("/it", "1").header(TAKES, 300)));
@@ -305,7 +305,8 @@ async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
         let builder = Guard::builder(Arc::clone(&store)).clock((&clock).into());
         let guard = builder.secret(first.clone()).secret_previous(second.clone()).build();
         let rules = every(MINUTE).release_always();
-        let protect = Protect::interval(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::header("x-account"));
+        let protect =
+            Protect::interval(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::header("x-account").unwrap());
         serve_one(&ledger, protect)
     });
     let ask = |at: usize| plainly(&beds[at].url, "/it", "order").header("x-account", "1");
@@ -319,7 +320,7 @@ async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
 /// It is not compared, so it need not be read.
 #[tokio::test]
 async fn what_goes_by_a_name_alone_may_be_of_any_size() {
-    let name = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header("x-account")).body_limit(1_000);
+    let name = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header("x-account").unwrap()).body_limit(1_000);
     let bed = Bed::changed(every(MINUTE), name);
     let ask = |account: &str, size: usize| bed.post("/it").header("x-account", account).body(vec![b'x'; size]);
     assert_eq!(send(ask("1", 2_000)).await.said(), RAN);

@@ -97,7 +97,7 @@ async fn without_its_optional_key_a_request_runs_unprotected_and_with_one_once()
 
 #[tokio::test]
 async fn a_key_is_found_under_the_name_that_the_callers_know() {
-    let (served, ledger) = served(by_key().from(KeyFrom::header("X-Request-Token")));
+    let (served, ledger) = served(by_key().from(KeyFrom::header("X-Request-Token").unwrap()));
     let post = |key: &str| http().post(format!("{}/it", served.url)).header("x-request-token", key);
     assert_eq!(said(&twice(post("a"), post("\"a\"")).await), REPLAY);
     assert_eq!(buy(&served.url, "/it", "a", "b").await.said(), "400 key_missing");
@@ -128,7 +128,7 @@ async fn a_key_is_found_in_the_path_and_in_the_query() {
 
 #[tokio::test]
 async fn a_key_is_found_in_a_field_of_the_body() {
-    let (served, ledger) = served(by_key().from(KeyFrom::body("/order/id")));
+    let (served, ledger) = served(by_key().from(KeyFrom::body("/order/id").unwrap()));
     let json =
         |body: &str| http().post(format!("{}/it", served.url)).header("content-type", JSON).body(body.to_owned());
     let pair = twice(json(r#"{"order":{"id":"o-1"},"n":1}"#), json(r#"{"n": 1, "order": {"id": "o-1"}}"#)).await;
@@ -151,7 +151,7 @@ async fn a_key_is_found_in_a_field_of_the_body() {
     ] {
         assert_eq!(send(json(body)).await.said(), format!("400 {code}"), "{body}");
     }
-    let (forms, formed) = self::served(by_key().from(KeyFrom::body("/id")));
+    let (forms, formed) = self::served(by_key().from(KeyFrom::body("/id").unwrap()));
     let form =
         |body: &'static str| http().post(format!("{}/it", forms.url)).header("content-type", URLENCODED).body(body);
     assert_eq!(said(&twice(form("id=a&n=1"), form("n=1&id=a")).await), REPLAY);
@@ -163,7 +163,7 @@ async fn a_key_is_found_in_a_field_of_the_body() {
 
 #[tokio::test]
 async fn a_key_may_be_made_of_several_parts_or_of_anything() {
-    let parts = KeyFrom::parts([KeyFrom::body("/source"), KeyFrom::body("/seq")]);
+    let parts = KeyFrom::parts([KeyFrom::body("/source").unwrap(), KeyFrom::body("/seq").unwrap()]);
     let (served, ledger) = served(by_key().from(parts));
     let send_message = |source: &str, seq: &str| {
         let body = serde_json::json!({"source": source, "seq": seq}).to_string();
@@ -174,7 +174,7 @@ async fn a_key_may_be_made_of_several_parts_or_of_anything() {
     assert_eq!(send(send_message("ab", "")).await.said(), "400 key_missing");
     assert_eq!(ledger.runs().len(), 2);
 
-    let mixed = KeyFrom::parts([KeyFrom::header("x-user"), KeyFrom::query("op")]);
+    let mixed = KeyFrom::parts([KeyFrom::header("x-user").unwrap(), KeyFrom::query("op")]);
     let (served, ledger) = self::served(by_key().from(mixed));
     let ask = |user: &str, op: &str| http().post(format!("{}/it?op={op}", served.url)).header(USER, user);
     assert_eq!(said(&twice(ask("a", "1"), ask("a", "1")).await), REPLAY);

@@ -32,10 +32,10 @@ fn messages<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> Served {
 async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
     let guard = Guard::new(Memory::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
-    let seq = || KeyFrom::body("/seq");
+    let seq = || KeyFrom::body("/seq").unwrap();
     let keyed = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(seq());
     let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), every).from(seq());
-    let parts = KeyFrom::parts([KeyFrom::header(ORDER), KeyFrom::body("/seq")]);
+    let parts = KeyFrom::parts([KeyFrom::header(ORDER).unwrap(), KeyFrom::body("/seq").unwrap()]);
     for (what, protect) in [
         ("a key", keyed().into_any()),
         ("an optional key", keyed().optional().into_any()),
@@ -77,7 +77,7 @@ async fn keys_that_are_not_utf8_are_refused_in_queries_and_forms() {
     let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let named = Protect::interval(&guard, SubjectFrom::anonymous(), every);
     let served = serve(&ledger, move |config| {
-        for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id"))] {
+        for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id").unwrap())] {
             let (keyed, named) = (keyed.clone().from(from.clone()), named.clone().from(from));
             for (kind, protect) in [("key", keyed.into_any()), ("name", named.into_any())] {
                 config.service(web::resource(format!("/{kind}/{place}")).wrap(protect).route(web::post().to(order)));

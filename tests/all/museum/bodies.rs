@@ -47,7 +47,7 @@ async fn the_story_of_compressed_key(is_onceward: bool) -> Told {
         let resource = web::resource("/messages").route(web::post().to(receive));
         if is_onceward {
             let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
-            config.service(resource.wrap(protect.from(KeyFrom::body("/seq")).optional()));
+            config.service(resource.wrap(protect.from(KeyFrom::body("/seq").unwrap()).optional()));
         } else {
             let layer = layer.clone();
             config.service(resource.wrap(from_fn(move |request, next| by_seq(layer.clone(), request, next))));
