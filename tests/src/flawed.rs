@@ -16,9 +16,9 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
-pub use self::clients::{Careless, ClientFlaw};
-pub use self::consumers::Hasty;
-pub use self::key_layers::{KeyFlaw, Naive};
+pub use self::clients::{CarelessClient, ClientFlaw};
+pub use self::consumers::HastyConsumer;
+pub use self::key_layers::{KeyFlaw, NaiveKeyLayer};
 pub use self::memory_layer::Layer;
 pub use self::sqlite_layer::WallClocked;
 use crate::interval_routes::HALF;

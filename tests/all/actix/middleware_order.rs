@@ -13,7 +13,7 @@ use onceward::{Binding, Guard};
 use onceward_api::header::{ALLOWED, EXPOSED, FIELD, TOKEN};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, http, multipart, send, submit, token};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{self, ORDER, Served, Shop};
+use onceward_tests::shop::{self, ORDER, Shop, TestServer};
 use reqwest::{Body, Method, RequestBuilder};
 
 const ORIGIN: &str = "https://shop.example";
@@ -36,7 +36,7 @@ fn routes(config: &mut web::ServiceConfig) {
 
 /// Runs one application with its guard and ledger.
 struct Wrapped {
-    served: Served,
+    served: TestServer,
     guard: Guard,
     ledger: Ledger,
 }
@@ -46,7 +46,7 @@ macro_rules! wrapped {
     (|$protect:ident| $app:expr) => {{
         let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
         let (own, data) = (guard.clone(), web::Data::new(ledger.clone()));
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let server = HttpServer::new(move || {
                 let $protect = || Protect::token(&own, SubjectFrom::anonymous());
                 $app.app_data(data.clone())

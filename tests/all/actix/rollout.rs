@@ -22,7 +22,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, header, order, panics};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, header, order, panics};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -102,8 +102,8 @@ async fn streaming(ledger: web::Data<Ledger>, body: web::Payload) -> HttpRespons
 
 /// The same application with a guard and without.
 struct Side {
-    bare: Served,
-    guarded: Served,
+    bare: TestServer,
+    guarded: TestServer,
     ledgers: [Ledger; 2],
 }
 
@@ -136,7 +136,7 @@ impl Side {
 
 /// One request on a connection of its own, and all bytes of the answer, but its date, and its headers in order: actix writes them
 /// in a different one each time.
-async fn exchange(served: &Served, request: &[u8]) -> String {
+async fn exchange(served: &TestServer, request: &[u8]) -> String {
     let address: SocketAddr = served.url.strip_prefix("http://").unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
@@ -471,7 +471,7 @@ fn shop(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
 
 /// The shop behind a [`RequireProtection`].
 struct Net {
-    served: Served,
+    served: TestServer,
     require: RequireProtection,
     ledger: Ledger,
 }
@@ -480,7 +480,7 @@ impl Net {
     fn under(guard: &Guard) -> Self {
         let (require, ledger, shop) = (RequireProtection::new(guard), Ledger::new(), shop(guard));
         let (own, data) = (require.clone(), web::Data::new(ledger.clone()));
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let app = move || App::new().app_data(data.clone()).wrap(own.clone()).configure(shop.clone());
             Ok(HttpServer::new(app).workers(2).disable_signals().listen(listener)?.run())
         });
@@ -768,7 +768,7 @@ async fn the_route_that_gives_out_tokens_needs_no_protection() {
 }
 
 /// An application that gives out tokens, takes submissions with them, and has a route that only a token leads to.
-fn application(guard: &Guard, ledger: &Ledger) -> Served {
+fn application(guard: &Guard, ledger: &Ledger) -> TestServer {
     let guard = guard.clone();
     serve(ledger, move |config| {
         let protect = Protect::token(&guard, SubjectFrom::anonymous());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::faulty_http_proxy::{HttpFault, Seen, first, smooth};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_http_proxy::{HttpFault, RecordedRequest, first, smooth};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
@@ -96,7 +96,7 @@ async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
         let stage = Stage::on(kind, &patient).await;
         // Redis does not know the script before its first use.
         assert_eq!(stage.submit(&stage.token().await).await.status, 200, "{kind:?}");
-        for (round, fate) in [Fate::LoseAnswer, Fate::SwallowAnswer].into_iter().enumerate() {
+        for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
             let token = stage.token().await;
             // Traefik names no attempt, and then a token is just deleted.
             proxy.next(if kind == Kind::Traefik { "DEL\r\n" } else { "EVALSHA" }, fate);
@@ -258,7 +258,7 @@ async fn attempt_is_the_gateway_s_own_whatever_the_client_calls_its_request() {
             assert_eq!(send(request).await.said(), said, "{kind:?}");
         }
         let mut named: Vec<_> =
-            stage.asked.seen().iter().map(|seen: &Seen| seen.header(header::ATTEMPT).to_owned()).collect();
+            stage.asked.seen().iter().map(|seen: &RecordedRequest| seen.header(header::ATTEMPT).to_owned()).collect();
         assert!(named.iter().all(|name| !name.contains(MINE)), "{kind:?}: {named:?}");
         named.sort();
         named.dedup();

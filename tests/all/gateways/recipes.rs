@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use onceward::store::Memory;
 use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest, smooth};
 use onceward_tests::gateway::{Gateway, KEY, Kind};
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{RedisServer, free_port};
@@ -58,7 +58,7 @@ impl Stage {
     }
 
     /// What the application was sent last.
-    pub(crate) fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> RecordedRequest {
         self.handed_on.seen().pop().expect("it was sent something")
     }
 }
@@ -327,7 +327,7 @@ fn among_friends(kind: Kind) -> String {
 async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
     for kind in Kind::ALL {
         let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
-        let cut = |_: &Seen| HttpFault::CutAnswer(0);
+        let cut = |_: &RecordedRequest| HttpFault::CutAnswer(0);
         let ways = [FaultyHttpProxy::to(shop.url(), cut).await, FaultyHttpProxy::to(shop.url(), cut).await];
         for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
             // A new one each time, which does not know yet that both are of no use.

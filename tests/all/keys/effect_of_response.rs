@@ -19,14 +19,14 @@ use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{holds_for, until};
-use onceward_tests::shop::{EFFECT, ORDER, STATUS, Served, Shop, order};
+use onceward_tests::shop::{EFFECT, ORDER, STATUS, Shop, TestServer, order};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
 /// A server on a clock of its own.
 struct Bed {
     clock: ManualClock,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
     client: reqwest::Client,
 }

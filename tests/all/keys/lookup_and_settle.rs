@@ -12,7 +12,7 @@ use onceward_tests::key_routes::{BRIEF, SIZE, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES};
+use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer};
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -85,7 +85,7 @@ async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused
 /// A route that is held, what it is asked for, and the guard of it.
 struct Held {
     guard: Guard,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
     rules: KeyRules,
     key: Key,

@@ -23,7 +23,7 @@ use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::post;
-use onceward_tests::shop::{Served, header};
+use onceward_tests::shop::{TestServer, header};
 use serde_json::{Value, json};
 use sqlx::SqlitePool;
 
@@ -65,7 +65,7 @@ async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse
 }
 
 /// Routes that go by a key and by a remembered token, with a compression inside of the guard.
-fn served(guard: &Guard, ledger: &Ledger) -> Served {
+fn served(guard: &Guard, ledger: &Ledger) -> TestServer {
     let guard = guard.clone();
     serve(ledger, move |config| {
         let rules = || KeyRules::retryable().reply_limit(1_000);

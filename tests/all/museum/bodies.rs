@@ -16,7 +16,7 @@ use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use serde_json::Value;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::keys::unreadable_keys::GZIPPED;
 
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
@@ -41,7 +41,7 @@ async fn by_seq(
     layer.pass(request, next).await
 }
 
-async fn the_story_of_compressed_key(is_onceward: bool) -> Told {
+async fn the_story_of_compressed_key(is_onceward: bool) -> StoryResult {
     let (ledger, layer, guard) = (Ledger::new(), Layer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/messages").route(web::post().to(receive));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use onceward::testing;
 use onceward_client::{Client, RetryLimits};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first};
-use onceward_tests::flawed::{Careless, ClientFlaw};
+use onceward_tests::flawed::{CarelessClient, ClientFlaw};
 use onceward_tests::shop::{ORDER, Shop};
 
-use super::{Told, told};
+use super::{StoryResult, told};
 
 /// Whose client a story is told of.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ enum End {
 /// A client of either kind.
 enum Caller {
     Onceward { tokens: Client, keys: Client },
-    Another(Careless),
+    Another(CarelessClient),
 }
 
 impl Caller {
@@ -40,7 +40,7 @@ impl Caller {
             Whose::Onceward => {
                 Self::Onceward { tokens: builder().build().unwrap(), keys: builder().with_keys().build().unwrap() }
             }
-            Whose::Another(flaw) => Self::Another(Careless::with(flaw)),
+            Whose::Another(flaw) => Self::Another(CarelessClient::with(flaw)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Caller {
 }
 
 /// Two operations, one after the other: two effects.
-async fn the_story_of_key_leak(whose: Whose) -> Told {
+async fn the_story_of_key_leak(whose: Whose) -> StoryResult {
     let shop = Shop::with(testing::guard().0);
     let mut caller = Caller::of(whose);
     for order in ["first", "second"] {
@@ -82,7 +82,7 @@ async fn key_leak() {
 }
 
 /// One operation, whose answer is lost: sent again, it has one effect.
-async fn the_story_of_rotated_id(whose: Whose) -> Told {
+async fn the_story_of_rotated_id(whose: Whose) -> StoryResult {
     let shop = Shop::with(testing::guard().0);
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let end = Caller::of(whose).submit(&way.url, "/keyed/orders", "order").await;
@@ -99,7 +99,7 @@ async fn rotated_id() {
 
 /// The first try ran, its answer is lost, and its token expires meanwhile: one effect, and the caller is told that it is
 /// unknown.
-async fn the_story_of_retokened_retry(whose: Whose) -> Told {
+async fn the_story_of_retokened_retry(whose: Whose) -> StoryResult {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let tries = AtomicUsize::new(0);
@@ -129,7 +129,7 @@ async fn retokened_retry() {
 }
 
 /// A double click on a route that takes the same once in a second, which is over before a third submission: one effect.
-async fn the_story_of_patient_client(whose: Whose) -> Told {
+async fn the_story_of_patient_client(whose: Whose) -> StoryResult {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let submissions = AtomicUsize::new(0);

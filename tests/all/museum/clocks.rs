@@ -13,11 +13,11 @@ use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
 use onceward_tests::wall_clock::WallClock;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::PEER;
 
 /// The wall clock jumps further than a lease while a handler runs, and the same is sent again: one effect.
-async fn the_story_of_jumped_clock(kind: &str) -> Told {
+async fn the_story_of_jumped_clock(kind: &str) -> StoryResult {
     let (file, clock, ledger) = (Sqlite::with("").await, WallClock::new(), Ledger::new());
     Sql::migrate(&file.url()).await.unwrap();
     let peer = Peer::start_by(&clock, PEER, kind, &file.url(), &ledger);

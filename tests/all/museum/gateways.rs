@@ -9,7 +9,7 @@ use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::Shop;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 
 async fn submit(gateway: &Gateway, token: &str) -> Answer {
     send(http().post(format!("{}/open", gateway.url)).header(header::TOKEN, token)).await
@@ -17,7 +17,7 @@ async fn submit(gateway: &Gateway, token: &str) -> Answer {
 
 /// The gateway's question is carried out and its answer is lost, so it asks at the second service: it is one request,
 /// and it runs once.
-async fn the_story_of_gateway_asks_twice(recipe: &str) -> Told {
+async fn the_story_of_gateway_asks_twice(recipe: &str) -> StoryResult {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY]));
     let shop = Shop::on(Memory::new());
@@ -56,7 +56,7 @@ async fn gateway_asks_twice() {
 }
 
 /// The verdict on a submission is lost. The client does what the gateway then says, and its submission runs once.
-async fn the_story_of_lost_verdict(recipe: &str) -> Told {
+async fn the_story_of_lost_verdict(recipe: &str) -> StoryResult {
     let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
     let way = FaultyHttpProxy::to(&service.url, first([HttpFault::CutAnswer(0)])).await;
     let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);
@@ -80,7 +80,7 @@ async fn lost_verdict() {
 }
 
 /// A duplicate is refused, and the user sees that it is one.
-async fn the_story_of_nginx_500(recipe: &str) -> Told {
+async fn the_story_of_nginx_500(recipe: &str) -> StoryResult {
     let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
     let way = FaultyHttpProxy::to(&service.url, smooth).await;
     let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);

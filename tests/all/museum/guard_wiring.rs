@@ -9,7 +9,7 @@ use onceward_tests::flawed::Layer;
 use onceward_tests::key_routes::{buy, serve};
 use onceward_tests::ledger::Ledger;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::actix::store_per_worker::{Runtime, start};
 
 async fn pay(ledger: web::Data<Ledger>) -> HttpResponse {
@@ -18,7 +18,7 @@ async fn pay(ledger: web::Data<Ledger>) -> HttpResponse {
 }
 
 /// The layer is built inside the closure of the server, once in every worker. A server that does not start pays nothing twice.
-async fn the_story_of_store_per_worker(is_onceward: bool) -> Told {
+async fn the_story_of_store_per_worker(is_onceward: bool) -> StoryResult {
     let ledger = Ledger::new();
     let book = web::Data::new(ledger.clone());
     let started = start(Runtime::Actix, 1, move |listener| {
@@ -53,7 +53,7 @@ async fn store_per_worker() {
 
 /// The same layer stands around a scope and around a route in it. Nothing can run, so a
 /// client must not be asked to come back for ever.
-async fn the_story_of_nested_layers(is_onceward: bool) -> Told {
+async fn the_story_of_nested_layers(is_onceward: bool) -> StoryResult {
     let (ledger, layer, guard) = (Ledger::new(), Layer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/pay").route(web::post().to(pay));

@@ -7,10 +7,10 @@ use onceward_tests::flawed::Flaw;
 use onceward_tests::interval_routes::{HALF, plainly};
 use tokio::time::Instant;
 
-use super::{Of, Stage, Told, told};
+use super::{Of, Stage, StoryResult, told};
 
 /// The same is sent again all the time: not before half a second is over does it run again, and then it does.
-async fn the_story_of_sub_second_interval(of: Of) -> Told {
+async fn the_story_of_sub_second_interval(of: Of) -> StoryResult {
     let stage = Stage::set(of).await;
     let ask = async || send(plainly(stage.url(), "/spaced/half", "effect")).await;
     let begun = Instant::now();

@@ -10,13 +10,13 @@ use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, Policy, Subject, 
 use onceward_api::Code;
 use onceward_tests::client::{ask_token, http, token};
 use onceward_tests::concurrent_orders::flood;
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
+use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redis::{Client, Cmd, Pipeline, RedisFuture, Value};
 use tokio::task::JoinSet;
@@ -151,7 +151,7 @@ impl Bed {
             });
         }
         let before = self.struck();
-        self.proxies().iter().for_each(|proxy| proxy.often(to, Fate::LoseAnswer, 2));
+        self.proxies().iter().for_each(|proxy| proxy.often(to, TcpFault::LoseAnswer, 2));
         let limit = Duration::from_secs(900);
         tokio::select! {
             () = until("enough answers are lost", limit, || async { self.struck() - before >= answers }) => {}
@@ -202,19 +202,21 @@ struct Named {
 impl AsyncCaller for Named {
     async fn once(&self, guard: &Guard) {
         let token = issued(guard).await;
-        assert_eq!(answered(guard, &token, "first").await, Told::Accepted, "nobody else has it");
-        assert_eq!(answered(guard, &token, "second").await, Told::Used, "the first has it");
+        assert_eq!(answered(guard, &token, "first").await, TokenOutcome::Accepted, "nobody else has it");
+        assert_eq!(answered(guard, &token, "second").await, TokenOutcome::Used, "the first has it");
         self.accepted.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// Asks until the store answers.
-async fn answered(guard: &Guard, token: &str, attempt: &str) -> Told {
-    let how = How::Attempt(Attempt::new(attempt).expect("a name"));
+async fn answered(guard: &Guard, token: &str, attempt: &str) -> TokenOutcome {
+    let how = Presentation::Attempt(Attempt::new(attempt).expect("a name"));
     let begun = Instant::now();
     loop {
         match present(guard, token, &how).await {
-            told @ (Told::Unknown | Told::NotExecuted) => assert!(begun.elapsed() < MINUTE, "{told:?} all the time"),
+            told @ (TokenOutcome::Unknown | TokenOutcome::NotExecuted) => {
+                assert!(begun.elapsed() < MINUTE, "{told:?} all the time")
+            }
             told => return told,
         }
         sleep(MOMENT).await;
@@ -280,7 +282,7 @@ async fn losing(bed: Bed, name: &str) {
     let (answers, plain, named) = (times(60, 2_500), Plain::default(), Named::default());
     bed.lose(answers, "GETDEL", plain.clone()).await;
     plain.0.is_clean();
-    assert!(plain.0.count(Told::Unknown) > 0 && plain.0.count(Told::Accepted) > 0, "{}", plain.0);
+    assert!(plain.0.count(TokenOutcome::Unknown) > 0 && plain.0.count(TokenOutcome::Accepted) > 0, "{}", plain.0);
     bed.lose(answers, "EVALSHA", named.clone()).await;
     let recorded = [false, true].map(|by_key| Recorded { by_key, runs: Arc::default() });
     for recorded in &recorded {
@@ -336,7 +338,7 @@ async fn scripts_that_are_forgotten_under_load_are_nobody_s_failure() {
             callers.spawn(async move {
                 while !is_over.load(Ordering::SeqCst) {
                     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
-                    assert_eq!(present(&guard, token.as_str(), &How::by(1)).await, Told::Accepted);
+                    assert_eq!(present(&guard, token.as_str(), &Presentation::by(1)).await, TokenOutcome::Accepted);
                     let key = Key::of_parts([token.as_str()]).unwrap();
                     let intent = Intent::new("a", Subject::anonymous()).key(&key);
                     let verdict = guard.check(&Policy::key(KeyRules::at_most_once()), &intent).await.unwrap();
@@ -386,7 +388,7 @@ async fn connections_that_all_break_at_once_are_made_anew_every_time() {
             let begun = Instant::now();
             let gets_through = || async {
                 let token = issued(&guard).await;
-                tally.note(&token, redeem(&guard, &token).await) == Told::Accepted
+                tally.note(&token, redeem(&guard, &token).await) == TokenOutcome::Accepted
             };
             until("somebody gets through", BACK, gets_through).await;
             assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());

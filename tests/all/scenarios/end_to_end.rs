@@ -13,7 +13,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, header};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, header};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -84,7 +84,7 @@ async fn a_first_request_that_arrives_after_its_retry_gets_the_answer_to_the_ret
 /// Two processes are two guards and servers on one Redis, in which the stock is kept too.
 struct Warehouse {
     redis: RedisServer,
-    served: [Served; 2],
+    served: [TestServer; 2],
 }
 
 impl Warehouse {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward_client::{Client, Code, Error, OnUnknown, Response, RetryLimits};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Shop, TAKES};
 use tokio::sync::Semaphore;
@@ -24,7 +24,7 @@ fn submissions() -> usize {
 }
 
 /// A third of all requests meets something.
-fn anything(seen: &Seen) -> HttpFault {
+fn anything(seen: &RecordedRequest) -> HttpFault {
     if fastrand::u8(0..3) > 0 {
         return HttpFault::None;
     }

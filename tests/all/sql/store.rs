@@ -7,7 +7,7 @@ use onceward::store::laws::Laws;
 use onceward::store::{Compared, MigrationOutcome, Sql, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Token, Verdict};
 use onceward_tests::database::Either;
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use tempfile::TempDir;
@@ -107,9 +107,9 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
     let url = server.url().replace(&server.port().to_string(), proxy.url().rsplit(':').next().unwrap());
     let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     for (name, fate, is_there) in [
-        ("answer", Fate::LoseAnswer, true),
-        ("request", Fate::LoseRequest, false),
-        ("silence", Fate::SwallowAnswer, true),
+        ("answer", TcpFault::LoseAnswer, true),
+        ("request", TcpFault::LoseRequest, false),
+        ("silence", TcpFault::SwallowAnswer, true),
     ] {
         // Known to the connection, so that the next message is the statement itself.
         store.insert(&ticket(&format!("{name} before")), b"x", MINUTE).await.unwrap();

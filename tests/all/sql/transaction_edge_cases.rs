@@ -6,7 +6,7 @@ use std::time::Duration;
 use onceward::store::{Memory, Sql, StoreError};
 use onceward::transaction::{ClaimError, TxHandle, TxVerdict, claim_in};
 use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::postgres_payments::{TABLES, figures, pay, pay_once};
@@ -189,7 +189,7 @@ async fn a_lost_commit_of_what_is_not_claimed_is_unknown_and_never_repeated() {
     let port = proxy.url().rsplit(':').next().unwrap().to_owned();
     let pool = PgPool::connect_lazy(&format!("postgres://postgres:{PASSWORD}@127.0.0.1:{port}/postgres")).unwrap();
     for (paid, mode) in [(2, Mode::Observe), (3, Mode::Off)] {
-        proxy.next("COMMIT", Fate::LoseAnswer);
+        proxy.next("COMMIT", TcpFault::LoseAnswer);
         let lost = pay_once(&in_mode(mode), &pool, "k").await;
         assert!(matches!(lost, Err(RunError::Store(StoreError::Unknown(_)))), "{mode:?}: {lost:?}");
         assert_eq!(figures(&server).await, [paid, 1, 1, paid], "{mode:?}");

@@ -20,7 +20,7 @@ use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
+use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER, panics};
 use reqwest::RequestBuilder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
@@ -36,7 +36,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 struct Bed {
     clock: ManualClock,
     guard: Guard,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 
