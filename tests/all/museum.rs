@@ -22,7 +22,7 @@ use onceward::Guard;
 use onceward::store::Redis;
 use onceward_tests::client::{ask_token, order, send, submit, token};
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
-use onceward_tests::flawed::{Flaw, Flawed};
+use onceward_tests::flawed::{Flaw, FlawedShop};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
@@ -38,7 +38,7 @@ type StoryResult = Result<(), String>;
 
 /// Whose implementation a story is told of.
 #[derive(Clone, Copy)]
-enum Of {
+enum Implementation {
     Onceward,
     Another(Flaw),
 }
@@ -52,19 +52,19 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set(of: Of) -> Self {
+    async fn set(of: Implementation) -> Self {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
         let (ledger, url) = (Ledger::new(), proxy.url());
         let book = ledger.clone();
         let served = TestServer::run(move |listener| match of {
-            Of::Onceward => {
+            Implementation::Onceward => {
                 let routes = routes(&Guard::new(Redis::open(&url).expect("an address")), &book);
                 let server = HttpServer::new(move || App::new().configure(routes.clone()));
                 Ok(server.workers(1).disable_signals().listen(listener)?.run())
             }
-            Of::Another(flaw) => {
-                let routes = Flawed::open(flaw, &url).expect("an address").routes(&book);
+            Implementation::Another(flaw) => {
+                let routes = FlawedShop::open(flaw, &url).expect("an address").routes(&book);
                 let server = HttpServer::new(move || App::new().configure(routes.clone()));
                 Ok(server.workers(1).disable_signals().listen(listener)?.run())
             }
@@ -102,7 +102,7 @@ async fn exists_then_del() {
 }
 
 /// The connection is cut before and after every command of an issue: nothing is left that never expires.
-async fn the_story_of_set_then_expire(of: Of) -> StoryResult {
+async fn the_story_of_set_then_expire(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     token(stage.url()).await;
     for command in ["SET\r\n", "EXPIRE\r\n", "SETEX\r\n"] {
@@ -125,12 +125,12 @@ async fn the_story_of_set_then_expire(of: Of) -> StoryResult {
 
 #[tokio::test]
 async fn set_then_expire() {
-    the_story_of_set_then_expire(Of::Onceward).await.unwrap();
-    the_story_of_set_then_expire(Of::Another(Flaw::SetThenExpire)).await.unwrap_err();
+    the_story_of_set_then_expire(Implementation::Onceward).await.unwrap();
+    the_story_of_set_then_expire(Implementation::Another(Flaw::SetThenExpire)).await.unwrap_err();
 }
 
 /// What a client sends as a token is the name of something else in the same Redis: it is still there afterwards.
-async fn the_story_of_raw_key(of: Of) -> StoryResult {
+async fn the_story_of_raw_key(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     stage.redis.ask::<()>("SET session:alice signed-in EX 600");
     token(stage.url()).await;
@@ -144,12 +144,12 @@ async fn the_story_of_raw_key(of: Of) -> StoryResult {
 
 #[tokio::test]
 async fn raw_key() {
-    the_story_of_raw_key(Of::Onceward).await.unwrap();
-    the_story_of_raw_key(Of::Another(Flaw::RawKey)).await.unwrap_err();
+    the_story_of_raw_key(Implementation::Onceward).await.unwrap();
+    the_story_of_raw_key(Implementation::Another(Flaw::RawKey)).await.unwrap_err();
 }
 
 /// The store takes nothing more: whoever asks for a token is told so, and gets none.
-async fn the_story_of_swallowed_issue(of: Of) -> StoryResult {
+async fn the_story_of_swallowed_issue(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     token(stage.url()).await;
     stage.redis.ask::<()>("CONFIG SET maxmemory 1");
@@ -166,13 +166,13 @@ async fn the_story_of_swallowed_issue(of: Of) -> StoryResult {
 
 #[tokio::test]
 async fn swallowed_issue() {
-    the_story_of_swallowed_issue(Of::Onceward).await.unwrap();
-    let wrong = the_story_of_swallowed_issue(Of::Another(Flaw::SwallowedIssue)).await.unwrap_err();
+    the_story_of_swallowed_issue(Implementation::Onceward).await.unwrap();
+    let wrong = the_story_of_swallowed_issue(Implementation::Another(Flaw::SwallowedIssue)).await.unwrap_err();
     assert!(wrong.contains("409 token_used"), "{wrong}");
 }
 
 /// A form with a mistake in it is refused, corrected, and sent again with the same token: accepted.
-async fn the_story_of_burned_token(of: Of) -> StoryResult {
+async fn the_story_of_burned_token(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     let mistaken = send(submit(stage.url(), "/orders", &token, "mistaken").header(STATUS, "422")).await;
@@ -186,12 +186,12 @@ async fn the_story_of_burned_token(of: Of) -> StoryResult {
 
 #[tokio::test]
 async fn burned_token() {
-    the_story_of_burned_token(Of::Onceward).await.unwrap();
-    the_story_of_burned_token(Of::Another(Flaw::BurnedToken)).await.unwrap_err();
+    the_story_of_burned_token(Implementation::Onceward).await.unwrap();
+    the_story_of_burned_token(Implementation::Another(Flaw::BurnedToken)).await.unwrap_err();
 }
 
 /// The delete is carried out and its answer is lost: nobody is told that somebody else was first.
-async fn the_story_of_lost_reply(of: Of, fate: TcpFault) -> StoryResult {
+async fn the_story_of_lost_reply(of: Implementation, fate: TcpFault) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     stage.proxy.next("DEL\r\n", fate);
@@ -208,13 +208,13 @@ async fn the_story_of_lost_reply(of: Of, fate: TcpFault) -> StoryResult {
 #[tokio::test]
 async fn lost_reply() {
     for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
-        the_story_of_lost_reply(Of::Onceward, fate).await.unwrap();
+        the_story_of_lost_reply(Implementation::Onceward, fate).await.unwrap();
     }
-    the_story_of_lost_reply(Of::Another(Flaw::LostReply), TcpFault::LoseAnswer).await.unwrap_err();
+    the_story_of_lost_reply(Implementation::Another(Flaw::LostReply), TcpFault::LoseAnswer).await.unwrap_err();
 }
 
 /// The token is put back and the answer to that is lost; then it is used. It must not come back a second time.
-async fn the_story_of_revived_token(of: Of) -> StoryResult {
+async fn the_story_of_revived_token(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     stage.proxy.next("SET", TcpFault::LoseAnswer);
@@ -236,6 +236,6 @@ async fn the_story_of_revived_token(of: Of) -> StoryResult {
 
 #[tokio::test]
 async fn revived_token() {
-    the_story_of_revived_token(Of::Onceward).await.unwrap();
-    the_story_of_revived_token(Of::Another(Flaw::RevivedToken)).await.unwrap_err();
+    the_story_of_revived_token(Implementation::Onceward).await.unwrap();
+    the_story_of_revived_token(Implementation::Another(Flaw::RevivedToken)).await.unwrap_err();
 }

@@ -35,13 +35,13 @@ fn routes(config: &mut web::ServiceConfig) {
 }
 
 /// Runs one application with its guard and ledger.
-struct Wrapped {
+struct WrappedApp {
     served: TestServer,
     guard: Guard,
     ledger: Ledger,
 }
 
-/// Makes a [`Wrapped`] of an application that is built from a guard.
+/// Makes a [`WrappedApp`] of an application that is built from a guard.
 macro_rules! wrapped {
     (|$protect:ident| $app:expr) => {{
         let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
@@ -53,11 +53,11 @@ macro_rules! wrapped {
             });
             Ok(server.workers(1).disable_signals().listen(listener)?.run())
         });
-        Wrapped { served, guard, ledger }
+        WrappedApp { served, guard, ledger }
     }};
 }
 
-impl Wrapped {
+impl WrappedApp {
     async fn token(&self) -> String {
         self.guard.issue(Duration::from_secs(60), Binding::none()).await.expect("memory has room").as_str().to_owned()
     }

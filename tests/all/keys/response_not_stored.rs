@@ -37,9 +37,9 @@ const SETTLED: &str = "settled afterwards, without a response";
 const UNWRITABLE: &str = "could not be written as JSON";
 
 /// A body that says how long it is, and breaks off.
-struct Broken;
+struct BrokenBody;
 
-impl MessageBody for Broken {
+impl MessageBody for BrokenBody {
     type Error = std::io::Error;
 
     fn size(&self) -> BodySize {
@@ -59,7 +59,7 @@ async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse
         Some("streamed") => {
             HttpResponse::Ok().streaming(stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"in pieces"))]))
         }
-        Some("broken") => HttpResponse::Ok().body(Broken),
+        Some("broken") => HttpResponse::Ok().body(BrokenBody),
         _ => HttpResponse::Ok().body("tea ".repeat(100)),
     }
 }

@@ -24,7 +24,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
-use crate::redis::epochs::{BACK, Both};
+use crate::redis::epochs::{BACK, GuardPair};
 use crate::redis::faults::{IN_TIME, TIMEOUT};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -205,7 +205,7 @@ async fn a_token_whose_slot_has_moved_is_stale_and_not_used() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() {
     let mut cluster = RedisCluster::start().await;
-    let mut both = Both::on(&cluster.address());
+    let mut both = GuardPair::on(&cluster.address());
     for round in 0..times(1, 30) {
         until("all is well", BACK, || both.pinned.gets_through()).await;
         both.issue(30).await;

@@ -26,25 +26,25 @@ pub(crate) const BACK: Duration = Duration::from_secs(2);
 const TOKENS: usize = 200;
 
 /// Two guards on the same store, one of which does not bind its tokens to the epoch.
-pub(crate) struct Both {
-    pub(crate) pinned: Side,
-    pub(crate) unpinned: Side,
+pub(crate) struct GuardPair {
+    pub(crate) pinned: TalliedGuard,
+    pub(crate) unpinned: TalliedGuard,
 }
 
 /// One of them, with what its callers were told.
-pub(crate) struct Side {
+pub(crate) struct TalliedGuard {
     pub(crate) guard: Guard,
     pub(crate) tally: Arc<Tally>,
     pub(crate) tokens: Vec<String>,
 }
 
-impl Both {
+impl GuardPair {
     pub(crate) fn on(address: &str) -> Self {
         let open = |prefix: &str| Redis::open(address).expect("an address").prefix(prefix);
-        Self { pinned: Side::of(open("pinned")), unpinned: Side::of(open("unpinned").unpinned()) }
+        Self { pinned: TalliedGuard::of(open("pinned")), unpinned: TalliedGuard::of(open("unpinned").unpinned()) }
     }
 
-    pub(crate) fn sides(&mut self) -> [&mut Side; 2] {
+    pub(crate) fn sides(&mut self) -> [&mut TalliedGuard; 2] {
         [&mut self.pinned, &mut self.unpinned]
     }
 
@@ -68,7 +68,7 @@ impl Both {
 
     /// Waits until somebody gets through with a token of now.
     pub(crate) async fn is_back(&self) {
-        let one = async |side: &Side| {
+        let one = async |side: &TalliedGuard| {
             let begun = Instant::now();
             until("somebody gets through", BACK, || side.gets_through()).await;
             assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
@@ -89,7 +89,7 @@ impl Both {
     }
 }
 
-impl Side {
+impl TalliedGuard {
     pub(crate) fn of(store: Redis) -> Self {
         Self { guard: Guard::new(store), tally: Arc::default(), tokens: Vec::new() }
     }
@@ -138,7 +138,7 @@ impl Side {
 
 /// What a Redis has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Keeps {
+enum Persistence {
     /// What it had when it was last saved.
     Snapshot,
     /// Everything.
@@ -148,17 +148,17 @@ enum Keeps {
 }
 
 /// Kills a Redis in the middle of a rush, again and again.
-async fn crashes(keeps: Keeps, cycles: usize) -> Both {
+async fn crashes(keeps: Persistence, cycles: usize) -> GuardPair {
     let arguments: &[&str] = match keeps {
-        Keeps::Snapshot => &[],
-        Keeps::Log => &["--appendonly", "yes", "--appendfsync", "always"],
-        Keeps::LogWithoutItsEnd => &["--appendonly", "yes"],
+        Persistence::Snapshot => &[],
+        Persistence::Log => &["--appendonly", "yes", "--appendfsync", "always"],
+        Persistence::LogWithoutItsEnd => &["--appendonly", "yes"],
     };
     let mut redis = RedisServer::start_with(arguments);
-    let mut both = Both::on(&redis.url());
+    let mut both = GuardPair::on(&redis.url());
     for cycle in 0..cycles {
         both.issue(TOKENS).await;
-        if keeps == Keeps::Snapshot {
+        if keeps == Persistence::Snapshot {
             redis.ask::<()>("SAVE");
         }
         let before = [both.pinned.accepted(), both.unpinned.accepted()];
@@ -169,7 +169,7 @@ async fn crashes(keeps: Keeps, cycles: usize) -> Both {
         until("some of the tokens are used", MINUTE, some).await;
         redis.kill();
         rush.join_all().await;
-        if keeps == Keeps::LogWithoutItsEnd {
+        if keeps == Persistence::LogWithoutItsEnd {
             cut_the_end(redis.folder());
         }
         redis.restart();
@@ -192,20 +192,20 @@ fn cut_the_end(folder: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_was_used_does_not_come_back_with_an_old_snapshot() {
-    let both = crashes(Keeps::Snapshot, times(3, 100)).await;
+    let both = crashes(Persistence::Snapshot, times(3, 100)).await;
     both.judge("crashes back to a snapshot");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_was_used_does_not_come_back_with_a_log_that_lost_its_end() {
-    let both = crashes(Keeps::LogWithoutItsEnd, times(3, 100)).await;
+    let both = crashes(Persistence::LogWithoutItsEnd, times(3, 100)).await;
     both.judge("crashes that lose the end of the log");
 }
 
 /// Nothing is lost, so that there is nothing to come back: a token is stale all the same, and never called used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_that_loses_nothing_leaves_no_token_used_by_nobody() {
-    let both = crashes(Keeps::Log, times(3, 100)).await;
+    let both = crashes(Persistence::Log, times(3, 100)).await;
     println!("crashes that lose nothing: {}", both.pinned.tally);
     both.pinned.tally.is_clean();
     both.unpinned.tally.is_clean();
@@ -286,7 +286,7 @@ async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_epoch() {
     let redis = RedisServer::start();
-    let mut both = Both::on(&redis.url());
+    let mut both = GuardPair::on(&redis.url());
     both.issue(1).await;
     redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
     redis.ask::<()>("REPLICAOF NO ONE");
@@ -316,7 +316,7 @@ async fn what_is_found_in_the_moment_in_which_a_epoch_has_ended_is_told_as_it_is
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_replica_makes_tokens_stale_and_never_used() {
     let redis = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
-    let mut both = Both::on(&redis.url());
+    let mut both = GuardPair::on(&redis.url());
     both.issue(3).await;
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &redis.port().to_string()]);
     let is_there = || async { redis.ask::<String>("INFO replication").contains("state=online") };

@@ -182,9 +182,9 @@ async fn issued(guard: &Guard) -> String {
 
 /// Redeems plain tokens, each three times.
 #[derive(Clone, Default)]
-struct Plain(Arc<Tally>);
+struct PlainTokenCaller(Arc<Tally>);
 
-impl AsyncCaller for Plain {
+impl AsyncCaller for PlainTokenCaller {
     async fn once(&self, guard: &Guard) {
         let token = issued(guard).await;
         for _ in 0..3 {
@@ -195,11 +195,11 @@ impl AsyncCaller for Plain {
 
 /// Redeems tokens under the name of a try, again until it is told something.
 #[derive(Clone, Default)]
-struct Named {
+struct AttemptCaller {
     accepted: Arc<AtomicUsize>,
 }
 
-impl AsyncCaller for Named {
+impl AsyncCaller for AttemptCaller {
     async fn once(&self, guard: &Guard) {
         let token = issued(guard).await;
         assert_eq!(answered(guard, &token, "first").await, TokenOutcome::Accepted, "nobody else has it");
@@ -225,12 +225,12 @@ async fn answered(guard: &Guard, token: &str, attempt: &str) -> TokenOutcome {
 
 /// Runs under a key or with a remembered token, again until it is told how that ended; and once more.
 #[derive(Clone)]
-struct Recorded {
+struct RecordCaller {
     by_key: bool,
     runs: Arc<AtomicUsize>,
 }
 
-impl AsyncCaller for Recorded {
+impl AsyncCaller for RecordCaller {
     async fn once(&self, guard: &Guard) {
         let key = Key::of_parts([uuid::Uuid::new_v4().to_string()]).expect("a key");
         let token = if self.by_key { String::new() } else { issued(guard).await };
@@ -279,12 +279,12 @@ async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
 
 /// All of it on one store.
 async fn losing(bed: Bed, name: &str) {
-    let (answers, plain, named) = (times(60, 2_500), Plain::default(), Named::default());
+    let (answers, plain, named) = (times(60, 2_500), PlainTokenCaller::default(), AttemptCaller::default());
     bed.lose(answers, "GETDEL", plain.clone()).await;
     plain.0.is_clean();
     assert!(plain.0.count(TokenOutcome::Unknown) > 0 && plain.0.count(TokenOutcome::Accepted) > 0, "{}", plain.0);
     bed.lose(answers, "EVALSHA", named.clone()).await;
-    let recorded = [false, true].map(|by_key| Recorded { by_key, runs: Arc::default() });
+    let recorded = [false, true].map(|by_key| RecordCaller { by_key, runs: Arc::default() });
     for recorded in &recorded {
         bed.lose(answers, "EVALSHA", recorded.clone()).await;
     }
@@ -318,7 +318,7 @@ async fn lost_answers_over_the_application_s_connection_make_no_double_and_no_fa
 /// This is what a connection must not do, and what the test above would show.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn over_a_connection_that_repeats_by_itself_tokens_are_called_used_that_nobody_has_used() {
-    let (bed, plain) = (Bed::application(3).await, Plain::default());
+    let (bed, plain) = (Bed::application(3).await, PlainTokenCaller::default());
     bed.lose(times(60, 500), "GETDEL", plain.clone()).await;
     println!("over a connection that repeats: {}", plain.0);
     assert!(plain.0.used_by_nobody() > 0, "{}", plain.0);

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::service::{Plain, command, run};
+use onceward_tests::service::{ServiceProcess, command, run};
 use onceward_tests::service_calls::get;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -202,7 +202,7 @@ async fn assert_tells_nothing(form: &str, way: SettingSource) {
     let arguments: Vec<_> = always.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let log = NamedTempFile::new().unwrap();
     let appended = || File::options().append(true).open(log.path()).unwrap().into();
-    let service = Plain::start(&arguments, &variables, appended(), appended());
+    let service = ServiceProcess::start(&arguments, &variables, appended(), appended());
     let tokens = handle_secrets(&service.url, &mut redis).await;
     let said = || std::fs::read_to_string(log.path()).unwrap();
     let asked = 3 * 6;

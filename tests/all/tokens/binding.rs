@@ -140,10 +140,10 @@ async fn a_token_for_an_address_is_good_from_there() {
 
 /// One store for several guards.
 #[derive(Clone)]
-struct Shared(Arc<Memory>);
+struct SharedMemory(Arc<Memory>);
 
 #[async_trait]
-impl Store for Shared {
+impl Store for SharedMemory {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.0.insert(ticket, value, ttl).await
     }
@@ -172,7 +172,7 @@ impl Store for Shared {
 #[tokio::test]
 async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_secret() {
     let clock = ManualClock::new();
-    let store = Shared(Arc::new(Memory::with_clock((&clock).into())));
+    let store = SharedMemory(Arc::new(Memory::with_clock((&clock).into())));
     let guard = || Guard::builder(store.clone()).clock((&clock).into());
     let (old, new) = (Secret::random(), Secret::random());
     let before = Shop::with(guard().secret(old.clone()).build());
