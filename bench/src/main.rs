@@ -19,7 +19,7 @@ mod order_server;
 mod postgres_server;
 mod redis_server;
 mod report;
-mod sending;
+mod sending_comparison;
 mod server_process;
 mod sql_claims;
 mod statistics;
@@ -80,9 +80,9 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [CLUSTER] => cluster_comparison::measure(ROUNDS, SECONDS),
         [CLUSTER, rounds] => cluster_comparison::measure(at_least_one(rounds)?, SECONDS),
         [CLUSTER, rounds, seconds] => cluster_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        [SENDING] => sending::measure(ROUNDS, SECONDS),
-        [SENDING, rounds] => sending::measure(at_least_one(rounds)?, SECONDS),
-        [SENDING, rounds, seconds] => sending::measure(at_least_one(rounds)?, at_least_one(seconds)?),
+        [SENDING] => sending_comparison::measure(ROUNDS, SECONDS),
+        [SENDING, rounds] => sending_comparison::measure(at_least_one(rounds)?, SECONDS),
+        [SENDING, rounds, seconds] => sending_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),

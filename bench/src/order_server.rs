@@ -110,14 +110,17 @@ async fn order(body: Bytes) -> HttpResponse {
     HttpResponse::Created().content_type("application/json").body(format!(r#"{{"bytes":{}}}"#, body.len()))
 }
 
-/// What is asked for at `POST /tokens`.
+/// Body of `POST /tokens`.
 #[derive(Deserialize)]
-struct Wanted {
+struct BulkTokenRequest {
     count: u32,
 }
 
 /// Issues several tokens, as the service does.
-async fn issue_many(guard: web::Data<Guard>, wanted: web::Json<Wanted>) -> actix_web::Result<web::Json<IssuedTokens>> {
+async fn issue_many(
+    guard: web::Data<Guard>,
+    wanted: web::Json<BulkTokenRequest>,
+) -> actix_web::Result<web::Json<IssuedTokens>> {
     let mut tokens = Vec::new();
     for _ in 0..wanted.count {
         let token = guard.issue(guard.token_ttl(), Binding::none()).await.map_err(ErrorServiceUnavailable)?;

@@ -21,24 +21,24 @@ use actix_web::{App, HttpServer};
 use onceward::Guard;
 use onceward::store::Redis;
 use onceward_tests::client::{ask_token, order, send, submit, token};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
-use onceward_tests::flawed::{Flaw, Flawed};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
+use onceward_tests::flawed::{Flaw, FlawedShop};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{STATUS, Served, routes};
+use onceward_tests::shop::{STATUS, TestServer, routes};
 use tokio::time::Instant;
 
 use crate::PEER;
 use crate::tokens::races::race;
 
-/// How a story ends: with what went wrong, if anything did.
-type Told = Result<(), String>;
+/// The end of a story; the error says what went wrong.
+type StoryResult = Result<(), String>;
 
 /// Whose implementation a story is told of.
 #[derive(Clone, Copy)]
-enum Of {
+enum Implementation {
     Onceward,
     Another(Flaw),
 }
@@ -48,23 +48,23 @@ struct Stage {
     redis: RedisServer,
     proxy: Proxy,
     ledger: Ledger,
-    served: Served,
+    served: TestServer,
 }
 
 impl Stage {
-    async fn set(of: Of) -> Self {
+    async fn set(of: Implementation) -> Self {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
         let (ledger, url) = (Ledger::new(), proxy.url());
         let book = ledger.clone();
-        let served = Served::run(move |listener| match of {
-            Of::Onceward => {
+        let served = TestServer::run(move |listener| match of {
+            Implementation::Onceward => {
                 let routes = routes(&Guard::new(Redis::open(&url).expect("an address")), &book);
                 let server = HttpServer::new(move || App::new().configure(routes.clone()));
                 Ok(server.workers(1).disable_signals().listen(listener)?.run())
             }
-            Of::Another(flaw) => {
-                let routes = Flawed::open(flaw, &url).expect("an address").routes(&book);
+            Implementation::Another(flaw) => {
+                let routes = FlawedShop::open(flaw, &url).expect("an address").routes(&book);
                 let server = HttpServer::new(move || App::new().configure(routes.clone()));
                 Ok(server.workers(1).disable_signals().listen(listener)?.run())
             }
@@ -77,12 +77,12 @@ impl Stage {
     }
 }
 
-fn told(is_right: bool, otherwise: impl FnOnce() -> String) -> Told {
+fn told(is_right: bool, otherwise: impl FnOnce() -> String) -> StoryResult {
     if is_right { Ok(()) } else { Err(otherwise()) }
 }
 
 /// Two processes, many submissions of one token at once: one effect each.
-async fn a_race(kind: &str, tokens: usize) -> Told {
+async fn a_race(kind: &str, tokens: usize) -> StoryResult {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let peers = [(); 2].map(|()| Peer::start(PEER, kind, &redis.url(), &ledger));
     let urls = peers.each_ref().map(|peer| peer.url.clone());
@@ -102,11 +102,11 @@ async fn exists_then_del() {
 }
 
 /// The connection is cut before and after every command of an issue: nothing is left that never expires.
-async fn the_story_of_set_then_expire(of: Of) -> Told {
+async fn the_story_of_set_then_expire(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     token(stage.url()).await;
     for command in ["SET\r\n", "EXPIRE\r\n", "SETEX\r\n"] {
-        for fate in [Fate::LoseRequest, Fate::LoseAnswer] {
+        for fate in [TcpFault::LoseRequest, TcpFault::LoseAnswer] {
             stage.proxy.next(command, fate);
             // Whether this one gets its token is not the question here, only what it leaves behind.
             ask_token(stage.url(), "").await;
@@ -125,12 +125,12 @@ async fn the_story_of_set_then_expire(of: Of) -> Told {
 
 #[tokio::test]
 async fn set_then_expire() {
-    the_story_of_set_then_expire(Of::Onceward).await.unwrap();
-    the_story_of_set_then_expire(Of::Another(Flaw::SetThenExpire)).await.unwrap_err();
+    the_story_of_set_then_expire(Implementation::Onceward).await.unwrap();
+    the_story_of_set_then_expire(Implementation::Another(Flaw::SetThenExpire)).await.unwrap_err();
 }
 
 /// What a client sends as a token is the name of something else in the same Redis: it is still there afterwards.
-async fn the_story_of_raw_key(of: Of) -> Told {
+async fn the_story_of_raw_key(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     stage.redis.ask::<()>("SET session:alice signed-in EX 600");
     token(stage.url()).await;
@@ -144,12 +144,12 @@ async fn the_story_of_raw_key(of: Of) -> Told {
 
 #[tokio::test]
 async fn raw_key() {
-    the_story_of_raw_key(Of::Onceward).await.unwrap();
-    the_story_of_raw_key(Of::Another(Flaw::RawKey)).await.unwrap_err();
+    the_story_of_raw_key(Implementation::Onceward).await.unwrap();
+    the_story_of_raw_key(Implementation::Another(Flaw::RawKey)).await.unwrap_err();
 }
 
 /// The store takes nothing more: whoever asks for a token is told so, and gets none.
-async fn the_story_of_swallowed_issue(of: Of) -> Told {
+async fn the_story_of_swallowed_issue(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     token(stage.url()).await;
     stage.redis.ask::<()>("CONFIG SET maxmemory 1");
@@ -166,13 +166,13 @@ async fn the_story_of_swallowed_issue(of: Of) -> Told {
 
 #[tokio::test]
 async fn swallowed_issue() {
-    the_story_of_swallowed_issue(Of::Onceward).await.unwrap();
-    let wrong = the_story_of_swallowed_issue(Of::Another(Flaw::SwallowedIssue)).await.unwrap_err();
+    the_story_of_swallowed_issue(Implementation::Onceward).await.unwrap();
+    let wrong = the_story_of_swallowed_issue(Implementation::Another(Flaw::SwallowedIssue)).await.unwrap_err();
     assert!(wrong.contains("409 token_used"), "{wrong}");
 }
 
 /// A form with a mistake in it is refused, corrected, and sent again with the same token: accepted.
-async fn the_story_of_burned_token(of: Of) -> Told {
+async fn the_story_of_burned_token(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     let mistaken = send(submit(stage.url(), "/orders", &token, "mistaken").header(STATUS, "422")).await;
@@ -186,12 +186,12 @@ async fn the_story_of_burned_token(of: Of) -> Told {
 
 #[tokio::test]
 async fn burned_token() {
-    the_story_of_burned_token(Of::Onceward).await.unwrap();
-    the_story_of_burned_token(Of::Another(Flaw::BurnedToken)).await.unwrap_err();
+    the_story_of_burned_token(Implementation::Onceward).await.unwrap();
+    the_story_of_burned_token(Implementation::Another(Flaw::BurnedToken)).await.unwrap_err();
 }
 
 /// The delete is carried out and its answer is lost: nobody is told that somebody else was first.
-async fn the_story_of_lost_reply(of: Of, fate: Fate) -> Told {
+async fn the_story_of_lost_reply(of: Implementation, fate: TcpFault) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     stage.proxy.next("DEL\r\n", fate);
@@ -207,17 +207,17 @@ async fn the_story_of_lost_reply(of: Of, fate: Fate) -> Told {
 
 #[tokio::test]
 async fn lost_reply() {
-    for fate in [Fate::LoseAnswer, Fate::SwallowAnswer, Fate::LoseRequest] {
-        the_story_of_lost_reply(Of::Onceward, fate).await.unwrap();
+    for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
+        the_story_of_lost_reply(Implementation::Onceward, fate).await.unwrap();
     }
-    the_story_of_lost_reply(Of::Another(Flaw::LostReply), Fate::LoseAnswer).await.unwrap_err();
+    the_story_of_lost_reply(Implementation::Another(Flaw::LostReply), TcpFault::LoseAnswer).await.unwrap_err();
 }
 
 /// The token is put back and the answer to that is lost; then it is used. It must not come back a second time.
-async fn the_story_of_revived_token(of: Of) -> Told {
+async fn the_story_of_revived_token(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
-    stage.proxy.next("SET", Fate::LoseAnswer);
+    stage.proxy.next("SET", TcpFault::LoseAnswer);
     let mistaken = send(submit(stage.url(), "/orders", &token, "mistaken").header(STATUS, "422")).await;
     assert_eq!((mistaken.status, stage.proxy.struck()), (422, 1));
     until("the token is accepted again", Duration::from_millis(700), || async {
@@ -236,6 +236,6 @@ async fn the_story_of_revived_token(of: Of) -> Told {
 
 #[tokio::test]
 async fn revived_token() {
-    the_story_of_revived_token(Of::Onceward).await.unwrap();
-    the_story_of_revived_token(Of::Another(Flaw::RevivedToken)).await.unwrap_err();
+    the_story_of_revived_token(Implementation::Onceward).await.unwrap();
+    the_story_of_revived_token(Implementation::Another(Flaw::RevivedToken)).await.unwrap_err();
 }

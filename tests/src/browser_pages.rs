@@ -29,9 +29,9 @@ const RETAIN: Duration = Duration::from_secs(600);
 /// How long a duplicate waits for the first.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// What the address of an order says of how it goes.
+/// Query of an order's address: how the handler behaves.
 #[derive(Deserialize)]
-struct Told {
+struct OrderQuery {
     /// How many milliseconds it takes.
     #[serde(default)]
     takes: u64,
@@ -91,7 +91,7 @@ async fn page(name: Path<String>, guard: Data<Guard>) -> HttpResponse {
 
 /// Orders, and answers as told. An order of something wrong is refused, with the form again.
 async fn order(
-    told: Query<Told>,
+    told: Query<OrderQuery>,
     ledger: Data<Ledger>,
     sent: Either<web::Form<Vec<(String, String)>>, Multipart>,
 ) -> HttpResponse {

@@ -7,7 +7,7 @@ use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer, web};
 
 use crate::client::http;
 use crate::ledger::Ledger;
-use crate::shop::{Served, header};
+use crate::shop::{TestServer, header};
 
 /// The header that names the address of the payment provider.
 pub const PROVIDER: &str = "x-provider";
@@ -28,9 +28,9 @@ fn broken_off(error: reqwest::Error) -> PayloadError {
 }
 
 /// A payment provider that writes each charge to the ledger and answers with a receipt.
-pub fn provider(ledger: &Ledger) -> Served {
+pub fn provider(ledger: &Ledger) -> TestServer {
     let ledger = web::Data::new(ledger.clone());
-    Served::run(move |listener| {
+    TestServer::run(move |listener| {
         let charge = async |ledger: web::Data<Ledger>| {
             ledger.record(CHARGE);
             HttpResponse::Created().body("receipt ".repeat(100))

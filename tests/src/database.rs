@@ -110,14 +110,14 @@ impl Sqlite {
 }
 
 /// One of either kind, with the tables of Onceward.
-pub enum Either {
+pub enum TestDatabase {
     /// In a real PostgreSQL.
     Postgres(Postgres),
     /// In a file.
     Sqlite(Sqlite),
 }
 
-impl Either {
+impl TestDatabase {
     /// A new one of each kind.
     pub async fn both() -> [Self; 2] {
         let both = [Self::Postgres(Postgres::with("").await), Self::Sqlite(Sqlite::with("").await)];

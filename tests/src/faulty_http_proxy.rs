@@ -39,9 +39,9 @@ pub enum HttpFault {
     Raw(Vec<u8>),
 }
 
-/// A request as it was seen on the way.
+/// A request that the proxy received.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct RecordedRequest {
     /// Method and path.
     pub line: String,
     /// Headers, by their names in lower case.
@@ -50,7 +50,7 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-impl Seen {
+impl RecordedRequest {
     /// A header's text, empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
@@ -62,12 +62,12 @@ impl Seen {
     }
 }
 
-type Plan = dyn Fn(&Seen) -> HttpFault + Send + Sync;
+type HttpFaultPlan = dyn Fn(&RecordedRequest) -> HttpFault + Send + Sync;
 
 struct Shared {
     upstream: AtomicU16,
-    plan: Mutex<Arc<Plan>>,
-    seen: Mutex<Vec<Seen>>,
+    plan: Mutex<Arc<HttpFaultPlan>>,
+    seen: Mutex<Vec<RecordedRequest>>,
     fetching: AtomicUsize,
     most_fetching: AtomicUsize,
 }
@@ -81,7 +81,7 @@ pub struct FaultyHttpProxy {
 
 impl FaultyHttpProxy {
     /// Leads to the application at this address. What goes wrong is for the plan to say.
-    pub async fn to(url: &str, plan: impl Fn(&Seen) -> HttpFault + Send + Sync + 'static) -> Self {
+    pub async fn to(url: &str, plan: impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let here = format!("http://{}", listener.local_addr().expect("its own address"));
         let shared = Arc::new(Shared {
@@ -106,17 +106,17 @@ impl FaultyHttpProxy {
     }
 
     /// Other things go wrong from now on.
-    pub fn plan(&self, plan: impl Fn(&Seen) -> HttpFault + Send + Sync + 'static) {
+    pub fn plan(&self, plan: impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static) {
         *self.shared.plan.lock().expect("nobody panics with it") = Arc::new(plan);
     }
 
     /// Everything that came along so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<RecordedRequest> {
         self.shared.seen.lock().expect("nobody panics with it").clone()
     }
 
     /// The submissions among it: whatever did not ask for a token.
-    pub fn submissions(&self) -> Vec<Seen> {
+    pub fn submissions(&self) -> Vec<RecordedRequest> {
         self.seen().into_iter().filter(|seen| !seen.fetches()).collect()
     }
 
@@ -127,12 +127,12 @@ impl FaultyHttpProxy {
 }
 
 /// Everything goes well.
-pub fn smooth(_: &Seen) -> HttpFault {
+pub fn smooth(_: &RecordedRequest) -> HttpFault {
     HttpFault::None
 }
 
 /// The first submissions meet these, in their order; then everything goes well. Tokens can be fetched all the time.
-pub fn first(faults: impl Into<Vec<HttpFault>>) -> impl Fn(&Seen) -> HttpFault + Send + Sync + 'static {
+pub fn first(faults: impl Into<Vec<HttpFault>>) -> impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static {
     let left = Mutex::new(faults.into());
     move |seen| {
         let mut left = left.lock().expect("nobody panics with it");
@@ -163,7 +163,7 @@ async fn carry(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
     }
 }
 
-/// Lets a request meet its fate. `None` if the connection is to be closed.
+/// Applies the fault to a request. `None` if the connection is to be closed.
 async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, fault: HttpFault) -> Option<()> {
     let answer = match fault {
         HttpFault::None => forward(request, upstream).await?,
@@ -249,12 +249,12 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
-fn seen(request: &[u8]) -> Seen {
+fn seen(request: &[u8]) -> RecordedRequest {
     let head = find(request, b"\r\n\r\n").map_or(request.len(), |end| end + 4);
     let text = String::from_utf8_lossy(&request[..head]);
     let mut lines = text.lines();
     let line = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
     let headers = lines.filter_map(|line| line.split_once(": "));
     let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-    Seen { line, headers, body: request[head..].to_vec() }
+    RecordedRequest { line, headers, body: request[head..].to_vec() }
 }

@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// Where servers that talk among themselves call from, so that a proxy can tell them from clients.
 pub const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// What happens to the next request that contains some text.
+/// The fault that strikes the next request that contains some text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum TcpFault {
     /// The connection breaks before the request arrives.
     LoseRequest,
     /// The request is carried out, and the connection breaks before the answer gets back.
@@ -28,20 +28,20 @@ pub enum Fate {
     Late,
 }
 
-/// Which requests meet which fate.
+/// Which requests meet which fault.
 #[derive(Debug, Clone)]
-struct Plan {
+struct TcpFaultPlan {
     containing: String,
-    fate: Fate,
+    fault: TcpFault,
     /// Of so many that contain the text, one is struck.
     one_in: usize,
     /// Whether it goes on after the first.
     lasts: bool,
 }
 
-/// What holds for all connections.
+/// The state that all connections share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Gate {
+struct ConnectionGate {
     resets: usize,
     is_cut: bool,
 }
@@ -51,8 +51,8 @@ pub struct Proxy {
     port: u16,
     /// The port of that server.
     before: Arc<AtomicU16>,
-    plan: Arc<Mutex<Option<Plan>>>,
-    gate: watch::Sender<Gate>,
+    plan: Arc<Mutex<Option<TcpFaultPlan>>>,
+    gate: watch::Sender<ConnectionGate>,
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
     late: Arc<Notify>,
@@ -97,7 +97,7 @@ impl Proxy {
                 let (mut gate, is_inner) = (gate.clone(), from.ip() == INNER);
                 let begun = *gate.borrow_and_update();
                 let port = before.load(Ordering::SeqCst);
-                let way = Way {
+                let relay = ConnectionRelay {
                     connect: delay.connect,
                     slowness: Arc::clone(&slowness),
                     plan: Arc::clone(&plan),
@@ -105,8 +105,8 @@ impl Proxy {
                     late: Arc::clone(&late),
                 };
                 tokio::spawn(async move {
-                    let carried = way.carry(client, port);
-                    let ends = |gate: &Gate| gate.resets != begun.resets || gate.is_cut && is_inner;
+                    let carried = relay.carry(client, port);
+                    let ends = |gate: &ConnectionGate| gate.resets != begun.resets || gate.is_cut && is_inner;
                     tokio::select! {
                         _ = gate.wait_for(ends) => {}
                         _ = carried => {}
@@ -127,17 +127,17 @@ impl Proxy {
         self.port
     }
 
-    /// The next request that contains this text meets this fate.
-    pub fn next(&self, containing: &str, fate: Fate) {
-        self.plan(Plan { containing: containing.to_owned(), fate, one_in: 1, lasts: false });
+    /// The next request that contains this text meets this fault.
+    pub fn next(&self, containing: &str, fault: TcpFault) {
+        self.plan(TcpFaultPlan { containing: containing.to_owned(), fault, one_in: 1, lasts: false });
     }
 
-    /// From now on one request in `one_in` that contains this text meets this fate.
-    pub fn often(&self, containing: &str, fate: Fate, one_in: usize) {
-        self.plan(Plan { containing: containing.to_owned(), fate, one_in, lasts: true });
+    /// From now on one request in `one_in` that contains this text meets this fault.
+    pub fn often(&self, containing: &str, fault: TcpFault, one_in: usize) {
+        self.plan(TcpFaultPlan { containing: containing.to_owned(), fault, one_in, lasts: true });
     }
 
-    fn plan(&self, plan: Plan) {
+    fn plan(&self, plan: TcpFaultPlan) {
         *self.plan.lock().expect("nobody panics with it") = Some(plan);
     }
 
@@ -166,7 +166,7 @@ impl Proxy {
         self.gate.send_modify(|gate| gate.is_cut = false);
     }
 
-    /// Lets a request that is [late](Fate::Late) arrive.
+    /// Lets a request that is [late](TcpFault::Late) arrive.
     pub fn deliver(&self) {
         self.late.notify_one();
     }
@@ -181,23 +181,23 @@ impl Proxy {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many requests have met their fate.
+    /// How many requests have met a fault.
     pub fn struck(&self) -> usize {
         self.struck.load(Ordering::SeqCst)
     }
 }
 
-/// What one connection goes by.
-struct Way {
+/// Relays the bytes of one connection, with the proxy's faults and delays.
+struct ConnectionRelay {
     connect: Duration,
     slowness: Arc<AtomicU64>,
-    plan: Arc<Mutex<Option<Plan>>>,
+    plan: Arc<Mutex<Option<TcpFaultPlan>>>,
     struck: Arc<AtomicUsize>,
     late: Arc<Notify>,
 }
 
-impl Way {
-    /// Carries bytes to and fro until one side ends, or fate strikes.
+impl ConnectionRelay {
+    /// Carries bytes to and fro until one side ends, or a fault breaks the connection.
     async fn carry(self, mut client: TcpStream, port: u16) -> Option<()> {
         sleep(self.connect).await;
         let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
@@ -210,14 +210,14 @@ impl Way {
             tokio::select! {
                 read = client.read(&mut asked) => {
                     let request = &asked[..read.ok().filter(|read| *read > 0)?];
-                    let fate = meet(&self.plan, request);
-                    if fate.is_some() {
+                    let fault = meet(&self.plan, request);
+                    if fault.is_some() {
                         self.struck.fetch_add(1, Ordering::SeqCst);
                     }
-                    if fate == Some(Fate::LoseRequest) {
+                    if fault == Some(TcpFault::LoseRequest) {
                         return None;
                     }
-                    if fate == Some(Fate::Late) {
+                    if fault == Some(TcpFault::Late) {
                         drop(client);
                         self.late.notified().await;
                         server.write_all(request).await.ok()?;
@@ -225,12 +225,12 @@ impl Way {
                         return None;
                     }
                     server.write_all(request).await.ok()?;
-                    if fate == Some(Fate::LoseAnswer) {
+                    if fault == Some(TcpFault::LoseAnswer) {
                         // Once the answer is here, the request has been carried out.
                         let _ = server.read(&mut answered).await.ok()?;
                         return None;
                     }
-                    swallow |= fate == Some(Fate::SwallowAnswer);
+                    swallow |= fault == Some(TcpFault::SwallowAnswer);
                 }
                 read = server.read(&mut answered) => {
                     let answer = &answered[..read.ok().filter(|read| *read > 0)?];
@@ -253,16 +253,16 @@ impl Way {
     }
 }
 
-/// The fate of a request, used up if it does not last.
-fn meet(plan: &Mutex<Option<Plan>>, request: &[u8]) -> Option<Fate> {
+/// The fault of a request, used up if it does not last.
+fn meet(plan: &Mutex<Option<TcpFaultPlan>>, request: &[u8]) -> Option<TcpFault> {
     let mut plan = plan.lock().expect("nobody panics with it");
-    let Plan { containing, fate, one_in, lasts } = plan.clone()?;
+    let TcpFaultPlan { containing, fault, one_in, lasts } = plan.clone()?;
     let contains = request.windows(containing.len()).any(|window| window == containing.as_bytes());
     let is_struck = contains && fastrand::usize(0..one_in) == 0;
     is_struck.then(|| {
         if !lasts {
             *plan = None;
         }
-        fate
+        fault
     })
 }

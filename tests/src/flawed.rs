@@ -16,11 +16,11 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisError, RedisResult, Script};
 use serde_json::{Value, json};
 
-pub use self::clients::{Careless, ClientFlaw};
-pub use self::consumers::Hasty;
-pub use self::key_layers::{KeyFlaw, Naive};
-pub use self::memory_layer::Layer;
-pub use self::sqlite_layer::WallClocked;
+pub use self::clients::{CarelessClient, ClientFlaw};
+pub use self::consumers::HastyConsumer;
+pub use self::key_layers::{KeyFlaw, NaiveKeyLayer};
+pub use self::memory_layer::MemoryLayer;
+pub use self::sqlite_layer::WallClockLayer;
 use crate::interval_routes::HALF;
 use crate::key_routes::purchase;
 use crate::ledger::Ledger;
@@ -75,12 +75,12 @@ impl Flaw {
 
 /// A shop with a flaw.
 #[derive(Clone)]
-pub struct Flawed {
+pub struct FlawedShop {
     flaw: Flaw,
     redis: ConnectionManager,
 }
 
-impl Flawed {
+impl FlawedShop {
     /// Connects when it is first asked something.
     pub fn open(flaw: Flaw, url: &str) -> RedisResult<Self> {
         let redis = redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?;
@@ -221,7 +221,7 @@ async fn insist<T, F: Future<Output = Result<T, RedisError>>>(send: impl Fn() ->
     }
 }
 
-async fn issue(flawed: Data<Flawed>) -> HttpResponse {
+async fn issue(flawed: Data<FlawedShop>) -> HttpResponse {
     let token = uuid::Uuid::new_v4().to_string();
     match flawed.put(&token).await {
         Ok(()) => HttpResponse::Created()
@@ -230,7 +230,7 @@ async fn issue(flawed: Data<Flawed>) -> HttpResponse {
     }
 }
 
-async fn redeem(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
+async fn redeem(flawed: Data<FlawedShop>, asked: web::Json<Value>) -> HttpResponse {
     let outcome = onceward_api::header::OUTCOME;
     match flawed.redeem(&asked).await {
         Ok(true) => HttpResponse::Ok().insert_header((outcome, "redeemed")).finish(),
@@ -239,7 +239,7 @@ async fn redeem(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
     }
 }
 
-async fn release(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse {
+async fn release(flawed: Data<FlawedShop>, asked: web::Json<Value>) -> HttpResponse {
     let [token, attempt] = ["token", "attempt"].map(|name| asked[name].as_str().unwrap_or_default());
     match flawed.unmark(token, attempt).await {
         Ok(true) => HttpResponse::NoContent().finish(),
@@ -251,7 +251,7 @@ async fn release(flawed: Data<Flawed>, asked: web::Json<Value>) -> HttpResponse 
 /// Gives the first answer again, and is otherwise as flawed as the rest.
 async fn remembering(
     request: HttpRequest,
-    flawed: Data<Flawed>,
+    flawed: Data<FlawedShop>,
     ledger: Data<Ledger>,
     body: web::Bytes,
 ) -> HttpResponse {
@@ -277,7 +277,12 @@ async fn remembering(
     HttpResponse::Ok().insert_header((outcome, "executed")).body(reply)
 }
 
-async fn spacing(request: HttpRequest, flawed: Data<Flawed>, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
+async fn spacing(
+    request: HttpRequest,
+    flawed: Data<FlawedShop>,
+    ledger: Data<Ledger>,
+    body: web::Bytes,
+) -> HttpResponse {
     let outcome = onceward_api::header::OUTCOME;
     match flawed.is_over(request.path(), HALF).await {
         Ok(true) => order(request, ledger, body).await,
@@ -286,7 +291,12 @@ async fn spacing(request: HttpRequest, flawed: Data<Flawed>, ledger: Data<Ledger
     }
 }
 
-async fn submit(request: HttpRequest, flawed: Data<Flawed>, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
+async fn submit(
+    request: HttpRequest,
+    flawed: Data<FlawedShop>,
+    ledger: Data<Ledger>,
+    body: web::Bytes,
+) -> HttpResponse {
     let outcome = onceward_api::header::OUTCOME;
     let Some(token) = header(&request, onceward_api::header::TOKEN).map(str::to_owned) else {
         return HttpResponse::BadRequest().finish();

@@ -21,7 +21,7 @@ pub const KEY: &str = "a-key-of-the-gateways";
 
 /// Which program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum GatewayKind {
     /// nginx
     Nginx,
     /// Caddy
@@ -34,7 +34,7 @@ pub enum Kind {
     HaProxy,
 }
 
-impl Kind {
+impl GatewayKind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Nginx, Self::Caddy, Self::Traefik, Self::Envoy, Self::HaProxy];
 
@@ -60,7 +60,7 @@ impl Kind {
 
 /// A running gateway.
 pub struct Gateway {
-    kind: Kind,
+    kind: GatewayKind,
     child: Child,
     folder: TempDir,
     /// Where it is.
@@ -69,12 +69,12 @@ pub struct Gateway {
 
 impl Gateway {
     /// Starts one with its own recipe, before these applications, which asks at these services.
-    pub fn start(kind: Kind, onceward: &[&str], application: &[&str]) -> Self {
+    pub fn start(kind: GatewayKind, onceward: &[&str], application: &[&str]) -> Self {
         Self::with(kind, &kind.recipe(), onceward, application)
     }
 
     /// Starts one with another recipe.
-    pub fn with(kind: Kind, recipe: &str, onceward: &[&str], application: &[&str]) -> Self {
+    pub fn with(kind: GatewayKind, recipe: &str, onceward: &[&str], application: &[&str]) -> Self {
         let hosts = |urls: &[&str]| -> Vec<String> {
             urls.iter().map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned()).collect()
         };
@@ -112,7 +112,7 @@ impl Gateway {
     /// What it has logged of requests, which HAProxy just says.
     pub fn access_log(&self) -> String {
         match self.kind {
-            Kind::HaProxy => self.said(),
+            GatewayKind::HaProxy => self.said(),
             _ => read_to_string(self.folder.path().join("access.log")).unwrap_or_default(),
         }
     }

@@ -18,7 +18,7 @@ use crate::ledger::Ledger;
 use crate::peer::Peer;
 use crate::polling::until;
 use crate::redis_server::RedisServer;
-use crate::shop::{ORDER, Served, USER, block, header, order, panics};
+use crate::shop::{ORDER, TestServer, USER, block, header, order, panics};
 
 /// The header in which a key is sent.
 pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;
@@ -93,24 +93,24 @@ pub async fn purchase(request: HttpRequest, ledger: web::Data<Ledger>, body: web
 }
 
 /// A server of its own for these routes, with this ledger.
-pub fn serve<F>(ledger: &Ledger, routes: F) -> Served
+pub fn serve<F>(ledger: &Ledger, routes: F) -> TestServer
 where
     F: Fn(&mut ServiceConfig) + Clone + Send + 'static,
 {
     let ledger = web::Data::new(ledger.clone());
-    Served::run(move |listener| -> std::io::Result<Server> {
+    TestServer::run(move |listener| -> std::io::Result<Server> {
         let server = HttpServer::new(move || App::new().app_data(ledger.clone()).configure(routes.clone()));
         Ok(server.workers(2).disable_signals().listen(listener)?.run())
     })
 }
 
 /// A server with one route, `/it`, that is protected as told and answers with receipts.
-pub fn serve_one<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> Served {
+pub fn serve_one<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> TestServer {
     serve_at(ledger, "/it", protect)
 }
 
 /// The same on another path.
-pub fn serve_at<P: 'static>(ledger: &Ledger, path: &'static str, protect: Protect<P>) -> Served {
+pub fn serve_at<P: 'static>(ledger: &Ledger, path: &'static str, protect: Protect<P>) -> TestServer {
     serve(ledger, move |config| {
         config.service(web::resource(path).wrap(protect.clone()).route(web::route().to(purchase)));
     })

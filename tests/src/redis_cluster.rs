@@ -194,10 +194,10 @@ impl RedisCluster {
     }
 
     /// The steps of moving slots, for a test that looks between them.
-    pub fn moving(&self, from: usize, to: usize) -> Moving {
+    pub fn moving(&self, from: usize, to: usize) -> SlotMigration {
         let connection = |number: usize| self.nodes[number].server.connection();
         let others = self.masters().into_iter().filter(|number| *number != from && *number != to);
-        Moving {
+        SlotMigration {
             source: connection(from),
             target: connection(to),
             others: others.map(connection).collect(),
@@ -208,8 +208,8 @@ impl RedisCluster {
     }
 }
 
-/// Slots on their way from one master to another.
-pub struct Moving {
+/// A migration of slots from one master to another.
+pub struct SlotMigration {
     source: Connection,
     target: Connection,
     others: Vec<Connection>,
@@ -218,7 +218,7 @@ pub struct Moving {
     target_port: u16,
 }
 
-impl Moving {
+impl SlotMigration {
     /// From now on the source answers ASK to what it does not have.
     pub fn begin(&mut self, slot: u16) {
         let set = |role: &str, id: &str| cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(role).arg(id).clone();

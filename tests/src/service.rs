@@ -179,13 +179,13 @@ impl Drop for OncewardServer {
 }
 
 /// A running service that may log as it likes, or nothing: its output goes elsewhere.
-pub struct Plain {
+pub struct ServiceProcess {
     child: Child,
     /// Where it is.
     pub url: String,
 }
 
-impl Plain {
+impl ServiceProcess {
     /// Starts one on a free port, with these arguments and environment variables beside that.
     pub fn start(arguments: &[&str], variables: &[(String, String)], out: Stdio, err: Stdio) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
@@ -199,7 +199,7 @@ impl Plain {
     }
 }
 
-impl Drop for Plain {
+impl Drop for ServiceProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

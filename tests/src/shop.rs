@@ -30,13 +30,13 @@ pub const TAKES: &str = "x-takes";
 pub const USER: &str = "x-user";
 
 /// A server in a thread of its own.
-pub struct Served {
+pub struct TestServer {
     /// Where it is.
     pub url: String,
     handle: ServerHandle,
 }
 
-impl Served {
+impl TestServer {
     /// Runs what `server` makes of a listener.
     pub fn run(server: impl FnOnce(TcpListener) -> io::Result<Server> + Send + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
@@ -53,7 +53,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         drop(self.handle.stop(false));
     }
@@ -65,7 +65,7 @@ pub struct Shop {
     pub guard: Guard,
     /// What its handlers did.
     pub ledger: Ledger,
-    served: Served,
+    served: TestServer,
 }
 
 impl Shop {
@@ -78,7 +78,7 @@ impl Shop {
     pub fn with(guard: Guard) -> Self {
         let ledger = Ledger::new();
         let routes = routes(&guard, &ledger);
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2);
             Ok(server.disable_signals().listen(listener)?.run())
         });

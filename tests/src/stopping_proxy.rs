@@ -18,9 +18,9 @@ pub enum Stop {
     After,
 }
 
-/// Where it stands.
+/// Whether the proxy has stopped, and if not, when it will.
 #[derive(Debug, Clone, Copy, Default)]
-struct Gate {
+struct StopState {
     /// How many messages pass before it stops.
     left: Option<(usize, Stop)>,
     is_stopped: bool,
@@ -29,7 +29,7 @@ struct Gate {
 /// A proxy before one server.
 pub struct StoppingProxy {
     port: u16,
-    gate: Arc<Mutex<Gate>>,
+    gate: Arc<Mutex<StopState>>,
     cut: watch::Sender<u64>,
 }
 
@@ -62,7 +62,8 @@ impl StoppingProxy {
 
     /// Lets this many messages of a client pass, and stops at the next.
     pub fn stop_after(&self, messages: usize, stop: Stop) {
-        *self.gate.lock().expect("nobody panics with it") = Gate { left: Some((messages, stop)), is_stopped: false };
+        *self.gate.lock().expect("nobody panics with it") =
+            StopState { left: Some((messages, stop)), is_stopped: false };
     }
 
     /// Whether it has stopped.
@@ -77,13 +78,13 @@ impl StoppingProxy {
 
     /// Cuts every connection, and lets everything pass from now on.
     pub fn cut(&self) {
-        *self.gate.lock().expect("nobody panics with it") = Gate::default();
+        *self.gate.lock().expect("nobody panics with it") = StopState::default();
         self.cut.send_modify(|cuts| *cuts += 1);
     }
 }
 
 /// Carries bytes to and fro until one side ends.
-async fn carry(mut client: TcpStream, port: u16, gate: Arc<Mutex<Gate>>) -> Option<()> {
+async fn carry(mut client: TcpStream, port: u16, gate: Arc<Mutex<StopState>>) -> Option<()> {
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {
@@ -110,7 +111,7 @@ async fn carry(mut client: TcpStream, port: u16, gate: Arc<Mutex<Gate>>) -> Opti
 }
 
 /// Counts a message, and says whether it is the one.
-fn pass(gate: &Mutex<Gate>) -> Option<Stop> {
+fn pass(gate: &Mutex<StopState>) -> Option<Stop> {
     let mut gate = gate.lock().expect("nobody panics with it");
     match gate.left {
         Some((0, stop)) => {
@@ -126,7 +127,7 @@ fn pass(gate: &Mutex<Gate>) -> Option<Stop> {
 }
 
 /// Stays here until it is cut.
-async fn halt(gate: &Mutex<Gate>) {
+async fn halt(gate: &Mutex<StopState>) {
     gate.lock().expect("nobody panics with it").is_stopped = true;
     std::future::pending().await
 }

@@ -18,9 +18,9 @@ pub fn times(few: usize, promised: usize) -> usize {
     if std::env::var_os("FAULTS").is_some() { promised } else { few }
 }
 
-/// What a caller was told.
+/// The guard's decision on a token, as the caller received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Told {
+pub enum TokenOutcome {
     /// Go on.
     Accepted,
     /// Somebody has used it.
@@ -37,7 +37,7 @@ pub enum Told {
 
 /// How a token is presented.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum How {
+pub enum Presentation {
     /// As it is.
     Plain,
     /// By a try of its own.
@@ -46,7 +46,7 @@ pub enum How {
     Remembered,
 }
 
-impl How {
+impl Presentation {
     /// One of them, by this number; the attempt is a new one.
     pub fn by(number: usize) -> Self {
         match number % 3 {
@@ -58,68 +58,70 @@ impl How {
 }
 
 /// Redeems a plain token and settles it as done.
-pub async fn redeem(guard: &Guard, token: &str) -> Told {
-    present(guard, token, &How::Plain).await
+pub async fn redeem(guard: &Guard, token: &str) -> TokenOutcome {
+    present(guard, token, &Presentation::Plain).await
 }
 
 /// Presents a token and settles it as done.
-pub async fn present(guard: &Guard, token: &str, how: &How) -> Told {
+pub async fn present(guard: &Guard, token: &str, how: &Presentation) -> TokenOutcome {
     let intent = Intent::new("a", Subject::anonymous()).credential(token);
     match how {
-        How::Plain => decide(guard, Policy::token(), intent).await,
-        How::Attempt(attempt) => decide(guard, Policy::token(), intent.attempt(attempt)).await,
-        How::Remembered => decide(guard, Policy::Token(TokenRules::new().remember(KEPT)), intent).await,
+        Presentation::Plain => decide(guard, Policy::token(), intent).await,
+        Presentation::Attempt(attempt) => decide(guard, Policy::token(), intent.attempt(attempt)).await,
+        Presentation::Remembered => decide(guard, Policy::Token(TokenRules::new().remember(KEPT)), intent).await,
     }
 }
 
-async fn decide(guard: &Guard, policy: Policy, intent: Intent<'_>) -> Told {
+async fn decide(guard: &Guard, policy: Policy, intent: Intent<'_>) -> TokenOutcome {
     match guard.check(&policy, &intent).await {
         Ok(Verdict::Run(pass)) => {
             // A plain token is spent by now; what could not be written down of another is tried on.
             let _ = pass.complete(None).await;
-            Told::Accepted
+            TokenOutcome::Accepted
         }
         Ok(Verdict::Reject(rejection)) => match rejection.code() {
-            Code::TokenUsed => Told::Used,
-            Code::TokenStale => Told::Stale,
-            other => Told::Other(other),
+            Code::TokenUsed => TokenOutcome::Used,
+            Code::TokenStale => TokenOutcome::Stale,
+            other => TokenOutcome::Other(other),
         },
         Ok(verdict) => panic!("a token is not answered with {verdict:?}"),
-        Err(StoreError::NotExecuted(_)) => Told::NotExecuted,
-        Err(_) => Told::Unknown,
+        Err(StoreError::NotExecuted(_)) => TokenOutcome::NotExecuted,
+        Err(_) => TokenOutcome::Unknown,
     }
 }
 
 /// What was told of every token.
 #[derive(Default)]
-pub struct Tally(Mutex<HashMap<String, Vec<Told>>>);
+pub struct Tally(Mutex<HashMap<String, Vec<TokenOutcome>>>);
 
 impl Tally {
     /// Writes down what was told of a token, and hands it on.
-    pub fn note(&self, token: &str, told: Told) -> Told {
+    pub fn note(&self, token: &str, told: TokenOutcome) -> TokenOutcome {
         let mut all = self.0.lock().expect("nobody panics with it");
         all.entry(token.to_owned()).or_default().push(told);
         told
     }
 
     /// How often this was told, of all tokens together.
-    pub fn count(&self, told: Told) -> usize {
+    pub fn count(&self, told: TokenOutcome) -> usize {
         let all = self.0.lock().expect("nobody panics with it");
         all.values().flatten().filter(|each| **each == told).count()
     }
 
     /// How many tokens were accepted more than once.
     pub fn doubles(&self) -> usize {
-        self.tokens(|told| count(told, Told::Accepted) > 1)
+        self.tokens(|told| count(told, TokenOutcome::Accepted) > 1)
     }
 
     /// How many tokens were called used although nobody was let through with them, and nobody was left in doubt.
     pub fn used_by_nobody(&self) -> usize {
-        let has = |told: &[Told], one| count(told, one) > 0;
-        self.tokens(|told| has(told, Told::Used) && !has(told, Told::Accepted) && !has(told, Told::Unknown))
+        let has = |told: &[TokenOutcome], one| count(told, one) > 0;
+        self.tokens(|told| {
+            has(told, TokenOutcome::Used) && !has(told, TokenOutcome::Accepted) && !has(told, TokenOutcome::Unknown)
+        })
     }
 
-    fn tokens(&self, are: impl Fn(&[Told]) -> bool) -> usize {
+    fn tokens(&self, are: impl Fn(&[TokenOutcome]) -> bool) -> usize {
         let all = self.0.lock().expect("nobody panics with it");
         all.values().filter(|told| are(told)).count()
     }
@@ -131,14 +133,14 @@ impl Tally {
     }
 }
 
-fn count(told: &[Told], one: Told) -> usize {
+fn count(told: &[TokenOutcome], one: TokenOutcome) -> usize {
     told.iter().filter(|each| **each == one).count()
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0.lock().expect("nobody panics with it");
-        let mut sums = HashMap::<Told, usize>::new();
+        let mut sums = HashMap::<TokenOutcome, usize>::new();
         for told in all.values().flatten() {
             *sums.entry(*told).or_default() += 1;
         }

@@ -285,8 +285,8 @@ function writeToQuery(form, submitter, url, token) {
   else form.setAttribute("action", url.href);
 }
 
-// src/guard_form.ts
-function guardForm(form, { token, isAllowedOrigin, patience }) {
+// src/form_controller.ts
+function createFormController(form, { token, isAllowedOrigin, patience }) {
   const name = nameOf(form);
   const rendered = findField(form);
   const life = +rendered?.dataset.expiresIn * 1e3;
@@ -310,17 +310,17 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
       spare = fetched;
       isBarred = false;
       setTimeout(renew, fetched.life * 0.8);
-      if (!isWaiting && !sending) settle();
+      if (!isWaiting && !sending) showIdleStateUnlessAsking();
       dispatch(form, "ready");
     }).finally(() => fetching = void 0);
   }
-  function warm() {
+  function ensureToken() {
     if (isFresh(spare) || sending || isWaiting) return;
-    settle();
+    showIdleStateUnlessAsking();
     if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => isBarred = !!cause);
   }
   function renew() {
-    if (spare && form.isConnected) warm();
+    if (spare && form.isConnected) ensureToken();
   }
   function isLeft(submitter) {
     try {
@@ -351,7 +351,7 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
     if (choice == "ask") return ask(event, lastAttempt.ended);
     const chosen = choice == "keep" ? lastAttempt : isFresh(spare) && spare;
     if (chosen && (navigator.onLine || isOnline)) send(event, chosen, content, url);
-    else hold(event);
+    else holdUntilToken(event);
   }
   function send(event, { token: token2, until }, content, url) {
     const { submitter } = event;
@@ -386,7 +386,7 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
     if (lastAttempt?.ended == "none") end("again");
     recover();
   }
-  async function hold(event) {
+  async function holdUntilToken(event) {
     const wasConfirmed = isConfirmed;
     stop(event);
     isWaiting = true;
@@ -399,15 +399,15 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
       return fail(navigator.onLine ? messages.noToken + (cause ? ` ${cause}.` : "") : messages.offline, error);
     }
     recover();
-    again(event, wasConfirmed, true);
+    resubmit(event, wasConfirmed, true);
   }
-  function again({ submitter }, confirmed, online) {
+  function resubmit({ submitter }, confirmed, online) {
     isConfirmed = confirmed;
     isOnline = online;
-    form.requestSubmit(own(submitter));
+    form.requestSubmit(currentSubmitter(submitter));
     isConfirmed = isOnline = false;
   }
-  function own(submitter) {
+  function currentSubmitter(submitter) {
     return submitter?.form == form ? submitter : null;
   }
   function ask(event, ended) {
@@ -415,7 +415,7 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
     showState(form, "unknown");
     const confirm = () => {
       showMessage(form, "");
-      again(event, true, false);
+      resubmit(event, true, false);
     };
     const isSeen = ended == "seen";
     if (dispatch(form, isSeen ? "duplicate" : "unknown", { confirm })) {
@@ -433,14 +433,14 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
   function recover(state) {
     sending = void 0;
     isWaiting = false;
-    rest(state);
+    showIdleState(state);
   }
-  function rest(state = isFresh(spare) ? "ready" : "idle") {
+  function showIdleState(state = isFresh(spare) ? "ready" : "idle") {
     refill();
     showState(form, isLeftAlone() ? void 0 : state);
   }
-  function settle() {
-    if (form.dataset.oncewardState != "unknown") rest();
+  function showIdleStateUnlessAsking() {
+    if (form.dataset.oncewardState != "unknown") showIdleState();
   }
   function refill() {
     if (isFresh(spare) && !awaitsResponse() && findField(form)?.value != spare.token) writeToField(form, spare.token);
@@ -462,23 +462,23 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
     lastAttempt = load(name) ?? lastAttempt;
     sent = void 0;
     recover();
-    if (lastAttempt || form.contains(document.activeElement)) warm();
+    if (lastAttempt || form.contains(document.activeElement)) ensureToken();
   }
   if (life && rendered.value != load(name)?.token) spare = { token: rendered.value, until: performance.timeOrigin + life, life };
   reset();
   return {
     reset,
-    warm,
+    ensureToken,
     renew,
     touch() {
       isTouched = true;
-      warm();
+      ensureToken();
     },
     submit: submit2,
     awaitsResponse,
     attemptToken() {
       if (!awaitsResponse()) return;
-      const button = own(sent.submitter);
+      const button = currentSubmitter(sent.submitter);
       if (sending || lastAttempt.digest == digest(new FormData(form, button), target(form, button))) return lastAttempt.token;
     },
     requestEnded(entry) {
@@ -494,7 +494,7 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
       isAnswered = !!response;
       const wasLost = lastAttempt?.ended == "lost";
       end(response ? endOfAttempt(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
-      warm();
+      ensureToken();
     },
     leavePage(page) {
       if (!isOpen()) return;
@@ -505,22 +505,22 @@ function guardForm(form, { token, isAllowedOrigin, patience }) {
   };
 }
 
-// src/guarded_forms.ts
+// src/page_forms.ts
 var SELECTOR = "form[data-onceward]";
-function guardedForms(context) {
+function pageForms(context) {
   const forms = /* @__PURE__ */ new Map();
   let isForm = false;
   let last;
   let gesture;
-  function of(form) {
-    let guarded2 = forms.get(form);
-    if (!guarded2) forms.set(form, guarded2 = guardForm(form, context));
-    return guarded2;
+  function controllerOf(form) {
+    let controller = forms.get(form);
+    if (!controller) forms.set(form, controller = createFormController(form, context));
+    return controller;
   }
   function watch() {
     const find = () => {
-      document.querySelectorAll(SELECTOR).forEach((form) => of(form));
-      forms.forEach((guarded2, form) => form.isConnected || guarded2.awaitsResponse() || forms.delete(form));
+      document.querySelectorAll(SELECTOR).forEach((form) => controllerOf(form));
+      forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };
     const on = (name, act) => addEventListener(name, act, true);
     recordResponsePage();
@@ -531,8 +531,8 @@ function guardedForms(context) {
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
-    on("focusin", (event) => guarded(event)?.warm());
-    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    on("focusin", (event) => controllerFor(event)?.ensureToken());
+    ["input", "reset"].forEach((name) => on(name, (event) => controllerFor(event)?.touch()));
     ["click", "keypress"].forEach(
       (name) => on(name, (event) => {
         if (!event.isTrusted) return;
@@ -541,7 +541,7 @@ function guardedForms(context) {
       })
     );
     on("submit", (event) => {
-      const form = guarded(event);
+      const form = controllerFor(event);
       form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
@@ -552,9 +552,9 @@ function guardedForms(context) {
     requests.observe({ type: "resource" });
     find();
   }
-  function guarded({ target: target2 }) {
+  function controllerFor({ target: target2 }) {
     const form = target2 instanceof HTMLFormElement ? target2 : target2.form;
-    return form?.matches(SELECTOR) ? of(form) : void 0;
+    return form?.matches(SELECTOR) ? controllerOf(form) : void 0;
   }
   return { watch, all: forms };
 }
@@ -585,7 +585,7 @@ function createOnceward(options = {}) {
   const named = [here, tokens, ...origins].map((url) => new URL(url).origin);
   const token = (action, ...signal) => fetchToken(fetch, tokens, action, patience, ...signal);
   const isAllowedOrigin = (origin) => named.includes(origin);
-  const forms = guardedForms({ token, isAllowedOrigin, patience });
+  const forms = pageForms({ token, isAllowedOrigin, patience });
   const share = sharedCalls();
   return {
     messages,

@@ -12,7 +12,7 @@ const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: 
 
 const { outputFiles } = await build({ ...options, entryPoints: ["src/browser_script.ts"], format: "iife", write: false });
 // Members that neither a page nor the browser ever sees. What is kept in sessionStorage is not among them: another build may read it.
-const internal = /^(isAllowedOrigin|warm|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|content|result)$/;
+const internal = /^(isAllowedOrigin|ensureToken|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|content|result)$/;
 const { code } = await minify(outputFiles[0].text, {
   ecma: 2020,
   compress: { passes: 6, unsafe_arrows: true, unsafe_comps: true },

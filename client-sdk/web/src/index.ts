@@ -2,7 +2,7 @@
 
 import { digest } from "./digest.js";
 import { messages, type Messages } from "./form_status.js";
-import { guardedForms } from "./guarded_forms.js";
+import { pageForms } from "./page_forms.js";
 import { sharedCalls } from "./shared_calls.js";
 import { submit, type Result, type SubmissionInit } from "./submission.js";
 import { fetchToken } from "./token.js";
@@ -57,7 +57,7 @@ export function createOnceward(options: Options = {}): Onceward {
   const token = (action?: string, ...signal: AbortSignal[]) =>
     fetchToken(fetch, tokens, action, patience, ...signal);
   const isAllowedOrigin = (origin: string) => named.includes(origin);
-  const forms = guardedForms({ token, isAllowedOrigin, patience });
+  const forms = pageForms({ token, isAllowedOrigin, patience });
   const share = sharedCalls();
 
   return {

@@ -312,6 +312,8 @@ async fn work_that_is_not_admitted_sends_nothing_and_what_has_begun_is_settled()
 #[tokio::test]
 async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_lease_once_it_does() {
     const CLAIMS: usize = 300;
+    /// How long the store does not answer: several intervals between two looks.
+    const SILENCE: Duration = SECOND;
     let lease = SECOND * 2;
     let store = Slow::new(Memory::new());
     let guard = Guard::new(Arc::clone(&store));
@@ -324,7 +326,7 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     }
     let begun = tokio::time::Instant::now();
     let sent = store.writes();
-    tokio::time::sleep(SECOND).await;
+    tokio::time::sleep(SILENCE).await;
     let (writes, looks) = (store.writes() - sent, store.looks.load(Ordering::SeqCst));
     let elapsed = begun.elapsed().as_millis() as usize;
     assert!(writes <= 1, "{writes} writes to a store that does not answer");

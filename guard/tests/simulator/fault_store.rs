@@ -51,8 +51,8 @@ enum Answer {
     Compared(Compared),
 }
 
-/// What becomes of one command.
-enum Fate {
+/// How one command is delivered.
+enum Delivery {
     Fine,
     Rejected,
     LostOnTheWay,
@@ -92,19 +92,19 @@ impl FaultStore {
 
     async fn send(&self, command: Command) -> Result<Answer, StoreError> {
         self.wait_a_little().await;
-        let answer = match self.fate() {
-            Fate::Fine => Ok(self.execute(command).await),
-            Fate::Rejected => Err(StoreError::not_executed("refused")),
-            Fate::LostOnTheWay => Err(StoreError::unknown("lost on the way")),
-            Fate::AnswerLost => {
+        let answer = match self.draw_delivery() {
+            Delivery::Fine => Ok(self.execute(command).await),
+            Delivery::Rejected => Err(StoreError::not_executed("refused")),
+            Delivery::LostOnTheWay => Err(StoreError::unknown("lost on the way")),
+            Delivery::AnswerLost => {
                 self.execute(command.clone()).await;
                 Err(StoreError::unknown("the answer was lost"))
             }
-            Fate::Late => {
+            Delivery::Late => {
                 self.late.lock().unwrap().push(command.clone());
                 Err(StoreError::unknown("it is late"))
             }
-            Fate::Twice => {
+            Delivery::Twice => {
                 self.late.lock().unwrap().push(command.clone());
                 Ok(self.execute(command.clone()).await)
             }
@@ -113,18 +113,18 @@ impl FaultStore {
         answer
     }
 
-    fn fate(&self) -> Fate {
+    fn draw_delivery(&self) -> Delivery {
         let mut dice = self.dice.lock().unwrap();
         if dice.u8(..100) >= *self.faults.lock().unwrap() {
-            return Fate::Fine;
+            return Delivery::Fine;
         }
         match dice.u8(..5) {
-            0 => Fate::Rejected,
-            1 => Fate::LostOnTheWay,
-            2 => Fate::AnswerLost,
-            3 => Fate::Late,
-            _ if self.duplicates => Fate::Twice,
-            _ => Fate::AnswerLost,
+            0 => Delivery::Rejected,
+            1 => Delivery::LostOnTheWay,
+            2 => Delivery::AnswerLost,
+            3 => Delivery::Late,
+            _ if self.duplicates => Delivery::Twice,
+            _ => Delivery::AnswerLost,
         }
     }
 

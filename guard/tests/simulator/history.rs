@@ -4,9 +4,9 @@ use onceward_api::Code;
 
 use crate::run_id::RunId;
 
-/// What happened.
+/// One event of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum HistoryEvent {
     /// Somebody asked.
     Asked,
     /// The store failed, and nobody knows what it has done.
@@ -32,12 +32,12 @@ pub(super) enum Told {
 
 #[derive(Default)]
 pub(super) struct History {
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<HistoryEvent>,
     runs: Vec<RunId>,
 }
 
 impl History {
-    pub(super) fn tell(&mut self, told: Told) {
+    pub(super) fn tell(&mut self, told: HistoryEvent) {
         self.told.push(told);
     }
 
@@ -49,34 +49,37 @@ impl History {
         })
     }
 
-    fn count(&self, is: impl Fn(&Told) -> bool) -> usize {
+    fn count(&self, is: impl Fn(&HistoryEvent) -> bool) -> usize {
         self.told.iter().filter(|told| is(told)).count()
     }
 
     pub(super) fn effects(&self) -> usize {
-        self.count(|told| matches!(told, Told::Effect(_)))
+        self.count(|told| matches!(told, HistoryEvent::Effect(_)))
     }
 
     pub(super) fn finals(&self) -> Vec<usize> {
-        self.told.iter().filter_map(|told| if let Told::Final(run) = told { Some(*run) } else { None }).collect()
+        self.told
+            .iter()
+            .filter_map(|told| if let HistoryEvent::Final(run) = told { Some(*run) } else { None })
+            .collect()
     }
 
     pub(super) fn has_run(&self) -> bool {
-        self.count(|told| matches!(told, Told::Ran(_))) > 0
+        self.count(|told| matches!(told, HistoryEvent::Ran(_))) > 0
     }
 
     /// Whether a run ended so that nobody can tell what it did.
     pub(super) fn has_open_end(&self) -> bool {
-        self.count(|told| matches!(told, Told::Open(_) | Told::GaveUp | Told::Killed)) > 0
+        self.count(|told| matches!(told, HistoryEvent::Open(_) | HistoryEvent::GaveUp | HistoryEvent::Killed)) > 0
     }
 
     /// Whether somebody else's claim may be, or may have been, in the store: others have asked, and were not refused. A claim
     /// that was made and could not be held is there until it is taken back, although nothing was done in the end.
     fn has_cause(&self, is_held: bool) -> bool {
-        let asked = self.count(|told| *told == Told::Asked);
+        let asked = self.count(|told| *told == HistoryEvent::Asked);
         let out = self.count(|told| match told {
-            Told::NotExecuted => !is_held,
-            Told::Rejected(_) | Told::Replayed(_) => true,
+            HistoryEvent::NotExecuted => !is_held,
+            HistoryEvent::Rejected(_) | HistoryEvent::Replayed(_) => true,
             _ => false,
         });
         // The one who is being told is among those who have asked.
@@ -103,8 +106,8 @@ impl History {
             return Err("two runs were recorded as done".to_owned());
         }
         for told in &self.told {
-            if let Told::Replayed(run) = told
-                && !self.told.contains(&Told::Effect(*run))
+            if let HistoryEvent::Replayed(run) = told
+                && !self.told.contains(&HistoryEvent::Effect(*run))
             {
                 return Err(format!("the reply of run {run} was given out, which took no effect"));
             }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::fault_store::{FaultStore, Flaw};
-use super::history::{History, Told};
+use super::history::{History, HistoryEvent};
 use crate::attempt::Attempt;
 use crate::clock::ManualClock;
 use crate::fingerprint::Fingerprint;
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Everything that was told, for comparing two schedules.
-    pub(super) fn told(mut self) -> Vec<Told> {
+    pub(super) fn told(mut self) -> Vec<HistoryEvent> {
         let _ = self.play();
         self.history.take().told
     }
@@ -155,7 +155,7 @@ impl World {
         let process = &mut self.processes[at];
         process.is_alive = false;
         process.tasks.clear();
-        self.history.borrow_mut().tell(Told::Killed);
+        self.history.borrow_mut().tell(HistoryEvent::Killed);
     }
 
     /// Begins one of the steps that are due beside the callers.
@@ -206,16 +206,18 @@ impl World {
         let history = self.history.borrow();
         match told {
             _ if let [done] = history.finals()[..]
-                && told != Told::Replayed(done) =>
+                && told != HistoryEvent::Replayed(done) =>
             {
                 Err(format!("run {done} is not on record: {told:?}"))
             }
-            Told::Rejected("outcome_unknown") if history.has_open_end() => Ok(()),
-            Told::Rejected(code) if !history.has_run() && !self.has_duplicates => {
+            HistoryEvent::Rejected("outcome_unknown") if history.has_open_end() => Ok(()),
+            HistoryEvent::Rejected(code) if !history.has_run() && !self.has_duplicates => {
                 Err(format!("nothing ever ran, and all the same it is told {code}"))
             }
-            Told::Rejected(code) if !self.has_duplicates => Err(format!("{code} is told for ever")),
-            Told::Ran(_) if self.is_held && history.effects() > 0 => Err("it would run again: two effects".to_owned()),
+            HistoryEvent::Rejected(code) if !self.has_duplicates => Err(format!("{code} is told for ever")),
+            HistoryEvent::Ran(_) if self.is_held && history.effects() > 0 => {
+                Err("it would run again: two effects".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -228,7 +230,7 @@ impl World {
     }
 
     /// Asks as somebody new, over a store that works again.
-    fn ask_once(&self) -> Result<Told, String> {
+    fn ask_once(&self) -> Result<HistoryEvent, String> {
         let guard = self.guard();
         let (key, policy) = (key(), self.policy.clone());
         let mut asking = Box::pin(async move { guard.check(&policy, &intent(&key)).await });
@@ -240,9 +242,9 @@ impl World {
         };
         let mut history = self.history.borrow_mut();
         Ok(match verdict {
-            Verdict::Run(pass) => Told::Ran(history.number(run_id(&pass))),
-            Verdict::Replay(reply) => Told::Replayed(history.number(run_of(&reply))),
-            Verdict::Reject(rejection) => Told::Rejected(rejection.code().as_str()),
+            Verdict::Run(pass) => HistoryEvent::Ran(history.number(run_id(&pass))),
+            Verdict::Replay(reply) => HistoryEvent::Replayed(history.number(run_of(&reply))),
+            Verdict::Reject(rejection) => HistoryEvent::Rejected(rejection.code().as_str()),
         })
     }
 
@@ -281,7 +283,7 @@ impl Caller {
         let key = key();
         let mut is_certain = true;
         for _ in 0..TRIES {
-            self.tell(Told::Asked);
+            self.tell(HistoryEvent::Asked);
             let attempt = self.attempt.clone();
             let asked = match &attempt {
                 Some(attempt) => intent(&key).attempt(attempt),
@@ -299,7 +301,7 @@ impl Caller {
                 Ok(Verdict::Run(pass)) => return self.work(pass).await,
                 Ok(Verdict::Replay(reply)) => {
                     let run = self.history.borrow_mut().number(run_of(&reply));
-                    return self.tell(Told::Replayed(run));
+                    return self.tell(HistoryEvent::Replayed(run));
                 }
                 Ok(Verdict::Reject(rejection)) => {
                     let checked =
@@ -307,15 +309,15 @@ impl Caller {
                     if let Err(reason) = checked {
                         *self.wrong.borrow_mut() = Some(reason);
                     }
-                    self.tell(Told::Rejected(rejection.code().as_str()));
+                    self.tell(HistoryEvent::Rejected(rejection.code().as_str()));
                 }
-                Err(StoreError::Unknown(_)) => self.tell(Told::Unknown),
-                Err(StoreError::NotExecuted(_)) => self.tell(Told::NotExecuted),
+                Err(StoreError::Unknown(_)) => self.tell(HistoryEvent::Unknown),
+                Err(StoreError::NotExecuted(_)) => self.tell(HistoryEvent::NotExecuted),
             }
             self.wait().await;
         }
         if !is_certain {
-            self.tell(Told::GaveUp);
+            self.tell(HistoryEvent::GaveUp);
         }
     }
 
@@ -324,7 +326,7 @@ impl Caller {
     async fn work_elsewhere(&mut self, pass: Pass) -> bool {
         let id = run_id(&pass);
         let run = self.history.borrow_mut().number(id);
-        self.tell(Told::Ran(run));
+        self.tell(HistoryEvent::Ran(run));
         let text = pass.into_signed().await.expect("the secret is known").expect("it is a claim");
         let pass = self.guard.open_pass(&text).await.expect("the secret is known").expect("it is ours");
         self.wait().await;
@@ -335,7 +337,7 @@ impl Caller {
             self.wait().await;
         }
         if takes_effect {
-            self.tell(Told::Effect(run));
+            self.tell(HistoryEvent::Effect(run));
         }
         self.wait().await;
         for _ in 0..TRIES {
@@ -344,17 +346,17 @@ impl Caller {
                 false => pass.release().await,
             };
             let told = match settled {
-                Ok(Settled::Final) => Told::Final(run),
-                Ok(Settled::Released) => Told::Back(run),
-                Ok(Settled::Lost | Settled::Rejected(_)) => Told::Lost(run),
+                Ok(Settled::Final) => HistoryEvent::Final(run),
+                Ok(Settled::Released) => HistoryEvent::Back(run),
+                Ok(Settled::Lost | Settled::Rejected(_)) => HistoryEvent::Lost(run),
                 Err(_) => continue,
             };
-            let is_back = told == Told::Back(run);
+            let is_back = told == HistoryEvent::Back(run);
             self.tell(told);
             self.released = is_back.then_some(pass);
             return !is_back;
         }
-        self.tell(Told::Open(run));
+        self.tell(HistoryEvent::Open(run));
         true
     }
 
@@ -362,21 +364,21 @@ impl Caller {
     async fn work(&mut self, pass: Pass) {
         let id = run_id(&pass);
         let run = self.history.borrow_mut().number(id);
-        self.tell(Told::Ran(run));
+        self.tell(HistoryEvent::Ran(run));
         self.wait().await;
         let (takes_effect, end) = (self.dice.u8(..4) > 0, self.dice.u8(..10));
         if takes_effect {
-            self.tell(Told::Effect(run));
+            self.tell(HistoryEvent::Effect(run));
         }
         self.wait().await;
         let settled = match end {
             0 => {
                 drop(pass);
-                return self.tell(Told::Open(run));
+                return self.tell(HistoryEvent::Open(run));
             }
             1 => {
                 // How it ends is open from now on, also if this is never polled again.
-                self.tell(Told::Open(run));
+                self.tell(HistoryEvent::Open(run));
                 let _ = pass.unknown().await;
                 return;
             }
@@ -384,9 +386,9 @@ impl Caller {
             _ => pass.release().await,
         };
         match settled {
-            Ok(Settled::Final) => self.tell(Told::Final(run)),
-            Ok(Settled::Lost | Settled::Rejected(_)) => self.tell(Told::Lost(run)),
-            Ok(Settled::Released) => self.tell(Told::Back(run)),
+            Ok(Settled::Final) => self.tell(HistoryEvent::Final(run)),
+            Ok(Settled::Lost | Settled::Rejected(_)) => self.tell(HistoryEvent::Lost(run)),
+            Ok(Settled::Released) => self.tell(HistoryEvent::Back(run)),
             Err(_) => {}
         }
     }
@@ -396,7 +398,7 @@ impl Caller {
         super::pause(times).await;
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: HistoryEvent) {
         self.history.borrow_mut().tell(told);
     }
 }

@@ -16,7 +16,7 @@ use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, buy, serve, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, Served, header, order};
+use onceward_tests::shop::{ORDER, TestServer, header, order};
 use serde_json::Value;
 
 use crate::keys::audit_log::LOG;
@@ -53,7 +53,7 @@ fn interval(guard: &Guard) -> Protect {
 }
 
 /// A scope with one guard around a route with another.
-fn nested(ledger: &Ledger, outer: Protect, inner: Protect) -> Served {
+fn nested(ledger: &Ledger, outer: Protect, inner: Protect) -> TestServer {
     serve(ledger, move |config| {
         let orders = web::resource("/orders").wrap(inner.clone()).route(web::post().to(order));
         config.service(web::scope("/shop").wrap(outer.clone()).service(orders));
@@ -64,7 +64,7 @@ async fn issue(guard: &Guard) -> String {
     guard.issue(Duration::from_secs(600), Binding::none()).await.unwrap().as_str().to_owned()
 }
 
-async fn submit(served: &Served, token: &str) -> Answer {
+async fn submit(served: &TestServer, token: &str) -> Answer {
     let request = http().post(format!("{}/shop/orders", served.url)).header(ORDER, "tea").header(KEY, "k");
     let request = request.header("content-type", "application/json").body(r#"{"item":"tea","note":"green"}"#);
     tokio::time::timeout(PATIENCE / 2, send(request.header(onceward_api::header::TOKEN, token)))
@@ -73,7 +73,7 @@ async fn submit(served: &Served, token: &str) -> Answer {
 }
 
 /// Asserts that every submission receives the error, and that nothing runs.
-async fn is_found_out(what: &str, ledger: &Ledger, served: &Served, token: &str) {
+async fn is_found_out(what: &str, ledger: &Ledger, served: &TestServer, token: &str) {
     for _ in 0..3 {
         let answer = submit(served, token).await;
         assert_eq!(answer.said(), "500 internal", "{what}");

@@ -13,7 +13,7 @@ use onceward::{Binding, Guard};
 use onceward_api::header::{ALLOWED, EXPOSED, FIELD, TOKEN};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, http, multipart, send, submit, token};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{self, ORDER, Served, Shop};
+use onceward_tests::shop::{self, ORDER, Shop, TestServer};
 use reqwest::{Body, Method, RequestBuilder};
 
 const ORIGIN: &str = "https://shop.example";
@@ -35,29 +35,29 @@ fn routes(config: &mut web::ServiceConfig) {
 }
 
 /// Runs one application with its guard and ledger.
-struct Wrapped {
-    served: Served,
+struct WrappedApp {
+    served: TestServer,
     guard: Guard,
     ledger: Ledger,
 }
 
-/// Makes a [`Wrapped`] of an application that is built from a guard.
+/// Makes a [`WrappedApp`] of an application that is built from a guard.
 macro_rules! wrapped {
     (|$protect:ident| $app:expr) => {{
         let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
         let (own, data) = (guard.clone(), web::Data::new(ledger.clone()));
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let server = HttpServer::new(move || {
                 let $protect = || Protect::token(&own, SubjectFrom::anonymous());
                 $app.app_data(data.clone())
             });
             Ok(server.workers(1).disable_signals().listen(listener)?.run())
         });
-        Wrapped { served, guard, ledger }
+        WrappedApp { served, guard, ledger }
     }};
 }
 
-impl Wrapped {
+impl WrappedApp {
     async fn token(&self) -> String {
         self.guard.issue(Duration::from_secs(60), Binding::none()).await.expect("memory has room").as_str().to_owned()
     }

@@ -10,7 +10,7 @@ use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{outlast, until};
-use onceward_tests::shop::{ORDER, STATUS, Served, order, panics};
+use onceward_tests::shop::{ORDER, STATUS, TestServer, order, panics};
 
 /// The key of an outer guard.
 const OUTER: &str = "x-outer";
@@ -54,7 +54,7 @@ fn interval(guard: &Guard) -> Protect {
 struct Nest {
     guard: Guard,
     ledger: Ledger,
-    served: Served,
+    served: TestServer,
 }
 
 impl Nest {

@@ -9,12 +9,12 @@ use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, IntervalRules, KeyRules, ManualClock};
 use onceward_api::header::{NEXT_TOKEN, TOKEN};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, order};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, order};
 use reqwest::{Method, RequestBuilder};
 
 const LONG: Duration = Duration::from_secs(10);
@@ -59,13 +59,13 @@ fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
 
 /// A submission under one of the policies, with a token or a key of its own.
 struct Submission<'a> {
-    served: &'a Served,
+    served: &'a TestServer,
     policy: &'static str,
     credential: String,
 }
 
 impl<'a> Submission<'a> {
-    async fn new(guard: &Guard, served: &'a Served, policy: &'static str) -> Self {
+    async fn new(guard: &Guard, served: &'a TestServer, policy: &'static str) -> Self {
         let credential = match policy {
             "token" | "remembered" => guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned(),
             _ => uuid::Uuid::new_v4().to_string(),
@@ -204,7 +204,7 @@ async fn release_that_does_not_reach_the_store_is_not_released() {
             one.request(Method::POST, "/any").header(STATUS, 503).header(TAKES, 300).header("connection", "close"),
         ));
         until("it has begun", LONG, || async { ledger.count("begun") == begun + 1 }).await;
-        proxy.next(command, Fate::LoseRequest);
+        proxy.next(command, TcpFault::LoseRequest);
         assert_eq!(failing.await.unwrap().said(), "503 not_released", "{policy}");
         let then = if policy == "token" { "409 token_used" } else { "200 executed" };
         until("the next one is answered", LONG, || async { one.ask(200).await.said() == then }).await;

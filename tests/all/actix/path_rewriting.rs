@@ -12,14 +12,14 @@ use onceward_tests::client::Answer;
 use onceward_tests::key_routes::{KEY, purchase};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::raw_http::post;
-use onceward_tests::shop::Served;
+use onceward_tests::shop::TestServer;
 
 /// Three spellings of one path, once `NormalizePath` has seen them.
 const TARGETS: [&str; 3] = ["/pay", "/pay/", "//pay"];
 
 /// An application with one route, and what its handler did.
 struct Bed {
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 
@@ -32,7 +32,7 @@ impl Bed {
     {
         let ledger = Ledger::new();
         let data = web::Data::new(ledger.clone());
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let server = HttpServer::new(move || app().app_data(data.clone()));
             Ok(server.workers(1).disable_signals().listen(listener)?.run())
         });

@@ -21,7 +21,7 @@ use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::shop::{Served, Shop, header as text_of};
+use onceward_tests::shop::{Shop, TestServer, header as text_of};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -81,7 +81,7 @@ fn routes(guard: &Guard, gate: &Gate) -> impl Fn(&mut ServiceConfig) + Clone + S
 }
 
 struct Bed {
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
     gate: Gate,
 }

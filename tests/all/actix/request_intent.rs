@@ -7,7 +7,7 @@ use onceward::{Guard, IntervalRules, KeyRules, Mode};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{Served, USER};
+use onceward_tests::shop::{TestServer, USER};
 
 /// Responds with the intent as its debug output shows it: action and subject.
 async fn show(asked: RequestIntent) -> HttpResponse {
@@ -18,7 +18,7 @@ fn user() -> SubjectFrom {
     SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()))
 }
 
-fn shown(mode: Mode) -> Served {
+fn shown(mode: Mode) -> TestServer {
     let guard = Guard::builder(Memory::new()).mode(mode).build();
     serve(&Ledger::new(), move |config| {
         let key = || Protect::key(&guard, user(), KeyRules::retryable());
@@ -36,7 +36,7 @@ fn shown(mode: Mode) -> Served {
     })
 }
 
-async fn ask(served: &Served, path: &str, user: Option<&str>) -> Answer {
+async fn ask(served: &TestServer, path: &str, user: Option<&str>) -> Answer {
     let request = http().post(format!("{}{path}", served.url)).header(KEY, uuid::Uuid::new_v4().to_string());
     send(user.into_iter().fold(request, |request, user| request.header(USER, user))).await
 }

@@ -22,7 +22,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, header, order, panics};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, header, order, panics};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -101,13 +101,13 @@ async fn streaming(ledger: web::Data<Ledger>, body: web::Payload) -> HttpRespons
 }
 
 /// The same application with a guard and without.
-struct Side {
-    bare: Served,
-    guarded: Served,
+struct SideBySide {
+    bare: TestServer,
+    guarded: TestServer,
     ledgers: [Ledger; 2],
 }
 
-impl Side {
+impl SideBySide {
     fn by_side(guard: &Guard, mode: Mode) -> Self {
         let ledgers = [Ledger::new(), Ledger::new()];
         let bare = serve(&ledgers[0], routes(None, mode));
@@ -136,7 +136,7 @@ impl Side {
 
 /// One request on a connection of its own, and all bytes of the answer, but its date, and its headers in order: actix writes them
 /// in a different one each time.
-async fn exchange(served: &Served, request: &[u8]) -> String {
+async fn exchange(served: &TestServer, request: &[u8]) -> String {
     let address: SocketAddr = served.url.strip_prefix("http://").unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
@@ -206,13 +206,13 @@ async fn switched_off_a_guard_changes_no_byte_and_asks_nothing_of_the_store() {
     let monitor = redis.monitor();
     let store = || Redis::open(&redis.url()).unwrap();
     let everywhere = Guard::builder(store()).mode(Mode::Off).build();
-    Side::by_side(&everywhere, Mode::Enforce).same_for_everything().await;
+    SideBySide::by_side(&everywhere, Mode::Enforce).same_for_everything().await;
     let is_ours = |command: &String| command.contains("onceward");
     assert_eq!(monitor.commands().into_iter().filter(is_ours).collect::<Vec<_>>(), [""; 0]);
 
     // On single routes: the guard itself is there for others.
     let here = Guard::new(store());
-    Side::by_side(&here, Mode::Off).same_for_everything().await;
+    SideBySide::by_side(&here, Mode::Off).same_for_everything().await;
     let is_asked = |command: &String| is_ours(command) && !command.contains(":secret:");
     assert_eq!(monitor.commands().into_iter().filter(is_asked).collect::<Vec<_>>(), [""; 0]);
     assert_eq!((everywhere.would_have(), here.would_have()), (BTreeMap::new(), BTreeMap::new()));
@@ -223,7 +223,7 @@ async fn switched_off_a_guard_does_not_mind_a_store_that_is_down() {
     let mut redis = RedisServer::start();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Off).build();
     redis.kill();
-    let side = Side::by_side(&guard, Mode::Enforce);
+    let side = SideBySide::by_side(&guard, Mode::Enforce);
     let begun = Instant::now();
     side.same_for_everything().await;
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
@@ -233,9 +233,9 @@ async fn switched_off_a_guard_does_not_mind_a_store_that_is_down() {
 async fn an_observing_guard_changes_no_byte_and_lets_everything_run() {
     let redis = RedisServer::start();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Observe).build();
-    Side::by_side(&guard, Mode::Enforce).same_for_everything().await;
+    SideBySide::by_side(&guard, Mode::Enforce).same_for_everything().await;
     let here = Guard::new(Redis::open(&redis.url()).unwrap());
-    Side::by_side(&here, Mode::Observe).same_for_everything().await;
+    SideBySide::by_side(&here, Mode::Observe).same_for_everything().await;
     for guard in [guard, here] {
         let would_have = guard.would_have();
         for code in
@@ -253,7 +253,7 @@ async fn a_store_that_is_down_changes_nothing_for_whoever_is_observed() {
     let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(200));
     let guard = Guard::builder(store).mode(Mode::Observe).build();
     redis.kill();
-    let side = Side::by_side(&guard, Mode::Enforce);
+    let side = SideBySide::by_side(&guard, Mode::Enforce);
     for path in ["/token", "/remembered", "/key", "/held", "/named", "/interval"] {
         let request = written("POST", &format!("{path}/rich"), &[&format!("{KEY}: k"), "x-order: k"], b"it");
         let answer = side.same(&request).await;
@@ -343,7 +343,7 @@ async fn an_observed_duplicate_of_a_run_in_progress_runs_at_once() {
 #[tokio::test]
 async fn observed_handler_that_ignores_its_body_does_not_wait_for_it() {
     let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
-    let side = Side::by_side(&guard, Mode::Enforce);
+    let side = SideBySide::by_side(&guard, Mode::Enforce);
     let paths = ["/token", "/remembered", "/key", "/held", "/named", "/interval"];
     let tries = paths.iter().flat_map(|path| [(path, 99), (path, 50)]).map(async |(path, missing)| {
         let lines = [&format!("{KEY}: k"), "x-order: k", "content-type: application/x-www-form-urlencoded"];
@@ -471,7 +471,7 @@ fn shop(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
 
 /// The shop behind a [`RequireProtection`].
 struct Net {
-    served: Served,
+    served: TestServer,
     require: RequireProtection,
     ledger: Ledger,
 }
@@ -480,7 +480,7 @@ impl Net {
     fn under(guard: &Guard) -> Self {
         let (require, ledger, shop) = (RequireProtection::new(guard), Ledger::new(), shop(guard));
         let (own, data) = (require.clone(), web::Data::new(ledger.clone()));
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let app = move || App::new().app_data(data.clone()).wrap(own.clone()).configure(shop.clone());
             Ok(HttpServer::new(app).workers(2).disable_signals().listen(listener)?.run())
         });
@@ -768,7 +768,7 @@ async fn the_route_that_gives_out_tokens_needs_no_protection() {
 }
 
 /// An application that gives out tokens, takes submissions with them, and has a route that only a token leads to.
-fn application(guard: &Guard, ledger: &Ledger) -> Served {
+fn application(guard: &Guard, ledger: &Ledger) -> TestServer {
     let guard = guard.clone();
     serve(ledger, move |config| {
         let protect = Protect::token(&guard, SubjectFrom::anonymous());

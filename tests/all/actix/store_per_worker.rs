@@ -32,12 +32,12 @@ pub(crate) enum Runtime {
 }
 
 /// A server that answers, and is stopped at the end.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) url: String,
     handle: ServerHandle,
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         drop(self.handle.stop(false));
     }
@@ -48,7 +48,7 @@ pub(crate) fn start(
     runtime: Runtime,
     count: usize,
     server: impl FnMut(TcpListener) -> io::Result<Server> + Send + 'static,
-) -> io::Result<Vec<Running>> {
+) -> io::Result<Vec<RunningServer>> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
     let (tell, told) = mpsc::channel();
@@ -74,7 +74,7 @@ pub(crate) fn start(
     assert!(is_decided, "neither an answer nor an error");
     ended.transpose()?;
     let urls = addresses.iter().map(|address| format!("http://{address}"));
-    Ok(urls.zip(handles).map(|(url, handle)| Running { url, handle }).collect())
+    Ok(urls.zip(handles).map(|(url, handle)| RunningServer { url, handle }).collect())
 }
 
 /// Whether a worker answers: the system accepts connections before there is one.
@@ -115,14 +115,14 @@ fn start_one(
     workers: usize,
     ledger: &Ledger,
     protect: impl Fn() -> Protect<KeyPolicy> + Clone + Send + 'static,
-) -> io::Result<Vec<Running>> {
+) -> io::Result<Vec<RunningServer>> {
     let ledger = ledger.clone();
     start(runtime, 1, move |listener| server(listener, workers, &ledger, protect.clone()))
 }
 
 /// Pays 40 times under one key, each over a connection of its own, so that every worker gets some.
-async fn pays_once(running: &[Running], ledger: &Ledger) {
-    for Running { url, .. } in running {
+async fn pays_once(running: &[RunningServer], ledger: &Ledger) {
+    for RunningServer { url, .. } in running {
         let before = ledger.runs().len();
         for _ in 0..40 {
             let answer = buy(url, "/pay", "k", "").await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest, smooth};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
@@ -111,7 +111,7 @@ async fn is_running(service: &OncewardServer, key: &str) -> bool {
 }
 
 /// Cuts off every answer to a claim.
-fn cut_off(seen: &Seen) -> HttpFault {
+fn cut_off(seen: &RecordedRequest) -> HttpFault {
     if seen.line.ends_with(" /claim") { HttpFault::CutAnswer(95) } else { HttpFault::None }
 }
 
@@ -230,8 +230,9 @@ async fn claim_whose_answer_was_cut_off_is_asked_for_again_and_pays_once() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
         let cut = AtomicUsize::new(0);
-        let twice =
-            move |seen: &Seen| if cut.fetch_add(1, Ordering::SeqCst) < 2 { cut_off(seen) } else { HttpFault::None };
+        let twice = move |seen: &RecordedRequest| {
+            if cut.fetch_add(1, Ordering::SeqCst) < 2 { cut_off(seen) } else { HttpFault::None }
+        };
         let way = FaultyHttpProxy::to(&service.url, twice).await;
         let backend = Backend::start(example, &way.url, &ledger);
         let heard = backend.pay("k", "tea", 0.0).await;
@@ -287,8 +288,9 @@ async fn a_renewal_that_gets_stuck_does_not_cost_a_plain_server_its_claim() {
 async fn a_plain_server_whose_last_word_gets_lost_says_it_again_and_keeps_its_key_meanwhile() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
-        let lost =
-            |seen: &Seen| if seen.line.contains("/claim/complete") { HttpFault::Instead(503) } else { HttpFault::None };
+        let lost = |seen: &RecordedRequest| {
+            if seen.line.contains("/claim/complete") { HttpFault::Instead(503) } else { HttpFault::None }
+        };
         let way = FaultyHttpProxy::to(&service.url, lost).await;
         let backend = Backend::start(example, &way.url, &ledger);
         assert_eq!(

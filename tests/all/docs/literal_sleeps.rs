@@ -6,8 +6,19 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::{Captures, Regex};
 
-/// The folders with sources of tests.
-const FOLDERS: [&str; 3] = ["tests/all", "tests/src", "guard/tests"];
+/// The folders with sources of tests; unit tests stand beside the code that they test.
+const FOLDERS: [&str; 10] = [
+    "tests/all",
+    "tests/src",
+    "guard/tests",
+    "guard/src",
+    "server/tests",
+    "server/src",
+    "client-sdk/rust/src",
+    "patterns/src",
+    "openapi/src",
+    "web-demo/src",
+];
 /// The longest sleep that may be written as a number, in milliseconds: a pause between two tries.
 const LONGEST: f64 = 50.0;
 /// Marks code that the demo shows as it stands.
@@ -24,8 +35,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The sleeps in this source whose length is a number that is too large.
+/// The sleeps in this source whose length is a number that is too large, or a constant that only names a unit.
 fn literal_sleeps(source: &str) -> Vec<String> {
+    let units = Regex::new(r"sleep\(\s*(?:SECOND|MINUTE|HOUR)\s*[*+)]").unwrap();
     let pattern = r"sleep\(\s*(?:\w+::)*Duration::from_(millis|secs|secs_f32|secs_f64|mins|hours)\(\s*([0-9._]+)";
     let is_too_long = |found: &Captures<'_>| {
         let number: f64 = found[2].replace('_', "").parse().expect("a number");
@@ -38,15 +50,20 @@ fn literal_sleeps(source: &str) -> Vec<String> {
         number * unit > LONGEST && !source[..found.get(0).unwrap().start()].ends_with(SHOWN)
     };
     let found = Regex::new(pattern).unwrap();
-    found.captures_iter(source).filter(is_too_long).map(|found| found[0].to_owned()).collect()
+    let numbers = found.captures_iter(source).filter(is_too_long).map(|found| found[0].to_owned());
+    numbers.chain(units.find_iter(source).map(|found| found.as_str().to_owned())).collect()
 }
 
 #[test]
 fn sleeps_over_50_ms_have_a_name_that_says_why() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
-    FOLDERS.iter().for_each(|folder| sources(&root.join(folder), &mut files));
-    assert!(files.len() > 100, "{} files", files.len());
+    for folder in FOLDERS {
+        let before = files.len();
+        sources(&root.join(folder), &mut files);
+        assert!(files.len() > before, "{folder} has no sources");
+    }
+    assert!(files.len() > 300, "{} files", files.len());
     let mut wrong = Vec::new();
     for file in files {
         let sleeps = literal_sleeps(&fs::read_to_string(&file).unwrap());
@@ -69,11 +86,18 @@ fn literal_sleep_is_found_however_it_is_written() {
         "\n    std::time::Duration::from_secs(1)",
         "Duration::from_secs_f64(0.2)",
         "Duration::from_secs(2) + MOMENT",
+        "SECOND",
+        "MINUTE * 2",
     ] {
         assert_eq!(literal_sleeps(&sleep(found)).len(), 1, "{found}");
     }
-    for fine in ["Duration::from_millis(50)", "Duration::from_millis(takes)", "LEASE * 2", "Duration::from_micros(900)"]
-    {
+    for fine in [
+        "Duration::from_millis(50)",
+        "Duration::from_millis(takes)",
+        "LEASE * 2",
+        "Duration::from_micros(900)",
+        "SECOND / 20",
+    ] {
         assert!(literal_sleeps(&sleep(fine)).is_empty(), "{fine}");
     }
 }

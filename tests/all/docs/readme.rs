@@ -13,7 +13,7 @@ fn blocks(kind: &str) -> Vec<String> {
 
 #[test]
 fn the_block_for_nginx_is_the_recipe_that_is_tested() {
-    assert_eq!(blocks("nginx"), [onceward_tests::gateway::Kind::Nginx.recipe()]);
+    assert_eq!(blocks("nginx"), [onceward_tests::gateway::GatewayKind::Nginx.recipe()]);
 }
 
 /// What the README says stands for an address and a program; here it is another port, and this build.

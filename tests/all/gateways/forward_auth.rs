@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::metrics::Metrics;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
@@ -187,7 +187,7 @@ async fn lost_answer_of_redis_is_redeem_unknown_also_for_a_named_attempt() {
     let service = OncewardServer::start(&["--api-key", KEY, "--store", &proxy.url(), "--store-timeout", "1s"]);
     // Redis does not know the script before its first use.
     assert_eq!(ask(&service, &token(&service.url).await, "before").await.said(), "200 redeemed");
-    for (round, fate) in [Fate::LoseAnswer, Fate::SwallowAnswer].into_iter().enumerate() {
+    for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
         let good = token(&service.url).await;
         proxy.next("EVALSHA", fate);
         let lost = ask(&service, &good, "one").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use onceward_api::header;
 use onceward_tests::client::{http, send, token};
 use onceward_tests::faulty_http_proxy::HttpFault;
-use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::gateway::{Gateway, GatewayKind, KEY};
 use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
 use reqwest::Method;
@@ -32,7 +32,7 @@ async fn raw(stage: &Stage, head: &str, body: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pass_unseen() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         stage.handed_on.plan(|_| HttpFault::Instead(200));
         let ask = |upgrades: &[&'static str]| {
@@ -60,8 +60,8 @@ async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pas
         ask(&["websocket"]).await;
         let wanted = stage.handed_on.seen().get(before).map(|seen| seen.header("upgrade").to_owned());
         let as_promised = match kind {
-            Kind::Nginx => Some(""),
-            Kind::Envoy => None,
+            GatewayKind::Nginx => Some(""),
+            GatewayKind::Envoy => None,
             _ => Some("websocket"),
         };
         assert_eq!(wanted.as_deref(), as_promised, "{kind:?}");
@@ -70,7 +70,7 @@ async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pas
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_cannot_speak_for_the_gateway_in_another_spelling_nor_take_away_what_it_says() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for method in [Method::POST, Method::GET] {
             let request = stage.submission(method.clone(), &stage.token().await);
@@ -83,14 +83,14 @@ async fn a_client_cannot_speak_for_the_gateway_in_another_spelling_nor_take_away
             let redeemed = if method == Method::POST { "redeemed" } else { "" };
             assert_eq!(sent.header(header::OUTCOME), redeemed, "{kind:?} {method}");
             // Traefik has none to hand on.
-            assert_eq!(sent.header(header::ATTEMPT).is_empty(), kind == Kind::Traefik, "{kind:?} {method}");
+            assert_eq!(sent.header(header::ATTEMPT).is_empty(), kind == GatewayKind::Traefik, "{kind:?} {method}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_called_executed() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let head = |token: &str| {
             format!(
@@ -102,7 +102,7 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
         let broken = "no length\r\n".to_owned();
         // More than nginx takes.
         let large = format!("200000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x0020_0000));
-        let bodies = if kind == Kind::Nginx { vec![broken, large] } else { vec![broken] };
+        let bodies = if kind == GatewayKind::Nginx { vec![broken, large] } else { vec![broken] };
         for body in bodies {
             let answer = raw(&stage, &head(&stage.token().await), &body).await;
             assert!(answer.starts_with("http/1.1 4") || answer.starts_with("http/1.1 50"), "{kind:?}: {answer}");
@@ -110,7 +110,7 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
                 assert!(!answer.contains(word), "{kind:?}: {answer}");
             }
             // Traefik cannot tell its own 500 from the application's.
-            let outcome = if kind == Kind::Traefik { "redeemed" } else { "unknown" };
+            let outcome = if kind == GatewayKind::Traefik { "redeemed" } else { "unknown" };
             assert!(answer.contains(&format!("\r\nonceward-outcome: {outcome}\r\n")), "{kind:?}: {answer}");
             assert!(answer.contains(&format!("\r\nserver-timing: onceward;desc={outcome}\r\n")), "{kind:?}: {answer}");
             assert_eq!(answer.matches("onceward-outcome").count(), 1, "{kind:?}: {answer}");
@@ -124,9 +124,9 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_nginx_itself_fails_after_the_token_was_redeemed_nobody_is_told_to_send_the_same_again() {
     let service = OncewardServer::start(&["--api-key", KEY]);
-    let recipe = Kind::Nginx.recipe().replace("\":redeemed\" http://application", "\":redeemed\" nowhere");
-    assert_ne!(recipe, Kind::Nginx.recipe());
-    let gateway = Gateway::with(Kind::Nginx, &recipe, &[&service.url], &[&service.url]);
+    let recipe = GatewayKind::Nginx.recipe().replace("\":redeemed\" http://application", "\":redeemed\" nowhere");
+    assert_ne!(recipe, GatewayKind::Nginx.recipe());
+    let gateway = Gateway::with(GatewayKind::Nginx, &recipe, &[&service.url], &[&service.url]);
     let submission = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, token(&service.url).await);
     let answer = send(submission).await;
     assert_eq!(

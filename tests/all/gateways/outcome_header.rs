@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use onceward_api::{Code, Retry, header};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::faulty_http_proxy::{HttpFault, Seen, first, smooth};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
-use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::faulty_http_proxy::{HttpFault, RecordedRequest, first, smooth};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
+use onceward_tests::gateway::{Gateway, GatewayKind, KEY};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::STATUS;
@@ -22,11 +22,11 @@ fn said(answer: &Answer) -> String {
 }
 
 /// A gateway that received no verdict says that the token may be used up, and asks for a new one.
-fn assert_lost(kind: Kind, answer: &Answer) {
+fn assert_lost(kind: GatewayKind, answer: &Answer) {
     assert_eq!(said(answer), "503 redeem_unknown", "{kind:?}: {answer:?}");
     assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
     // Traefik cannot send a body of its own.
-    if kind != Kind::Traefik {
+    if kind != GatewayKind::Traefik {
         let problem = answer.problem();
         assert_eq!(
             (problem.code, problem.retry, problem.status),
@@ -38,7 +38,7 @@ fn assert_lost(kind: Kind, answer: &Answer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_verdict_asks_for_a_new_token_which_passes() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let losses = [
             HttpFault::CutAnswer(0),
@@ -69,7 +69,7 @@ async fn lost_verdict_asks_for_a_new_token_which_passes() {
 /// A gateway that asks again by itself, over a new connection, names the same attempt, or does not ask again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verdict_lost_on_a_connection_that_served_before_is_never_token_used() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for percent in [0, 50] {
             for _ in 0..3 {
@@ -88,7 +88,7 @@ async fn verdict_lost_on_a_connection_that_served_before_is_never_token_used() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
         // More patience than the default, for a busy machine, and less than any gateway has.
@@ -96,13 +96,13 @@ async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
         let stage = Stage::on(kind, &patient).await;
         // Redis does not know the script before its first use.
         assert_eq!(stage.submit(&stage.token().await).await.status, 200, "{kind:?}");
-        for (round, fate) in [Fate::LoseAnswer, Fate::SwallowAnswer].into_iter().enumerate() {
+        for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
             let token = stage.token().await;
             // Traefik names no attempt, and then a token is just deleted.
-            proxy.next(if kind == Kind::Traefik { "DEL\r\n" } else { "EVALSHA" }, fate);
+            proxy.next(if kind == GatewayKind::Traefik { "DEL\r\n" } else { "EVALSHA" }, fate);
             let answer = stage.submit(&token).await;
             assert_eq!(proxy.struck(), round + 1, "{kind:?} {fate:?}: the answer was lost");
-            let status = if kind == Kind::Traefik { 403 } else { 503 };
+            let status = if kind == GatewayKind::Traefik { 403 } else { 503 };
             assert_eq!(said(&answer), format!("{status} redeem_unknown"), "{kind:?} {fate:?}: {answer:?}");
             assert_eq!(answer.problem().retry, Retry::NewToken, "{kind:?} {fate:?}");
             assert_eq!(stage.effects(), round + 1, "{kind:?} {fate:?}: nothing was forwarded");
@@ -121,7 +121,7 @@ async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rust_client_gets_through_after_a_lost_verdict() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let client = onceward_tests::sdk_client::builder()
             .tokens_from(&stage.service.url)
@@ -137,7 +137,7 @@ async fn rust_client_gets_through_after_a_lost_verdict() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_the_application_are_executed_and_502_and_504_are_unknown() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let statuses = ["200", "201", "302", "400", "403", "404", "409", "422", "429", "500", "501", "503", "505"];
         for status in statuses {
@@ -152,7 +152,7 @@ async fn answers_of_the_application_are_executed_and_502_and_504_are_unknown() {
             assert_eq!(said(&answer), format!("{status} unknown"), "{kind:?}: {answer:?}");
             assert!(!answer.headers.contains_key("retry-after"), "{kind:?} {status}");
             // Traefik can mark the response only in exchange for its body.
-            if kind != Kind::Traefik {
+            if kind != GatewayKind::Traefik {
                 assert_eq!(answer.body, "ordered with 0 bytes", "{kind:?} {status}");
             }
         }
@@ -162,14 +162,14 @@ async fn answers_of_the_application_are_executed_and_502_and_504_are_unknown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn application_that_breaks_off_or_is_away_is_unknown() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for percent in [0, 20] {
             stage.handed_on.plan(move |_| HttpFault::CutAnswer(percent));
             let token = stage.token().await;
             let answer = stage.submit(&token).await;
             // Traefik turns half a response head into a 500, which it cannot tell from the application's own.
-            let wanted = if kind == Kind::Traefik && percent > 0 { "500 redeemed" } else { "502 unknown" };
+            let wanted = if kind == GatewayKind::Traefik && percent > 0 { "500 redeemed" } else { "502 unknown" };
             assert_eq!(said(&answer), wanted, "{kind:?} {percent}: {answer:?}");
             assert!(!answer.headers.contains_key("retry-after"), "{kind:?} {percent}");
             assert_eq!(stage.submit(&token).await.said(), "409 token_used", "{kind:?} {percent}");
@@ -190,9 +190,9 @@ async fn application_that_breaks_off_or_is_away_is_unknown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn application_that_times_out_is_unknown() {
     let limits = [
-        (Kind::Nginx, "proxy_next_upstream off;", "proxy_next_upstream off; proxy_read_timeout 1s;"),
-        (Kind::Envoy, "timeout: 60s", "timeout: 1s"),
-        (Kind::HaProxy, "timeout server  60s", "timeout server 1s"),
+        (GatewayKind::Nginx, "proxy_next_upstream off;", "proxy_next_upstream off; proxy_read_timeout 1s;"),
+        (GatewayKind::Envoy, "timeout: 60s", "timeout: 1s"),
+        (GatewayKind::HaProxy, "timeout server  60s", "timeout server 1s"),
     ];
     for (kind, from, to) in limits {
         let stage = Stage::set(kind).await;
@@ -208,7 +208,7 @@ async fn application_that_times_out_is_unknown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcome_that_the_application_claims_is_not_believed() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for (method, status, wanted) in [
             (Method::POST, "200", executed(kind, "200")),
@@ -226,7 +226,7 @@ async fn outcome_that_the_application_claims_is_not_believed() {
                 said(&answer);
             }
             // Only Traefik, and Caddy after a 502, cannot add to what the application measured.
-            if status == "200" && kind != Kind::Traefik {
+            if status == "200" && kind != GatewayKind::Traefik {
                 assert!(answer.timings().contains(&"db;dur=7".to_owned()), "{kind:?} {method}: {answer:?}");
             }
         }
@@ -249,7 +249,7 @@ async fn attempt_is_the_gateway_s_own_whatever_the_client_calls_its_request() {
         "x-envoy-force-trace",
     ];
     const MINE: &str = "0af76519-16cd-43dd-8448-eb211c80319c";
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         for said in [&*executed(kind, "200"), "409 token_used"] {
@@ -258,12 +258,12 @@ async fn attempt_is_the_gateway_s_own_whatever_the_client_calls_its_request() {
             assert_eq!(send(request).await.said(), said, "{kind:?}");
         }
         let mut named: Vec<_> =
-            stage.asked.seen().iter().map(|seen: &Seen| seen.header(header::ATTEMPT).to_owned()).collect();
+            stage.asked.seen().iter().map(|seen: &RecordedRequest| seen.header(header::ATTEMPT).to_owned()).collect();
         assert!(named.iter().all(|name| !name.contains(MINE)), "{kind:?}: {named:?}");
         named.sort();
         named.dedup();
         // Traefik names none.
-        assert_eq!(named.len(), if kind == Kind::Traefik { 1 } else { 2 }, "{kind:?}: {named:?}");
+        assert_eq!(named.len(), if kind == GatewayKind::Traefik { 1 } else { 2 }, "{kind:?}: {named:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
     }
 }

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use onceward::store::Memory;
 use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, http, send, token, token_for};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, smooth};
-use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest, smooth};
+use onceward_tests::gateway::{Gateway, GatewayKind, KEY};
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::OncewardServer;
@@ -26,11 +26,11 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) async fn set(kind: Kind) -> Self {
+    pub(crate) async fn set(kind: GatewayKind) -> Self {
         Self::on(kind, &["--api-key", KEY]).await
     }
 
-    pub(crate) async fn on(kind: Kind, arguments: &[&str]) -> Self {
+    pub(crate) async fn on(kind: GatewayKind, arguments: &[&str]) -> Self {
         let (service, shop) = (OncewardServer::start(arguments), Shop::on(Memory::new()));
         let (asked, handed_on) =
             (FaultyHttpProxy::to(&service.url, smooth).await, FaultyHttpProxy::to(shop.url(), smooth).await);
@@ -58,20 +58,20 @@ impl Stage {
     }
 
     /// What the application was sent last.
-    pub(crate) fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> RecordedRequest {
         self.handed_on.seen().pop().expect("it was sent something")
     }
 }
 
 /// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says only that the token
 /// is used.
-pub(crate) fn executed(kind: Kind, status: &str) -> String {
-    format!("{status} {}", if kind == Kind::Traefik { "redeemed" } else { "executed" })
+pub(crate) fn executed(kind: GatewayKind, status: &str) -> String {
+    format!("{status} {}", if kind == GatewayKind::Traefik { "redeemed" } else { "executed" })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         let told = join_all((0..50).map(|_| stage.submit(&token))).await;
@@ -87,7 +87,7 @@ async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_refusal_reaches_the_client_as_what_it_is() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let short = token_for(&stage.service.url, r#"{"ttl":"1s"}"#).await;
         let elsewhere = token_for(&stage.service.url, r#"{"action":"POST /elsewhere"}"#).await;
@@ -115,7 +115,7 @@ async fn every_refusal_reaches_the_client_as_what_it_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         for said in [&executed(kind, "200"), "409 token_used"] {
@@ -135,7 +135,7 @@ async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         let Stage { service, shop, gateway, asked, handed_on } = stage;
@@ -147,7 +147,7 @@ async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
         assert_eq!(answer.headers["retry-after"], "1", "{kind:?}");
         match kind {
             // It has no way to answer with a text of our own.
-            Kind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
+            GatewayKind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
             _ => assert_eq!(answer.problem().code, Code::RedeemUnknown, "{kind:?}"),
         }
         asked.plan(|_| HttpFault::CutBefore);
@@ -171,7 +171,7 @@ async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_gate() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         for head in [
@@ -195,7 +195,7 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_request() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         for said in [&executed(kind, "200"), "409 token_used"] {
@@ -205,10 +205,14 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
         }
         let sent = stage.last();
         assert_eq!(sent.header(header::OUTCOME), "redeemed", "{kind:?}");
-        assert_eq!(sent.header(header::RUN_ID).len(), if kind == Kind::Traefik { 0 } else { 36 }, "{kind:?}: {sent:?}");
+        assert_eq!(
+            sent.header(header::RUN_ID).len(),
+            if kind == GatewayKind::Traefik { 0 } else { 36 },
+            "{kind:?}: {sent:?}"
+        );
         match kind {
             // It has no name for a request, so it can only take the client's away.
-            Kind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
+            GatewayKind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
             _ => assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}"),
         }
 
@@ -228,7 +232,7 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
         assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}");
@@ -238,7 +242,8 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
         let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
         let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
         // Traefik hands no attempt on, and without one there is nothing to give back.
-        let (released_as, then) = if kind == Kind::Traefik { (400, "409 token_used") } else { (204, "200 executed") };
+        let (released_as, then) =
+            if kind == GatewayKind::Traefik { (400, "409 token_used") } else { (204, "200 executed") };
         assert_eq!(released.status, released_as, "{kind:?}: {released:?}");
         assert_eq!(stage.submit(&token).await.said(), then, "{kind:?}");
     }
@@ -246,7 +251,7 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let answer = send(stage.submission(Method::POST, &stage.token().await).bearer_auth("the-client")).await;
         assert_eq!(answer.status, 200, "{kind:?}: {answer:?}");
@@ -254,7 +259,7 @@ async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application(
         let asked = stage.asked.seen().pop().expect("it was asked");
         let shown = match kind {
             // It can send the key only as the password in an address: `onceward:` and the key.
-            Kind::Traefik => "Basic b25jZXdhcmQ6YS1rZXktb2YtdGhlLWdhdGV3YXlz".to_owned(),
+            GatewayKind::Traefik => "Basic b25jZXdhcmQ6YS1rZXktb2YtdGhlLWdhdGV3YXlz".to_owned(),
             _ => format!("Bearer {KEY}"),
         };
         assert_eq!(asked.header("authorization"), shown, "{kind:?}");
@@ -280,7 +285,7 @@ async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
             "handle_response @redeemed {\nheader Onceward-Next-Token {http.reverse_proxy.header.Onceward-Next-Token}",
         ),
     ];
-    for (kind, added) in [(Kind::Nginx, nginx), (Kind::Caddy, caddy)] {
+    for (kind, added) in [(GatewayKind::Nginx, nginx), (GatewayKind::Caddy, caddy)] {
         let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
         let recipe = added.iter().fold(kind.recipe(), |recipe, (from, to)| recipe.replace(from, to));
         let gateway = Gateway::with(kind, &recipe, &[&service.url], &[shop.url()]);
@@ -297,12 +302,12 @@ async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_token_gets_into_an_access_log() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let [one, two] = [stage.token().await, stage.token().await];
         let url = format!("{}/open?_onceward={one}", stage.gateway.url);
         // Caddy does not log it, as it is for a host that its site does not name.
-        let lines = if kind == Kind::Caddy { 4 } else { 5 };
+        let lines = if kind == GatewayKind::Caddy { 4 } else { 5 };
         send(stage.submission(Method::POST, &two).header("host", "127.0.0.1")).await;
         for _ in 0..2 {
             send(http().post(&url).header(ORDER, "tea")).await;
@@ -317,7 +322,7 @@ async fn no_token_gets_into_an_access_log() {
 }
 
 /// The recipe where every client counts as one of the house, of whom Envoy takes orders in headers.
-fn among_friends(kind: Kind) -> String {
+fn among_friends(kind: GatewayKind) -> String {
     let friends = "internal_address_config: { cidr_ranges: [{ address_prefix: 127.0.0.0, prefix_len: 8 }] }";
     let (line, indent) = ("use_remote_address: true", " ".repeat(16));
     kind.recipe().replace(line, &format!("{line}\n{indent}{friends}"))
@@ -325,9 +330,9 @@ fn among_friends(kind: Kind) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
-        let cut = |_: &Seen| HttpFault::CutAnswer(0);
+        let cut = |_: &RecordedRequest| HttpFault::CutAnswer(0);
         let ways = [FaultyHttpProxy::to(shop.url(), cut).await, FaultyHttpProxy::to(shop.url(), cut).await];
         for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
             // A new one each time, which does not know yet that both are of no use.
@@ -346,7 +351,7 @@ async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for (round, method) in [Method::POST, Method::PUT, Method::DELETE].into_iter().enumerate() {
             let (client, tokens) = (http(), [stage.token().await, stage.token().await]);
@@ -360,7 +365,7 @@ async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before(
             match submission(&tokens[1]).send().await {
                 Ok(answer) => assert_eq!(answer.status(), 502, "{kind:?} {method}"),
                 // It may break the client's connection too, if that has served before, and leave the rest to the client.
-                Err(error) => assert_eq!(kind, Kind::HaProxy, "{method}: {error}"),
+                Err(error) => assert_eq!(kind, GatewayKind::HaProxy, "{method}: {error}"),
             }
             stage.handed_on.plan(smooth);
             assert_eq!(stage.effects(), 2 * (round + 1), "{kind:?} {method}");
@@ -371,7 +376,7 @@ async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_application_its_own() {
-    for kind in Kind::ALL {
+    for kind in GatewayKind::ALL {
         let mut redis = RedisServer::start();
         let stage = Stage::on(kind, &["--api-key", KEY, "--store", &redis.url()]).await;
         for status in ["403", "404", "409", "500", "503"] {
@@ -381,7 +386,7 @@ async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_applica
         let token = stage.token().await;
         redis.kill();
         // Traefik hands on what Onceward tells gateways, which is never a 5xx; the problem says what is meant.
-        let (away, no_key) = if kind == Kind::Traefik { (403, 401) } else { (503, 503) };
+        let (away, no_key) = if kind == GatewayKind::Traefik { (403, 401) } else { (503, 503) };
         // Redis may have carried out what was sent before the connection broke. Without a connection, nothing is sent.
         let is_certain = || async {
             let answer = stage.submit(&token).await;

@@ -4,7 +4,7 @@
 use onceward_api::header;
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first, smooth};
-use onceward_tests::gateway::{Gateway, Kind};
+use onceward_tests::gateway::{Gateway, GatewayKind};
 use onceward_tests::key_routes::{KEY, Pair};
 use onceward_tests::shop::ORDER;
 
@@ -31,7 +31,7 @@ async fn cut_after_the_effect(path: &str) -> (Answer, usize) {
         FaultyHttpProxy::to(pair.one(), first([HttpFault::CutAnswer(0)])).await,
         FaultyHttpProxy::to(pair.other(), smooth).await,
     ];
-    let gateway = Gateway::with(Kind::Nginx, REPEATS, &[pair.one()], &[&ways[0].url, &ways[1].url]);
+    let gateway = Gateway::with(GatewayKind::Nginx, REPEATS, &[pair.one()], &[&ways[0].url, &ways[1].url]);
     let token = token(pair.one()).await;
     let request = http().post(format!("{}{path}", gateway.url)).header(header::TOKEN, token).header(KEY, "k");
     let answer = send(request.header(ORDER, "tea")).await;

@@ -10,13 +10,13 @@ use onceward::store::{Memory, Redis};
 use onceward::{Effect, Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, at_last, http, ran, send};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::interval_routes::{HALF, every, plainly};
 use onceward_tests::key_routes::{Pair, purchase, serve, serve_one};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
+use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER, panics};
 use reqwest::{Method, RequestBuilder};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -37,7 +37,7 @@ const LOCKED: &str = "429 locked";
 /// A server on a clock of its own.
 struct Bed {
     clock: ManualClock,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 
@@ -579,7 +579,7 @@ async fn a_record_that_this_version_does_not_know_lets_nothing_through() {
 /// Whoever was not let in because nobody could tell is not too soon when he comes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_of_the_store_is_no_duplicate() {
-    for fate in [Fate::LoseAnswer, Fate::SwallowAnswer, Fate::LoseRequest] {
+    for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
         let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
@@ -614,7 +614,7 @@ async fn interval_by_content_holds_between_processes_that_sign_with_different_se
         serve_one(&ledger, protect)
     });
     for (at, first) in beds.iter().enumerate() {
-        let ask = |bed: &Served| plainly(&bed.url, "/it", "order").body(format!("content {at}"));
+        let ask = |bed: &TestServer| plainly(&bed.url, "/it", "order").body(format!("content {at}"));
         assert_eq!(send(ask(first)).await.said(), RAN);
         for other in &beds {
             assert_eq!(send(ask(other)).await.said(), TOO_SOON);

@@ -15,7 +15,7 @@ use onceward_tests::key_routes::{KEY, buy, purchase, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
-use onceward_tests::shop::{STATUS, Served, TAKES, panics};
+use onceward_tests::shop::{STATUS, TAKES, TestServer, panics};
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -168,7 +168,7 @@ async fn path_that_is_rewritten_inside_the_guard_is_logged_as_an_error() {
         let guard = Guard::new(Memory::new());
         let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
         let (protect, data) = (action.map_or(protect.clone(), |action| protect.action(action)), ledger.clone());
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let app = move || {
                 let app = App::new().app_data(data.clone()).wrap(NormalizePath::trim()).wrap(protect.clone());
                 app.service(web::resource(path).route(web::post().to(purchase)))

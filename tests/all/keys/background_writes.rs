@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(5);
 const BRIEF: Duration = Duration::from_millis(300);
 
 /// A memory that has moods in what it compares.
-struct Moody {
+struct MoodyStore {
     memory: Memory,
     mood: Mutex<Mood>,
     refused: AtomicUsize,
@@ -41,7 +41,7 @@ enum Mood {
     Deaf,
 }
 
-impl Moody {
+impl MoodyStore {
     fn new() -> Arc<Self> {
         Arc::new(Self { memory: Memory::new(), mood: Mutex::new(Mood::Fine), refused: AtomicUsize::new(0) })
     }
@@ -74,7 +74,7 @@ impl Moody {
 }
 
 #[async_trait]
-impl Store for Moody {
+impl Store for MoodyStore {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.memory.insert(ticket, value, ttl).await
     }
@@ -130,7 +130,7 @@ async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
 
 #[tokio::test]
 async fn no_ceiling_is_no_reason_to_stop_trying() {
-    let store = Moody::new();
+    let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::retryable().lease(BRIEF).unwrap().ceiling(Duration::MAX);
     let pass = enter(&guard, &rules).await;
@@ -143,7 +143,7 @@ async fn no_ceiling_is_no_reason_to_stop_trying() {
 
 #[tokio::test]
 async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
-    let store = Moody::new();
+    let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::retryable().lease(BRIEF).unwrap();
     let pass = enter(&guard, &rules).await;
@@ -159,7 +159,7 @@ async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
 
 #[tokio::test]
 async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
-    let store = Moody::new();
+    let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     let pass = enter(&guard, &rules).await;
@@ -171,7 +171,7 @@ async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
 
 #[tokio::test]
 async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
-    let store = Moody::new();
+    let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     store.be(Mood::Mute);
@@ -261,7 +261,7 @@ async fn draining_waits_for_what_runs_unprotected() {
 
 #[tokio::test]
 async fn draining_waits_for_what_is_taken_back() {
-    let store = Moody::new();
+    let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     store.be(Mood::Refuses(Duration::ZERO));
@@ -290,7 +290,7 @@ async fn settling_the_same_twice_is_as_good_as_once() {
 
 #[tokio::test]
 async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_and_has_forgotten() {
-    let store = Moody::new();
+    let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     let pass = enter(&guard, &rules).await;

@@ -19,14 +19,14 @@ use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{holds_for, until};
-use onceward_tests::shop::{EFFECT, ORDER, STATUS, Served, Shop, order};
+use onceward_tests::shop::{EFFECT, ORDER, STATUS, Shop, TestServer, order};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
 /// A server on a clock of its own.
 struct Bed {
     clock: ManualClock,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
     client: reqwest::Client,
 }
@@ -96,9 +96,9 @@ async fn every_status_replays_where_everything_does() {
 }
 
 /// An extractor of the application's own, which wants a header.
-struct Signed;
+struct SignatureExtractor;
 
-impl FromRequest for Signed {
+impl FromRequest for SignatureExtractor {
     type Error = actix_web::Error;
     type Future = Ready<Result<Self, Self::Error>>;
 
@@ -117,9 +117,9 @@ async fn made(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
 }
 
 /// An extractor of the application's own whose errors do not say that they are one's.
-struct Admitted;
+struct AdmissionExtractor;
 
-impl FromRequest for Admitted {
+impl FromRequest for AdmissionExtractor {
     type Error = actix_web::Error;
     type Future = Ready<Result<Self, Self::Error>>;
 
@@ -147,8 +147,8 @@ fn extracting<P: 'static>(protect: Protect<P>) -> impl Fn(&mut ServiceConfig) + 
         let path = async |request: HttpRequest, ledger: Data, _: Path<u32>| made(request, ledger).await;
         let length = async |request: HttpRequest, ledger: Data, _: web::Header<Number>| made(request, ledger).await;
         let text = async |request: HttpRequest, ledger: Data, _: String| made(request, ledger).await;
-        let signed = async |request: HttpRequest, ledger: Data, _: Signed| made(request, ledger).await;
-        let admitted = async |request: HttpRequest, ledger: Data, _: Admitted| made(request, ledger).await;
+        let signed = async |request: HttpRequest, ledger: Data, _: SignatureExtractor| made(request, ledger).await;
+        let admitted = async |request: HttpRequest, ledger: Data, _: AdmissionExtractor| made(request, ledger).await;
         config
             .service(on("/json").route(web::post().to(entered(json))))
             .service(on("/form").route(web::post().to(entered(form))))
@@ -322,7 +322,7 @@ async fn error_of_middleware_behind_a_marked_handler_is_the_handler_s() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
     let served = serve(&ledger, move |config| {
-        let admitted = async |request: HttpRequest, ledger: Data, _: Admitted| made(request, ledger).await;
+        let admitted = async |request: HttpRequest, ledger: Data, _: AdmissionExtractor| made(request, ledger).await;
         let route = web::resource("/it").wrap(from_fn(between)).wrap(protect.clone());
         config.service(route.route(web::post().to(entered(admitted))));
     });

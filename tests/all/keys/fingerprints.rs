@@ -7,14 +7,14 @@ use onceward::{Fields, Guard, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, send};
 use onceward_tests::key_routes::{serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::Served;
+use onceward_tests::shop::TestServer;
 
 const JSON: &str = "application/json";
 const REPLAYED: &str = "200 replayed";
 const REUSED: &str = "422 key_reused";
 
 struct Bed {
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 

@@ -16,7 +16,7 @@ use onceward_tests::client::send;
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault};
 use onceward_tests::key_routes::{buy, serve, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{ORDER, Served, header};
+use onceward_tests::shop::{ORDER, TestServer, header};
 
 fn by_key(rules: KeyRules) -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
@@ -99,14 +99,14 @@ async fn fails(request: HttpRequest, ledger: web::Data<Ledger>) -> Result<HttpRe
 }
 
 /// A route whose handler passes on any error.
-fn failing(ledger: &Ledger, protect: Protect<KeyPolicy>) -> Served {
+fn failing(ledger: &Ledger, protect: Protect<KeyPolicy>) -> TestServer {
     serve(ledger, move |config| {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(fails)));
     })
 }
 
 /// Sends each error's request twice, and says which of them ran twice.
-async fn run_twice(served: &Served, ledger: &Ledger, names: impl IntoIterator<Item = &str>) -> Vec<String> {
+async fn run_twice(served: &TestServer, ledger: &Ledger, names: impl IntoIterator<Item = &str>) -> Vec<String> {
     let mut twice = Vec::new();
     for name in names {
         let key = name.replace(' ', "-");

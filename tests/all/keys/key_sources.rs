@@ -12,7 +12,7 @@ use onceward_tests::key_routes::{KEY, buy, serve, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, Served, Shop, TAKES, USER};
+use onceward_tests::shop::{ORDER, Shop, TAKES, TestServer, USER};
 use reqwest::RequestBuilder;
 
 const JSON: &str = "application/json";
@@ -21,7 +21,7 @@ fn by_key() -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
 }
 
-fn served(protect: Protect<KeyPolicy>) -> (Served, Ledger) {
+fn served(protect: Protect<KeyPolicy>) -> (TestServer, Ledger) {
     let ledger = Ledger::new();
     (serve_one(&ledger, protect), ledger)
 }

@@ -12,7 +12,7 @@ use onceward_tests::key_routes::{BRIEF, SIZE, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES};
+use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer};
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -83,15 +83,15 @@ async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused
 }
 
 /// A route that is held, what it is asked for, and the guard of it.
-struct Held {
+struct HeldRoute {
     guard: Guard,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
     rules: KeyRules,
     key: Key,
 }
 
-impl Held {
+impl HeldRoute {
     fn new() -> Self {
         let (guard, ledger, rules) =
             (Guard::new(Memory::new()), Ledger::new(), KeyRules::at_most_once().lease(BRIEF).unwrap());
@@ -122,7 +122,7 @@ fn refused(settled: &Settled) -> Option<Code> {
 
 #[tokio::test]
 async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
-    let held = Held::new();
+    let held = HeldRoute::new();
     assert_eq!(held.seen().await, RecordState::Absent);
     assert_eq!(refused(&held.settle(Effect::Applied, None).await), Some(Code::NotFound));
     assert_eq!(held.buy(504).await, "504 unknown");
@@ -145,7 +145,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
 
 #[tokio::test]
 async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen() {
-    let held = Held::new();
+    let held = HeldRoute::new();
     assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
         assert_eq!(held.settle(Effect::NotApplied, None).await, Settled::Released);
@@ -157,7 +157,7 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen()
 
 #[tokio::test]
 async fn a_run_that_is_alive_is_settled_by_nobody_else() {
-    let held = Held::new();
+    let held = HeldRoute::new();
     let slow = tokio::spawn(send(under(&held.served.url, "/it", "k", "a").header(TAKES, 1_000)));
     until("it has begun", LONG, || async { held.ledger.count("begun") == 1 }).await;
     // For longer than its lease, which is renewed meanwhile.
@@ -177,7 +177,7 @@ async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_re
     for reply in
         [Reply::new(200, "x").header("x-long", vec![b'x'; 70_000]), Reply::new(200, vec![b'x'; 2 * 1024 * 1024])]
     {
-        let held = Held::new();
+        let held = HeldRoute::new();
         assert_eq!(held.buy(504).await, "504 unknown");
         assert_eq!(held.settle(Effect::Applied, Some(reply)).await, Settled::Final);
         assert_eq!(held.seen().await, RecordState::Done(Err(NoReply::TooLarge)));

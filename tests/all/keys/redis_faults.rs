@@ -8,7 +8,7 @@ use onceward::store::{Memory, Redis};
 use onceward::{Guard, KeyRules};
 use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, send};
-use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::faulty_tcp_proxy::TcpFault;
 use onceward_tests::key_routes::{BRIEF, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{outlast, until};
@@ -138,7 +138,7 @@ async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_aga
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
-    for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer] {
+    for fate in [TcpFault::LoseRequest, TcpFault::LoseAnswer, TcpFault::SwallowAnswer] {
         let commands = [("/keyed/orders", "SET\r\n"), ("/keyed/held", "SET\r\n"), ("/keyed/held", "EVALSHA\r\n")];
         join_all(commands.map(async |(path, command)| {
             let pair = Pair::start(PEER, "onceward").await;

@@ -16,7 +16,7 @@ use onceward_tests::key_routes::{SIZE, buy, purchase, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{STATUS, Served};
+use onceward_tests::shop::{STATUS, TestServer};
 
 const MIB: usize = 1024 * 1024;
 
@@ -106,9 +106,9 @@ async fn a_replay_of_an_answer_that_says_nothing_of_caches_is_not_cached() {
 }
 
 /// A server that compresses, outside of its guard or inside.
-fn compressing(ledger: &Ledger, is_outside: bool) -> Served {
+fn compressing(ledger: &Ledger, is_outside: bool) -> TestServer {
     let (ledger, protect) = (web::Data::new(ledger.clone()), by_key(KeyRules::retryable()));
-    Served::run(move |listener| {
+    TestServer::run(move |listener| {
         let handler = async |request: HttpRequest, ledger: web::Data<Ledger>| {
             ledger.record(&format!("{:?}", request.headers().get("accept-encoding")));
             HttpResponse::Ok().content_type("text/plain").body("tea ".repeat(2_000))

@@ -23,7 +23,7 @@ use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::post;
-use onceward_tests::shop::{Served, header};
+use onceward_tests::shop::{TestServer, header};
 use serde_json::{Value, json};
 use sqlx::SqlitePool;
 
@@ -37,9 +37,9 @@ const SETTLED: &str = "settled afterwards, without a response";
 const UNWRITABLE: &str = "could not be written as JSON";
 
 /// A body that says how long it is, and breaks off.
-struct Broken;
+struct BrokenBody;
 
-impl MessageBody for Broken {
+impl MessageBody for BrokenBody {
     type Error = std::io::Error;
 
     fn size(&self) -> BodySize {
@@ -59,13 +59,13 @@ async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse
         Some("streamed") => {
             HttpResponse::Ok().streaming(stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"in pieces"))]))
         }
-        Some("broken") => HttpResponse::Ok().body(Broken),
+        Some("broken") => HttpResponse::Ok().body(BrokenBody),
         _ => HttpResponse::Ok().body("tea ".repeat(100)),
     }
 }
 
 /// Routes that go by a key and by a remembered token, with a compression inside of the guard.
-fn served(guard: &Guard, ledger: &Ledger) -> Served {
+fn served(guard: &Guard, ledger: &Ledger) -> TestServer {
     let guard = guard.clone();
     serve(ledger, move |config| {
         let rules = || KeyRules::retryable().reply_limit(1_000);

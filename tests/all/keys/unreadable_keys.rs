@@ -9,7 +9,7 @@ use onceward::{Guard, IntervalRules, KeyRules};
 use onceward_tests::client::{URLENCODED, http, send};
 use onceward_tests::key_routes::serve;
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{ORDER, Served, order};
+use onceward_tests::shop::{ORDER, TestServer, order};
 use serde_json::Value;
 
 /// `{"seq":7}`, compressed.
@@ -22,7 +22,7 @@ async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpRe
     HttpResponse::Created().finish()
 }
 
-fn messages<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> Served {
+fn messages<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> TestServer {
     serve(ledger, move |config| {
         config.service(web::resource("/messages").wrap(protect.clone()).route(web::post().to(receive)));
     })

@@ -21,7 +21,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::metrics::waiting;
 use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Barrier;
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// One route on which a duplicate waits, with its ledger.
 struct Bed {
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 
@@ -374,7 +374,7 @@ async fn a_thousand_duplicates_in_two_processes_get_the_same_bytes_and_there_is_
 }
 
 /// How long another request takes, as a rule.
-async fn another(served: &Served, times: usize) -> Duration {
+async fn another(served: &TestServer, times: usize) -> Duration {
     let mut took = Vec::new();
     for _ in 0..times {
         let begun = Instant::now();
@@ -503,7 +503,7 @@ async fn hangs_up(is_reset: bool) {
     let guard = Guard::builder(Memory::new()).waiters(1).build();
     let ledger = Ledger::new();
     let (data, protect) = (web::Data::new(ledger.clone()), by_key(&guard, KeyRules::retryable(), LONG * 6));
-    let served = Served::run(move |listener| {
+    let served = TestServer::run(move |listener| {
         let resource = move || web::resource("/it").wrap(protect.clone()).route(web::route().to(purchase));
         let server = HttpServer::new(move || App::new().app_data(data.clone()).service(resource()));
         Ok(server.workers(2).on_connect(Peer::note).disable_signals().listen(listener)?.run())

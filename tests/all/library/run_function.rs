@@ -58,7 +58,7 @@ fn invoice(number: u64) -> Invoice {
     }
 }
 
-type Ended<T> = Result<RunOutcome<T>, RunError<&'static str>>;
+type RunResult<T> = Result<RunOutcome<T>, RunError<&'static str>>;
 
 fn by_key() -> Policy {
     Policy::key(KeyRules::retryable().lease(BRIEF).unwrap())
@@ -69,7 +69,7 @@ fn held() -> Policy {
 }
 
 /// Runs some work under a key.
-async fn run<T, F>(guard: &Guard, policy: &Policy, key: &str, work: impl FnOnce() -> F) -> Ended<T>
+async fn run<T, F>(guard: &Guard, policy: &Policy, key: &str, work: impl FnOnce() -> F) -> RunResult<T>
 where
     T: Serialize + for<'de> Deserialize<'de>,
     F: Future<Output = Result<T, &'static str>>,
@@ -84,7 +84,7 @@ async fn never<T>() -> Result<T, &'static str> {
 }
 
 /// The code of a rejection.
-fn code<T: std::fmt::Debug>(ended: Ended<T>) -> Code {
+fn code<T: std::fmt::Debug>(ended: RunResult<T>) -> Code {
     match ended {
         Err(RunError::Rejected(rejection)) => rejection.code(),
         other => panic!("{other:?}"),
@@ -192,7 +192,7 @@ async fn err_at_most_once_is_unknown_and_does_not_run_again() {
 }
 
 /// Runs work that says for itself whether it took effect.
-async fn fail(guard: &Guard, policy: &Policy, intent: &Intent<'_>, failure: Failure<&'static str>) -> Ended<()> {
+async fn fail(guard: &Guard, policy: &Policy, intent: &Intent<'_>, failure: Failure<&'static str>) -> RunResult<()> {
     guard.run(policy, intent, async || Err(failure)).await
 }
 
@@ -232,7 +232,7 @@ async fn work_whose_effect_is_unknown_keeps_its_token_key_and_interval() {
             let intent = Intent::new(code.as_str(), Subject::anonymous()).credential(token.as_str()).key(&key);
             let failed = fail(&guard, &policy, &intent, Unknown("lost")).await;
             assert!(matches!(failed, Err(RunError::Unknown("lost"))), "{policy:?}: {failed:?}");
-            let again: Ended<()> = guard.run(&policy, &intent, never).await;
+            let again: RunResult<()> = guard.run(&policy, &intent, never).await;
             assert_eq!(self::code(again), code, "{policy:?}");
         }
         // A lock is only about running at the same time.
@@ -398,16 +398,17 @@ async fn work_under_a_token_runs_once_and_what_failed_may_be_tried_again() {
         for (policy, is_remembered) in [(Policy::token(), false), (remembered, true)] {
             let token = guard.issue(LONG, Binding::none()).await.unwrap();
             let intent = Intent::new("job", Subject::anonymous()).credential(token.as_str());
-            let failed: Ended<Invoice> = guard.run(&policy, &intent, async || Err("no paper")).await;
+            let failed: RunResult<Invoice> = guard.run(&policy, &intent, async || Err("no paper")).await;
             assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
-            let done: Ended<Invoice> = guard.run(&policy, &intent, async || Ok::<_, &str>(invoice(5))).await;
+            let done: RunResult<Invoice> = guard.run(&policy, &intent, async || Ok::<_, &str>(invoice(5))).await;
             assert_eq!(done.unwrap(), RunOutcome::Executed(invoice(5)));
-            let again: Ended<Invoice> = guard.run(&policy, &intent, never).await;
+            let again: RunResult<Invoice> = guard.run(&policy, &intent, never).await;
             match is_remembered {
                 true => assert_eq!(again.unwrap(), RunOutcome::Replayed(invoice(5))),
                 false => assert_eq!(code(again), Code::TokenUsed),
             }
-            let nothing: Ended<Invoice> = guard.run(&policy, &Intent::new("job", Subject::anonymous()), never).await;
+            let nothing: RunResult<Invoice> =
+                guard.run(&policy, &Intent::new("job", Subject::anonymous()), never).await;
             assert_eq!(code(nothing), Code::TokenMissing);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward_api::Retry;
 use onceward_tests::client::{Answer, order, token};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::redis_server::RedisServer;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::PEER;
 
 /// A process that redeems tokens: the real `onceward`, or an implementation with a flaw.
@@ -49,7 +49,7 @@ async fn redeem(url: &str, token: &str, attempt: Option<&str>) -> Answer {
 }
 
 /// What is redeemed in one place is asked for in every other way and place, also by many at once: one is accepted.
-async fn the_story_of_spent_elsewhere(kind: &str) -> Told {
+async fn the_story_of_spent_elsewhere(kind: &str) -> StoryResult {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let redeemers = [(); 2].map(|()| Redeemer::start(kind, &redis.url(), &ledger));
     let [one, two] = redeemers.each_ref().map(Redeemer::url);
@@ -64,7 +64,7 @@ async fn the_story_of_spent_elsewhere(kind: &str) -> Told {
     Ok(())
 }
 
-async fn by_an_attempt_first(one: &str, two: &str, shop: &str) -> Told {
+async fn by_an_attempt_first(one: &str, two: &str, shop: &str) -> StoryResult {
     let token = token(one).await;
     assert_eq!(redeem(one, &token, Some("first")).await.said(), "200 redeemed");
     for answer in [
@@ -79,7 +79,7 @@ async fn by_an_attempt_first(one: &str, two: &str, shop: &str) -> Told {
     told(again == "200 redeemed", || format!("the attempt that has used it is told: {again}"))
 }
 
-async fn by_an_order_first(one: &str, two: &str, shop: &str) -> Told {
+async fn by_an_order_first(one: &str, two: &str, shop: &str) -> StoryResult {
     let token = token(two).await;
     assert_eq!(order(shop, &token, "first").await.status, 200);
     for answer in [redeem(one, &token, Some("first")).await, redeem(two, &token, None).await] {
@@ -88,7 +88,7 @@ async fn by_an_order_first(one: &str, two: &str, shop: &str) -> Told {
     Ok(())
 }
 
-async fn by_all_at_once(one: &str, two: &str, shop: &str, number: usize) -> Told {
+async fn by_all_at_once(one: &str, two: &str, shop: &str, number: usize) -> StoryResult {
     let token = token(one).await;
     let mut askers = JoinSet::new();
     for asker in 0..4 {
@@ -128,7 +128,7 @@ async fn keep_asking(url: &str, token: &str, attempt: &str) -> Answer {
 }
 
 /// A redeem is carried out and its answer is lost. The attempt asks again, there and elsewhere: the token is its own.
-async fn the_story_of_lost_reply(kind: &str, command: &str, fate: Fate) -> Told {
+async fn the_story_of_lost_reply(kind: &str, command: &str, fate: TcpFault) -> StoryResult {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let proxy = Proxy::before(redis.port()).await;
     let redeemers = [proxy.url(), redis.url()].map(|store| Redeemer::start(kind, &store, &ledger));
@@ -140,7 +140,7 @@ async fn the_story_of_lost_reply(kind: &str, command: &str, fate: Fate) -> Told 
     proxy.next(command, fate);
     let lost = redeem(one, &token, Some("mine")).await;
     assert_eq!((lost.status, proxy.struck()), (503, 1), "the answer was lost");
-    if fate != Fate::LoseRequest {
+    if fate != TcpFault::LoseRequest {
         assert_eq!(redeem(two, &token, Some("another")).await.said(), "409 token_used", "it was carried out");
     }
     for url in [one, two, one] {
@@ -155,15 +155,15 @@ async fn the_story_of_lost_reply(kind: &str, command: &str, fate: Fate) -> Told 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_reply_for_attempts() {
-    for fate in [Fate::LoseAnswer, Fate::SwallowAnswer, Fate::LoseRequest] {
+    for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
         the_story_of_lost_reply("onceward", "EVALSHA", fate).await.unwrap();
     }
-    let wrong = the_story_of_lost_reply("no_attempts", "DEL\r\n", Fate::LoseAnswer).await.unwrap_err();
+    let wrong = the_story_of_lost_reply("no_attempts", "DEL\r\n", TcpFault::LoseAnswer).await.unwrap_err();
     assert_eq!(wrong, "the only attempt asks again, and is told: 409 token_used");
 }
 
 /// An attempt releases its token and redeems it again. Then the release is repeated, whose answer was lost: the token stays used.
-async fn the_story_of_repeated_release(kind: &str) -> Told {
+async fn the_story_of_repeated_release(kind: &str) -> StoryResult {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let redeemers = [(); 2].map(|()| Redeemer::start(kind, &redis.url(), &ledger));
     let [one, two] = redeemers.each_ref().map(Redeemer::url);

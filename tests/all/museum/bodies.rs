@@ -11,12 +11,12 @@ use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
 use onceward_tests::client::{http, send};
-use onceward_tests::flawed::Layer;
+use onceward_tests::flawed::MemoryLayer;
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use serde_json::Value;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::keys::unreadable_keys::GZIPPED;
 
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
@@ -26,7 +26,7 @@ async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpRe
 
 /// Goes by a number in the body as it was sent, and lets through what has none.
 async fn by_seq(
-    layer: Layer,
+    layer: MemoryLayer,
     mut request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
@@ -41,8 +41,8 @@ async fn by_seq(
     layer.pass(request, next).await
 }
 
-async fn the_story_of_compressed_key(is_onceward: bool) -> Told {
-    let (ledger, layer, guard) = (Ledger::new(), Layer::default(), Guard::new(Memory::new()));
+async fn the_story_of_compressed_key(is_onceward: bool) -> StoryResult {
+    let (ledger, layer, guard) = (Ledger::new(), MemoryLayer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/messages").route(web::post().to(receive));
         if is_onceward {

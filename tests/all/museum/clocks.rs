@@ -5,7 +5,7 @@ use std::time::Duration;
 use onceward::store::Sql;
 use onceward_tests::client::send;
 use onceward_tests::database::Sqlite;
-use onceward_tests::flawed::WallClocked;
+use onceward_tests::flawed::WallClockLayer;
 use onceward_tests::key_routes::under;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
@@ -13,11 +13,11 @@ use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
 use onceward_tests::wall_clock::WallClock;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::PEER;
 
 /// The wall clock jumps further than a lease while a handler runs, and the same is sent again: one effect.
-async fn the_story_of_jumped_clock(kind: &str) -> Told {
+async fn the_story_of_jumped_clock(kind: &str) -> StoryResult {
     let (file, clock, ledger) = (Sqlite::with("").await, WallClock::new(), Ledger::new());
     Sql::migrate(&file.url()).await.unwrap();
     let peer = Peer::start_by(&clock, PEER, kind, &file.url(), &ledger);
@@ -35,5 +35,5 @@ async fn the_story_of_jumped_clock(kind: &str) -> Told {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jumped_clock() {
     the_story_of_jumped_clock("onceward").await.unwrap();
-    the_story_of_jumped_clock(WallClocked::NAME).await.unwrap_err();
+    the_story_of_jumped_clock(WallClockLayer::NAME).await.unwrap_err();
 }

@@ -2,16 +2,16 @@
 
 use onceward::store::Redis;
 use onceward::{Guard, Intent, Key, KeyRules, Policy, Subject};
-use onceward_tests::flawed::Hasty;
+use onceward_tests::flawed::HastyConsumer;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 
 /// Whose consumer it is.
 enum Consumer {
     Onceward(Guard),
-    Hasty(Hasty),
+    Hasty(HastyConsumer),
 }
 
 impl Consumer {
@@ -36,7 +36,7 @@ impl Consumer {
 }
 
 /// A queue delivers a message again until it is done.
-async fn the_story_of_err_after_effect(consumer: Consumer) -> Told {
+async fn the_story_of_err_after_effect(consumer: Consumer) -> StoryResult {
     let ledger = Ledger::new();
     for _ in 0..3 {
         consumer.deliver("4711", &ledger).await;
@@ -50,7 +50,7 @@ async fn err_after_effect() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     the_story_of_err_after_effect(Consumer::Onceward(guard)).await.unwrap();
-    let hasty = Hasty::open(&redis.url()).unwrap();
+    let hasty = HastyConsumer::open(&redis.url()).unwrap();
     let wrong = the_story_of_err_after_effect(Consumer::Hasty(hasty)).await.unwrap_err();
     assert_eq!(wrong, "charged 3 times");
 }

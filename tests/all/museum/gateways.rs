@@ -4,12 +4,12 @@ use onceward::store::Memory;
 use onceward_api::{Retry, header};
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first, smooth};
-use onceward_tests::gateway::{Gateway, KEY, Kind};
+use onceward_tests::gateway::{Gateway, GatewayKind, KEY};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::Shop;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 
 async fn submit(gateway: &Gateway, token: &str) -> Answer {
     send(http().post(format!("{}/open", gateway.url)).header(header::TOKEN, token)).await
@@ -17,7 +17,7 @@ async fn submit(gateway: &Gateway, token: &str) -> Answer {
 
 /// The gateway's question is carried out and its answer is lost, so it asks at the second service: it is one request,
 /// and it runs once.
-async fn the_story_of_gateway_asks_twice(recipe: &str) -> Told {
+async fn the_story_of_gateway_asks_twice(recipe: &str) -> StoryResult {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY]));
     let shop = Shop::on(Memory::new());
@@ -33,7 +33,7 @@ async fn the_story_of_gateway_asks_twice(recipe: &str) -> Told {
     };
     let ways =
         [FaultyHttpProxy::to(&services[0].url, once()).await, FaultyHttpProxy::to(&services[1].url, once()).await];
-    let gateway = Gateway::with(Kind::Nginx, recipe, &[&ways[0].url, &ways[1].url], &[shop.url()]);
+    let gateway = Gateway::with(GatewayKind::Nginx, recipe, &[&ways[0].url, &ways[1].url], &[shop.url()]);
     let answer = submit(&gateway, &token).await;
     assert_eq!(ways.iter().map(|way| way.seen().len()).sum::<usize>(), 2, "it has asked twice");
     told(answer.said() == "200 executed", || {
@@ -47,7 +47,7 @@ async fn the_story_of_gateway_asks_twice(recipe: &str) -> Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_asks_twice() {
-    let recipe = Kind::Nginx.recipe();
+    let recipe = GatewayKind::Nginx.recipe();
     the_story_of_gateway_asks_twice(&recipe).await.unwrap();
     let attempt = recipe.lines().rfind(|line| line.contains("Onceward-Attempt")).unwrap();
     let nameless = recipe.replace(attempt, "        proxy_set_header Onceward-Attempt \"\";");
@@ -56,10 +56,10 @@ async fn gateway_asks_twice() {
 }
 
 /// The verdict on a submission is lost. The client does what the gateway then says, and its submission runs once.
-async fn the_story_of_lost_verdict(recipe: &str) -> Told {
+async fn the_story_of_lost_verdict(recipe: &str) -> StoryResult {
     let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
     let way = FaultyHttpProxy::to(&service.url, first([HttpFault::CutAnswer(0)])).await;
-    let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);
+    let gateway = Gateway::with(GatewayKind::Nginx, recipe, &[&way.url], &[shop.url()]);
     let sent = token(&service.url).await;
     let problem = submit(&gateway, &sent).await.problem();
     assert_eq!((problem.status, shop.ledger.runs().len()), (503, 0), "nothing ran");
@@ -71,7 +71,7 @@ async fn the_story_of_lost_verdict(recipe: &str) -> Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_verdict() {
-    let recipe = Kind::Nginx.recipe();
+    let recipe = GatewayKind::Nginx.recipe();
     the_story_of_lost_verdict(&recipe).await.unwrap();
     let same = recipe.replace(r#""retry":"new_token""#, r#""retry":"same""#);
     assert_ne!(same, recipe);
@@ -80,10 +80,10 @@ async fn lost_verdict() {
 }
 
 /// A duplicate is refused, and the user sees that it is one.
-async fn the_story_of_nginx_500(recipe: &str) -> Told {
+async fn the_story_of_nginx_500(recipe: &str) -> StoryResult {
     let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
     let way = FaultyHttpProxy::to(&service.url, smooth).await;
-    let gateway = Gateway::with(Kind::Nginx, recipe, &[&way.url], &[shop.url()]);
+    let gateway = Gateway::with(GatewayKind::Nginx, recipe, &[&way.url], &[shop.url()]);
     let token = token(&service.url).await;
     assert_eq!(submit(&gateway, &token).await.said(), "200 executed");
     let answer = submit(&gateway, &token).await;
@@ -97,7 +97,7 @@ async fn the_story_of_nginx_500(recipe: &str) -> Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nginx_500() {
-    let recipe = Kind::Nginx.recipe();
+    let recipe = GatewayKind::Nginx.recipe();
     the_story_of_nginx_500(&recipe).await.unwrap();
     let plain = recipe.replace("?style=nginx", "");
     assert_ne!(plain, recipe);

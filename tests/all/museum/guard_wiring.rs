@@ -5,11 +5,11 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules};
-use onceward_tests::flawed::Layer;
+use onceward_tests::flawed::MemoryLayer;
 use onceward_tests::key_routes::{buy, serve};
 use onceward_tests::ledger::Ledger;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::actix::store_per_worker::{Runtime, start};
 
 async fn pay(ledger: web::Data<Ledger>) -> HttpResponse {
@@ -18,13 +18,13 @@ async fn pay(ledger: web::Data<Ledger>) -> HttpResponse {
 }
 
 /// The layer is built inside the closure of the server, once in every worker. A server that does not start pays nothing twice.
-async fn the_story_of_store_per_worker(is_onceward: bool) -> Told {
+async fn the_story_of_store_per_worker(is_onceward: bool) -> StoryResult {
     let ledger = Ledger::new();
     let book = web::Data::new(ledger.clone());
     let started = start(Runtime::Actix, 1, move |listener| {
         let book = book.clone();
         let server = HttpServer::new(move || {
-            let (layer, guard) = (Layer::default(), Guard::new(Memory::new()));
+            let (layer, guard) = (MemoryLayer::default(), Guard::new(Memory::new()));
             let resource = web::resource("/pay").route(web::post().to(pay));
             let app = App::new().app_data(book.clone());
             match is_onceward {
@@ -53,8 +53,8 @@ async fn store_per_worker() {
 
 /// The same layer stands around a scope and around a route in it. Nothing can run, so a
 /// client must not be asked to come back for ever.
-async fn the_story_of_nested_layers(is_onceward: bool) -> Told {
-    let (ledger, layer, guard) = (Ledger::new(), Layer::default(), Guard::new(Memory::new()));
+async fn the_story_of_nested_layers(is_onceward: bool) -> StoryResult {
+    let (ledger, layer, guard) = (Ledger::new(), MemoryLayer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/pay").route(web::post().to(pay));
         if is_onceward {

@@ -7,10 +7,10 @@ use onceward_tests::flawed::Flaw;
 use onceward_tests::interval_routes::{HALF, plainly};
 use tokio::time::Instant;
 
-use super::{Of, Stage, Told, told};
+use super::{Implementation, Stage, StoryResult, told};
 
 /// The same is sent again all the time: not before half a second is over does it run again, and then it does.
-async fn the_story_of_sub_second_interval(of: Of) -> Told {
+async fn the_story_of_sub_second_interval(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     let ask = async || send(plainly(stage.url(), "/spaced/half", "effect")).await;
     let begun = Instant::now();
@@ -36,6 +36,6 @@ async fn the_story_of_sub_second_interval(of: Of) -> Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sub_second_interval() {
-    the_story_of_sub_second_interval(Of::Onceward).await.unwrap();
-    the_story_of_sub_second_interval(Of::Another(Flaw::SubSecondInterval)).await.unwrap_err();
+    the_story_of_sub_second_interval(Implementation::Onceward).await.unwrap();
+    the_story_of_sub_second_interval(Implementation::Another(Flaw::SubSecondInterval)).await.unwrap_err();
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use onceward_tests::charging_app::{CHARGE, PROVIDER, provider};
 use onceward_tests::client::{Answer, send};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault};
-use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::faulty_tcp_proxy::TcpFault;
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, SIZE, THEN, buy, under};
 use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::PEER;
 
 /// A moment between two tries.
@@ -28,7 +28,7 @@ fn begin(request: RequestBuilder) -> JoinHandle<Answer> {
 }
 
 /// Tries again and again, on both, until the first run has ended: nothing else may begin meanwhile.
-async fn one_effect_in_spite_of_retries(pair: &Pair, path: &str, takes: Duration, mark: &str) -> Told {
+async fn one_effect_in_spite_of_retries(pair: &Pair, path: &str, takes: Duration, mark: &str) -> StoryResult {
     let takes = takes.as_millis() as u64;
     let first = begin(under(pair.one(), path, "k", "effect").header(TAKES, takes));
     until("it has begun", Duration::from_secs(10), || async { pair.ledger.count(mark) == 1 }).await;
@@ -49,7 +49,7 @@ async fn one_effect_in_spite_of_retries(pair: &Pair, path: &str, takes: Duration
     told(pair.ledger.count(mark) == 1, || "two effects".into())
 }
 
-async fn the_story_of_live_orphan(kind: &str) -> Told {
+async fn the_story_of_live_orphan(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     one_effect_in_spite_of_retries(&pair, "/keyed/orders", LEASE * 5 / 2, "begun").await
 }
@@ -78,7 +78,7 @@ async fn slow_five_seconds_on_a_blocked_thread() {
 }
 
 /// After a crash in the middle of a handler, a retry succeeds within the lease and a second.
-async fn the_story_of_forever_409(kind: &str) -> Told {
+async fn the_story_of_forever_409(kind: &str) -> StoryResult {
     let mut pair = Pair::start(PEER, kind).await;
     let lost = under(pair.one(), "/keyed/orders", "k", "effect").header(TAKES, 60_000);
     let lost = tokio::spawn(async move { lost.send().await });
@@ -105,7 +105,7 @@ async fn forever_409() {
 }
 
 /// An owner that was frozen for longer than its lease comes back, and frees what is its successor's by now.
-async fn the_story_of_stolen_claim(kind: &str, status: u16) -> Told {
+async fn the_story_of_stolen_claim(kind: &str, status: u16) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let path = "/keyed/orders";
     let late = begin(under(pair.one(), path, "k", "late").header(TAKES, 300).header(STATUS, status));
@@ -137,9 +137,9 @@ async fn stolen_claim() {
 }
 
 /// The client hangs up at any moment around the effect: the record is there, and replays.
-async fn the_story_of_cancelled_record(kind: &str) -> Told {
+async fn the_story_of_cancelled_record(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
-    let hang_up = async |number: u64| -> Told {
+    let hang_up = async |number: u64| -> StoryResult {
         let (path, name) = ("/keyed/orders", format!("order-{number}"));
         let mut client = TcpStream::connect(pair.one().trim_start_matches("http://")).await.unwrap();
         let head = format!("Idempotency-Key: {name}\r\nX-Order: {name}\r\n{THEN}: 40\r\nContent-Length: 0\r\n");
@@ -161,7 +161,7 @@ async fn cancelled_record() {
 }
 
 /// The effect is there, and writing that down fails: the client gets its answer, and a retry adds no effect.
-async fn the_story_of_effect_then_500(kind: &str, path: &str, fate: Fate) -> Told {
+async fn the_story_of_effect_then_500(kind: &str, path: &str, fate: TcpFault) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     // The script is known to the server from now on.
     assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
@@ -184,16 +184,16 @@ async fn the_story_of_effect_then_500(kind: &str, path: &str, fate: Fate) -> Tol
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn effect_then_500() {
     for path in ["/keyed/orders", "/keyed/held"] {
-        let fates = [Fate::LoseRequest, Fate::LoseAnswer, Fate::SwallowAnswer];
+        let fates = [TcpFault::LoseRequest, TcpFault::LoseAnswer, TcpFault::SwallowAnswer];
         join_all(fates.map(|fate| the_story_of_effect_then_500("onceward", path, fate)))
             .await
             .into_iter()
             .for_each(Result::unwrap);
     }
-    the_story_of_effect_then_500("effect_then_500", "/keyed/orders", Fate::LoseRequest).await.unwrap_err();
+    the_story_of_effect_then_500("effect_then_500", "/keyed/orders", TcpFault::LoseRequest).await.unwrap_err();
 }
 
-async fn the_story_of_big_answer(kind: &str) -> Told {
+async fn the_story_of_big_answer(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let size = 50 * 1024 * 1024;
     let ask = async |url: &str| send(under(url, "/keyed/orders", "k", "effect").header(SIZE, size)).await;
@@ -212,7 +212,7 @@ async fn big_answer() {
 }
 
 /// The access token was refreshed between two tries: it is the same caller, and nobody else is.
-async fn the_story_of_token_refresh(kind: &str) -> Told {
+async fn the_story_of_token_refresh(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let ask = async |url: &str, bearer: &str| {
         send(under(url, "/keyed/bearer", "k", bearer).header("authorization", format!("Bearer {bearer}"))).await
@@ -233,7 +233,7 @@ async fn token_refresh() {
 }
 
 /// One key for the payment of two orders.
-async fn the_story_of_other_order(kind: &str) -> Told {
+async fn the_story_of_other_order(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let pay = async |url: &str, order: u32| {
         let path = format!("/keyed/orders/{order}/pay");
@@ -255,7 +255,7 @@ async fn other_order() {
 
 /// The handler charges through a payment provider whose receipt breaks off, and passes that error on: a 400 that looks like one of a
 /// request whose body broke off.
-async fn the_story_of_passed_on_error(kind: &str, path: &str) -> Told {
+async fn the_story_of_passed_on_error(kind: &str, path: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let provider = provider(&pair.ledger);
     let way = FaultyHttpProxy::to(&provider.url, |_| HttpFault::CutAnswer(90)).await;
@@ -275,7 +275,7 @@ async fn passed_on_error() {
 }
 
 /// One payment is sent three times under one key, and its path is spelled in another way each time.
-async fn the_story_of_percent_encoded_path(kind: &str) -> Told {
+async fn the_story_of_percent_encoded_path(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let mut answers = Vec::new();
     for (at, target) in ["/keyed/orders/7/pay", "/keyed/orders/%37/pay", "/%6Beyed/%6frders/7/pay"].iter().enumerate() {
@@ -296,7 +296,7 @@ async fn percent_encoded_path() {
 }
 
 /// Answers of Redis come too late for a while: what was not answered gives it no more to do, however much that was.
-async fn the_story_of_retry_storm(kind: &str) -> Told {
+async fn the_story_of_retry_storm(kind: &str) -> StoryResult {
     const KEYS: usize = 60;
     /// How long Redis is watched while no client sends anything: commands are counted in it.
     const WATCHED: Duration = Duration::from_secs(3);

@@ -16,7 +16,7 @@ use onceward_tests::key_routes::{KEY, Pair, buy, purchase, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{STATUS, Served, Shop, TAKES, USER, header, panics};
+use onceward_tests::shop::{STATUS, Shop, TAKES, TestServer, USER, header, panics};
 use reqwest::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -33,7 +33,7 @@ fn spaced(rules: IntervalRules) -> Protect<IntervalPolicy> {
     Protect::interval(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
 }
 
-fn served<P: 'static>(protect: Protect<P>) -> (Served, Ledger) {
+fn served<P: 'static>(protect: Protect<P>) -> (TestServer, Ledger) {
     let ledger = Ledger::new();
     (serve_one(&ledger, protect), ledger)
 }
@@ -112,7 +112,7 @@ async fn d08_a_request_never_frees_what_another_on_its_thread_has_claimed() {
     let user = SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
     let protect = Protect::interval(&guard, user, every(MINUTE));
     let data = web::Data::new(ledger.clone());
-    let served = Served::run(move |listener| {
+    let served = TestServer::run(move |listener| {
         let app = move || {
             let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone());
             let streamed = || async {

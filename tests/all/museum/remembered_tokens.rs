@@ -5,19 +5,19 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onceward_api::Retry;
 use onceward_tests::client::{order, send, submit, token};
-use onceward_tests::faulty_tcp_proxy::Fate;
+use onceward_tests::faulty_tcp_proxy::TcpFault;
 use onceward_tests::key_routes::Pair;
 use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
 
-use super::{Told, told};
+use super::{StoryResult, told};
 use crate::PEER;
 
 const REMEMBERED: &str = "/remembered/orders";
 
 /// A token that runs, or has run, where it is remembered is tried where it is not, and the other way round: one is accepted,
 /// and what is remembered stays.
-async fn the_story_of_spent_elsewhere(kind: &str) -> Told {
+async fn the_story_of_spent_elsewhere(kind: &str) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let running = token(pair.one()).await;
     let first = submit(pair.one(), REMEMBERED, &running, "first").header(TAKES, 500);
@@ -46,7 +46,7 @@ async fn the_story_of_spent_elsewhere(kind: &str) -> Told {
 }
 
 /// Tries one token everywhere at the same moment.
-async fn by_all_at_once(pair: &Pair, name: &str) -> Told {
+async fn by_all_at_once(pair: &Pair, name: &str) -> StoryResult {
     let token = token(pair.one()).await;
     let tries = [REMEMBERED, "/orders"].map(|path| {
         [pair.one(), pair.other(), pair.one(), pair.other()].map(|url| send(submit(url, path, &token, name)))
@@ -68,7 +68,7 @@ async fn spent_elsewhere_for_remembered_tokens() {
 }
 
 /// The token's place is taken, and nobody hears of it: the only submission is told to come again, and then it runs.
-async fn the_story_of_lost_reply(kind: &str, fate: Fate) -> Told {
+async fn the_story_of_lost_reply(kind: &str, fate: TcpFault) -> StoryResult {
     let pair = Pair::start(PEER, kind).await;
     let warm = token(pair.one()).await;
     // A script that Redis has not seen is sent twice: from now on it knows it.
@@ -95,8 +95,8 @@ async fn the_story_of_lost_reply(kind: &str, fate: Fate) -> Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_reply_for_remembered_tokens() {
-    for fate in [Fate::LoseAnswer, Fate::SwallowAnswer, Fate::LoseRequest] {
+    for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
         the_story_of_lost_reply("onceward", fate).await.unwrap();
     }
-    the_story_of_lost_reply("lost_reply", Fate::LoseAnswer).await.unwrap_err();
+    the_story_of_lost_reply("lost_reply", TcpFault::LoseAnswer).await.unwrap_err();
 }

@@ -9,7 +9,7 @@ use onceward::{Guard, Intent, Key, KeyRules, Policy, Subject, Verdict};
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 
-use super::{Told, told};
+use super::{StoryResult, told};
 
 /// Who lets each key through once, by a file.
 enum Doorkeeper {
@@ -51,7 +51,7 @@ impl Doorkeeper {
     }
 }
 
-async fn the_story_of_replaced_file(is_onceward: bool) -> Told {
+async fn the_story_of_replaced_file(is_onceward: bool) -> StoryResult {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let former = Doorkeeper::at(&path, is_onceward).await;

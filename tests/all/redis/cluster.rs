@@ -18,13 +18,13 @@ use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::{Monitor, RedisServer, free_port};
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::shop::Shop;
-use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
+use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};
 use serde_json::json;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
-use crate::redis::epochs::{BACK, Both};
+use crate::redis::epochs::{BACK, GuardPair};
 use crate::redis::faults::{IN_TIME, TIMEOUT};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -142,8 +142,8 @@ async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice(
                 let tokens = join_all((0..8).map(|_| guard.issue(MINUTE, Binding::none()))).await;
                 for (number, token) in tokens.into_iter().enumerate() {
                     let token = token.expect("slots that move serve all the same");
-                    let present = async || present(&guard, token.as_str(), &How::by(number)).await;
-                    for told in <[Told; 3]>::from(tokio::join!(present(), present(), present())) {
+                    let present = async || present(&guard, token.as_str(), &Presentation::by(number)).await;
+                    for told in <[TokenOutcome; 3]>::from(tokio::join!(present(), present(), present())) {
                         tally.note(token.as_str(), told);
                     }
                 }
@@ -165,12 +165,12 @@ async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice(
     callers.join_all().await;
     println!("{moved} slots moved: {tally}, {} keys", keys_run.load(Ordering::SeqCst));
     tally.is_clean();
-    assert!(tally.count(Told::Accepted) > 100 && keys_run.load(Ordering::SeqCst) > 10);
+    assert!(tally.count(TokenOutcome::Accepted) > 100 && keys_run.load(Ordering::SeqCst) > 10);
     assert!(
-        tally.count(Told::Stale) < tally.count(Told::Accepted) / 4,
+        tally.count(TokenOutcome::Stale) < tally.count(TokenOutcome::Accepted) / 4,
         "few are issued in the moment of a move: {tally}"
     );
-    assert_eq!((tally.count(Told::Unknown), tally.count(Told::NotExecuted)), (0, 0), "{tally}");
+    assert_eq!((tally.count(TokenOutcome::Unknown), tally.count(TokenOutcome::NotExecuted)), (0, 0), "{tally}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -186,13 +186,17 @@ async fn a_token_whose_slot_has_moved_is_stale_and_not_used() {
         let slot = cluster.slot(&key);
         cluster.reshard(from, (from + 1) % 3, slot..=slot);
         for _ in 0..2 {
-            assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, Told::Stale, "{number}");
+            assert_eq!(
+                present(&guard, token.as_str(), &Presentation::by(number)).await,
+                TokenOutcome::Stale,
+                "{number}"
+            );
         }
         // Once it is known who has the slots now, none is born stale any more.
         let gets_through = || async {
             let tokens = join_all((0..20).map(|_| guard.issue(MINUTE, Binding::none()))).await;
             let told = join_all(tokens.iter().flatten().map(|token| redeem(&guard, token.as_str()))).await;
-            told.iter().filter(|told| **told == Told::Accepted).count() == 20
+            told.iter().filter(|told| **told == TokenOutcome::Accepted).count() == 20
         };
         until("all get through", BACK, gets_through).await;
     }
@@ -201,7 +205,7 @@ async fn a_token_whose_slot_has_moved_is_stale_and_not_used() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() {
     let mut cluster = RedisCluster::start().await;
-    let mut both = Both::on(&cluster.address());
+    let mut both = GuardPair::on(&cluster.address());
     for round in 0..times(1, 30) {
         until("all is well", BACK, || both.pinned.gets_through()).await;
         both.issue(30).await;
@@ -244,8 +248,8 @@ async fn token_is_not_stale_after_the_connection_to_its_master_was_lost() {
         let tokens = join_all((0..8).map(|_| guard.issue(MINUTE, Binding::none()))).await;
         for token in tokens.into_iter().flatten() {
             let told = redeem(&guard, token.as_str()).await;
-            assert_ne!(told, Told::Stale, "no epoch has ended");
-            accepted += usize::from(told == Told::Accepted);
+            assert_ne!(told, TokenOutcome::Stale, "no epoch has ended");
+            accepted += usize::from(told == TokenOutcome::Accepted);
         }
     }
     assert!(accepted > 100, "{accepted}");

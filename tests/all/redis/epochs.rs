@@ -12,10 +12,10 @@ use onceward::{
     Verdict,
 };
 use onceward_api::Code;
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
-use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
+use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -26,25 +26,25 @@ pub(crate) const BACK: Duration = Duration::from_secs(2);
 const TOKENS: usize = 200;
 
 /// Two guards on the same store, one of which does not bind its tokens to the epoch.
-pub(crate) struct Both {
-    pub(crate) pinned: Side,
-    pub(crate) unpinned: Side,
+pub(crate) struct GuardPair {
+    pub(crate) pinned: TalliedGuard,
+    pub(crate) unpinned: TalliedGuard,
 }
 
 /// One of them, with what its callers were told.
-pub(crate) struct Side {
+pub(crate) struct TalliedGuard {
     pub(crate) guard: Guard,
     pub(crate) tally: Arc<Tally>,
     pub(crate) tokens: Vec<String>,
 }
 
-impl Both {
+impl GuardPair {
     pub(crate) fn on(address: &str) -> Self {
         let open = |prefix: &str| Redis::open(address).expect("an address").prefix(prefix);
-        Self { pinned: Side::of(open("pinned")), unpinned: Side::of(open("unpinned").unpinned()) }
+        Self { pinned: TalliedGuard::of(open("pinned")), unpinned: TalliedGuard::of(open("unpinned").unpinned()) }
     }
 
-    pub(crate) fn sides(&mut self) -> [&mut Side; 2] {
+    pub(crate) fn sides(&mut self) -> [&mut TalliedGuard; 2] {
         [&mut self.pinned, &mut self.unpinned]
     }
 
@@ -68,7 +68,7 @@ impl Both {
 
     /// Waits until somebody gets through with a token of now.
     pub(crate) async fn is_back(&self) {
-        let one = async |side: &Side| {
+        let one = async |side: &TalliedGuard| {
             let begun = Instant::now();
             until("somebody gets through", BACK, || side.gets_through()).await;
             assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
@@ -80,12 +80,16 @@ impl Both {
     pub(crate) fn judge(&self, what: &str) {
         println!("{what}: {}; without the tag {} doubles", self.pinned.tally, self.unpinned.tally.doubles());
         self.pinned.tally.is_clean();
-        assert!(self.pinned.tally.count(Told::Accepted) > 0, "{what}: nobody got through: {}", self.pinned.tally);
+        assert!(
+            self.pinned.tally.count(TokenOutcome::Accepted) > 0,
+            "{what}: nobody got through: {}",
+            self.pinned.tally
+        );
         assert!(self.unpinned.tally.doubles() > 0, "{what}: this shows nothing: {}", self.unpinned.tally);
     }
 }
 
-impl Side {
+impl TalliedGuard {
     pub(crate) fn of(store: Redis) -> Self {
         Self { guard: Guard::new(store), tally: Arc::default(), tokens: Vec::new() }
     }
@@ -111,8 +115,8 @@ impl Side {
             let mut silent = 0;
             for (number, token) in &tokens {
                 // A third of them plain, a third by attempts, a third where answers are remembered.
-                let told = tally.note(token, present(&guard, token, &How::by(*number)).await);
-                silent = if matches!(told, Told::Unknown | Told::NotExecuted) { silent + 1 } else { 0 };
+                let told = tally.note(token, present(&guard, token, &Presentation::by(*number)).await);
+                silent = if matches!(told, TokenOutcome::Unknown | TokenOutcome::NotExecuted) { silent + 1 } else { 0 };
                 if silent == 3 {
                     return;
                 }
@@ -123,18 +127,18 @@ impl Side {
     pub(crate) async fn gets_through(&self) -> bool {
         let Ok(token) = self.guard.issue(MINUTE, Binding::none()).await else { return false };
         let told = redeem(&self.guard, token.as_str()).await;
-        self.tally.note(token.as_str(), told) == Told::Accepted
+        self.tally.note(token.as_str(), told) == TokenOutcome::Accepted
     }
 
     /// How many of this round's tokens were accepted.
     fn accepted(&self) -> usize {
-        self.tally.count(Told::Accepted)
+        self.tally.count(TokenOutcome::Accepted)
     }
 }
 
 /// What a Redis has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Keeps {
+enum Persistence {
     /// What it had when it was last saved.
     Snapshot,
     /// Everything.
@@ -144,17 +148,17 @@ enum Keeps {
 }
 
 /// Kills a Redis in the middle of a rush, again and again.
-async fn crashes(keeps: Keeps, cycles: usize) -> Both {
+async fn crashes(keeps: Persistence, cycles: usize) -> GuardPair {
     let arguments: &[&str] = match keeps {
-        Keeps::Snapshot => &[],
-        Keeps::Log => &["--appendonly", "yes", "--appendfsync", "always"],
-        Keeps::LogWithoutItsEnd => &["--appendonly", "yes"],
+        Persistence::Snapshot => &[],
+        Persistence::Log => &["--appendonly", "yes", "--appendfsync", "always"],
+        Persistence::LogWithoutItsEnd => &["--appendonly", "yes"],
     };
     let mut redis = RedisServer::start_with(arguments);
-    let mut both = Both::on(&redis.url());
+    let mut both = GuardPair::on(&redis.url());
     for cycle in 0..cycles {
         both.issue(TOKENS).await;
-        if keeps == Keeps::Snapshot {
+        if keeps == Persistence::Snapshot {
             redis.ask::<()>("SAVE");
         }
         let before = [both.pinned.accepted(), both.unpinned.accepted()];
@@ -165,7 +169,7 @@ async fn crashes(keeps: Keeps, cycles: usize) -> Both {
         until("some of the tokens are used", MINUTE, some).await;
         redis.kill();
         rush.join_all().await;
-        if keeps == Keeps::LogWithoutItsEnd {
+        if keeps == Persistence::LogWithoutItsEnd {
             cut_the_end(redis.folder());
         }
         redis.restart();
@@ -188,24 +192,24 @@ fn cut_the_end(folder: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_was_used_does_not_come_back_with_an_old_snapshot() {
-    let both = crashes(Keeps::Snapshot, times(3, 100)).await;
+    let both = crashes(Persistence::Snapshot, times(3, 100)).await;
     both.judge("crashes back to a snapshot");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_was_used_does_not_come_back_with_a_log_that_lost_its_end() {
-    let both = crashes(Keeps::LogWithoutItsEnd, times(3, 100)).await;
+    let both = crashes(Persistence::LogWithoutItsEnd, times(3, 100)).await;
     both.judge("crashes that lose the end of the log");
 }
 
 /// Nothing is lost, so that there is nothing to come back: a token is stale all the same, and never called used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_that_loses_nothing_leaves_no_token_used_by_nobody() {
-    let both = crashes(Keeps::Log, times(3, 100)).await;
+    let both = crashes(Persistence::Log, times(3, 100)).await;
     println!("crashes that lose nothing: {}", both.pinned.tally);
     both.pinned.tally.is_clean();
     both.unpinned.tally.is_clean();
-    assert!(both.pinned.tally.count(Told::Stale) > 0 && both.unpinned.tally.count(Told::Stale) == 0);
+    assert!(both.pinned.tally.count(TokenOutcome::Stale) > 0 && both.unpinned.tally.count(TokenOutcome::Stale) == 0);
 }
 
 /// What a key's record is worth is what its Redis keeps: this is the limit, and not what anybody wishes for.
@@ -236,16 +240,16 @@ async fn a_process_whose_clock_is_far_off_refuses_tokens_as_expired_and_lets_nob
     let tally = Tally::default();
     for number in 0..9 {
         let token = right.issue(MINUTE, Binding::none()).await.unwrap();
-        let how = How::by(number);
-        assert_eq!(present(&ahead, token.as_str(), &how).await, Told::Other(Code::TokenExpired));
+        let how = Presentation::by(number);
+        assert_eq!(present(&ahead, token.as_str(), &how).await, TokenOutcome::Other(Code::TokenExpired));
         let told = tally.note(token.as_str(), present(&right, token.as_str(), &how).await);
-        assert_eq!(told, Told::Accepted, "it was not used up");
+        assert_eq!(told, TokenOutcome::Accepted, "it was not used up");
         let token = ahead.issue(MINUTE, Binding::none()).await.unwrap();
         for guard in [&right, &ahead, &right] {
-            tally.note(token.as_str(), present(guard, token.as_str(), &How::by(number)).await);
+            tally.note(token.as_str(), present(guard, token.as_str(), &Presentation::by(number)).await);
         }
     }
-    assert_eq!(tally.count(Told::Accepted), 18, "{tally}");
+    assert_eq!(tally.count(TokenOutcome::Accepted), 18, "{tally}");
     tally.is_clean();
 }
 
@@ -262,16 +266,19 @@ async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token
     for number in 0..6 {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
         if number < 3 {
-            assert_eq!(tally.note(&token, present(&guard, &token, &How::by(number)).await), Told::Accepted);
+            assert_eq!(
+                tally.note(&token, present(&guard, &token, &Presentation::by(number)).await),
+                TokenOutcome::Accepted
+            );
         }
         tokens.push(token);
     }
     redis.leap();
     for (number, token) in tokens.iter().enumerate() {
-        let told = tally.note(token, present(&guard, token, &How::by(number)).await);
-        assert_eq!(told, Told::Used, "{number}: there is no record of it any more");
+        let told = tally.note(token, present(&guard, token, &Presentation::by(number)).await);
+        assert_eq!(told, TokenOutcome::Used, "{number}: there is no record of it any more");
     }
-    assert_eq!((tally.count(Told::Accepted), tally.doubles()), (3, 0), "{tally}");
+    assert_eq!((tally.count(TokenOutcome::Accepted), tally.doubles()), (3, 0), "{tally}");
     let again = guard.check(&policy, &intent).await.unwrap();
     assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
 }
@@ -279,13 +286,13 @@ async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_epoch() {
     let redis = RedisServer::start();
-    let mut both = Both::on(&redis.url());
+    let mut both = GuardPair::on(&redis.url());
     both.issue(1).await;
     redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
     redis.ask::<()>("REPLICAOF NO ONE");
     let told = redeem(&both.pinned.guard, &both.pinned.tokens[0]).await;
-    assert_eq!(told, Told::Stale);
-    assert_eq!(redeem(&both.unpinned.guard, &both.unpinned.tokens[0]).await, Told::Accepted);
+    assert_eq!(told, TokenOutcome::Stale);
+    assert_eq!(redeem(&both.unpinned.guard, &both.unpinned.tokens[0]).await, TokenOutcome::Accepted);
     both.is_back().await;
 }
 
@@ -294,13 +301,13 @@ async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_an
 async fn what_is_found_in_the_moment_in_which_a_epoch_has_ended_is_told_as_it_is_after_that() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
-    for (number, afterwards) in [(1, Told::Stale), (2, Told::Other(Code::ReplyNotKept))] {
+    for (number, afterwards) in [(1, TokenOutcome::Stale), (2, TokenOutcome::Other(Code::ReplyNotKept))] {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
-        assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, Told::Accepted);
+        assert_eq!(present(&guard, token.as_str(), &Presentation::by(number)).await, TokenOutcome::Accepted);
         redis.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
         redis.ask::<()>("REPLICAOF NO ONE");
         for _ in 0..2 {
-            assert_eq!(present(&guard, token.as_str(), &How::by(number)).await, afterwards);
+            assert_eq!(present(&guard, token.as_str(), &Presentation::by(number)).await, afterwards);
         }
     }
 }
@@ -309,13 +316,13 @@ async fn what_is_found_in_the_moment_in_which_a_epoch_has_ended_is_told_as_it_is
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_replica_makes_tokens_stale_and_never_used() {
     let redis = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
-    let mut both = Both::on(&redis.url());
+    let mut both = GuardPair::on(&redis.url());
     both.issue(3).await;
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &redis.port().to_string()]);
     let is_there = || async { redis.ask::<String>("INFO replication").contains("state=online") };
     until("the replica is there", MINUTE, is_there).await;
     both.everybody(2).join_all().await;
-    assert_eq!(both.pinned.tally.count(Told::Stale), 6, "{}", both.pinned.tally);
+    assert_eq!(both.pinned.tally.count(TokenOutcome::Stale), 6, "{}", both.pinned.tally);
     both.is_back().await;
     // A second one changes nothing.
     both.issue(3).await;
@@ -323,7 +330,7 @@ async fn the_first_replica_makes_tokens_stale_and_never_used() {
     let are_there = || async { redis.ask::<String>("INFO replication").matches("state=online").count() == 2 };
     until("the second is there", MINUTE, are_there).await;
     both.everybody(1).join_all().await;
-    assert_eq!(both.pinned.tally.count(Told::Stale), 6, "{}", both.pinned.tally);
+    assert_eq!(both.pinned.tally.count(TokenOutcome::Stale), 6, "{}", both.pinned.tally);
     both.pinned.tally.is_clean();
     drop((replica, second));
 }
@@ -341,16 +348,16 @@ async fn redeemed_by(guard: &Guard, token: &str, attempt: &Attempt) -> RunId {
 async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_that_forgot_who_used_it_since() {
     let mut redis = RedisServer::start();
     for (store, afterwards) in [
-        (Redis::open(&redis.url()).unwrap(), Told::Stale),
-        (Redis::open(&redis.url()).unwrap().prefix("unpinned").unpinned(), Told::Accepted),
+        (Redis::open(&redis.url()).unwrap(), TokenOutcome::Stale),
+        (Redis::open(&redis.url()).unwrap().prefix("unpinned").unpinned(), TokenOutcome::Accepted),
     ] {
         let guard = Guard::new(store);
-        let [one, two] = ["one", "two"].map(|name| How::Attempt(Attempt::new(name).unwrap()));
+        let [one, two] = ["one", "two"].map(|name| Presentation::Attempt(Attempt::new(name).unwrap()));
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
         let run = redeemed_by(&guard, &token, &Attempt::new("one").unwrap()).await;
         redis.ask::<()>("SAVE");
         guard.release(&token, &Attempt::new("one").unwrap(), run).await.unwrap();
-        assert_eq!(present(&guard, &token, &two).await, Told::Accepted, "this is the use");
+        assert_eq!(present(&guard, &token, &two).await, TokenOutcome::Accepted, "this is the use");
         redis.kill();
         redis.restart();
         until("it is back", BACK, || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
@@ -377,7 +384,7 @@ async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_aga
         redis.restart();
         let released = guard.release(&token, &attempt, run).await.unwrap();
         assert_eq!(released, Settled::Lost, "marked: {is_marked}");
-        assert_eq!(present(&guard, &token, &How::Plain).await, Told::Stale);
+        assert_eq!(present(&guard, &token, &Presentation::Plain).await, TokenOutcome::Stale);
     }
 }
 
@@ -395,9 +402,9 @@ async fn a_plain_token_whose_epoch_is_not_known_is_taken_without_asking_for_that
     let handed = client.get_connection_manager().await.unwrap();
     let guard = on(Redis::over(handed));
     // The life is asked for together with the token, and not before.
-    proxy.next("$4\r\nINFO", Fate::LoseRequest);
-    assert_eq!(redeem(&guard, one.as_str()).await, Told::Unknown);
+    proxy.next("$4\r\nINFO", TcpFault::LoseRequest);
+    assert_eq!(redeem(&guard, one.as_str()).await, TokenOutcome::Unknown);
     redis.kill();
     redis.restart();
-    until("it is stale", BACK, || async { redeem(&guard, other.as_str()).await == Told::Stale }).await;
+    until("it is stale", BACK, || async { redeem(&guard, other.as_str()).await == TokenOutcome::Stale }).await;
 }

@@ -14,7 +14,7 @@ use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::shop::{STATUS, Shop};
-use onceward_tests::verdict_tally::{How, Tally, Told, present, times};
+use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, times};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -156,7 +156,10 @@ async fn a_token_that_redis_has_evicted_is_called_used_and_a_key_runs_again() {
     for number in 0..6 {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
         if number < 3 {
-            assert_eq!(tally.note(&token, present(&guard, &token, &How::by(number)).await), Told::Accepted);
+            assert_eq!(
+                tally.note(&token, present(&guard, &token, &Presentation::by(number)).await),
+                TokenOutcome::Accepted
+            );
         }
         tokens.push(token);
     }
@@ -165,10 +168,10 @@ async fn a_token_that_redis_has_evicted_is_called_used_and_a_key_runs_again() {
     until("all is evicted", Duration::from_secs(5), || async { redis.ask::<usize>("DBSIZE") == 0 }).await;
     redis.ask::<()>("CONFIG SET maxmemory 0");
     for (number, token) in tokens.iter().enumerate() {
-        let told = tally.note(token, present(&guard, token, &How::by(number)).await);
-        assert_eq!(told, Told::Used, "{number}: nobody can tell whether it was");
+        let told = tally.note(token, present(&guard, token, &Presentation::by(number)).await);
+        assert_eq!(told, TokenOutcome::Used, "{number}: nobody can tell whether it was");
     }
-    assert_eq!((tally.count(Told::Accepted), tally.doubles()), (3, 0), "{tally}");
+    assert_eq!((tally.count(TokenOutcome::Accepted), tally.doubles()), (3, 0), "{tally}");
     let again = guard.check(&policy, &intent).await.unwrap();
     assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
 }

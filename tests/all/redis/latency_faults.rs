@@ -37,7 +37,7 @@ const LONG: Duration = Duration::from_secs(20);
 const WARM: usize = 20;
 
 /// A peer behind a proxy that delays answers.
-struct Slow {
+struct DelayedPeer {
     redis: RedisServer,
     proxy: Proxy,
     ledger: Ledger,
@@ -46,7 +46,7 @@ struct Slow {
     client: Client,
 }
 
-impl Slow {
+impl DelayedPeer {
     /// Fast as yet, and warm.
     async fn start() -> Self {
         let redis = RedisServer::start();
@@ -113,7 +113,7 @@ fn named(second: usize, number: usize) -> (&'static str, String) {
 /// what the process grew by.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards() {
-    let slow = Slow::start().await;
+    let slow = DelayedPeer::start().await;
     let seconds = times(8, 96);
     let (mut answers, mut each_second, mut before) = (JoinSet::new(), Vec::new(), slow.commands());
     let memory = slow.peer.memory();
@@ -163,7 +163,7 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
 /// New work is rejected all the while; what has begun is renewed and settled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time() {
-    let slow = Slow::start().await;
+    let slow = DelayedPeer::start().await;
     let runs = ROUTES.map(|path| send(slow.under(path, "begun", "effect").header(TAKES, 1_500)));
     let runs = tokio::spawn(join_all(runs));
     until("both have begun", LONG, || async { slow.ledger.count("begun") == 2 }).await;

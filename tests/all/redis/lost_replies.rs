@@ -10,13 +10,13 @@ use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, Policy, Subject, 
 use onceward_api::Code;
 use onceward_tests::client::{ask_token, http, token};
 use onceward_tests::concurrent_orders::flood;
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::verdict_tally::{How, Tally, Told, present, redeem, times};
+use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redis::{Client, Cmd, Pipeline, RedisFuture, Value};
 use tokio::task::JoinSet;
@@ -151,7 +151,7 @@ impl Bed {
             });
         }
         let before = self.struck();
-        self.proxies().iter().for_each(|proxy| proxy.often(to, Fate::LoseAnswer, 2));
+        self.proxies().iter().for_each(|proxy| proxy.often(to, TcpFault::LoseAnswer, 2));
         let limit = Duration::from_secs(900);
         tokio::select! {
             () = until("enough answers are lost", limit, || async { self.struck() - before >= answers }) => {}
@@ -182,9 +182,9 @@ async fn issued(guard: &Guard) -> String {
 
 /// Redeems plain tokens, each three times.
 #[derive(Clone, Default)]
-struct Plain(Arc<Tally>);
+struct PlainTokenCaller(Arc<Tally>);
 
-impl AsyncCaller for Plain {
+impl AsyncCaller for PlainTokenCaller {
     async fn once(&self, guard: &Guard) {
         let token = issued(guard).await;
         for _ in 0..3 {
@@ -195,26 +195,28 @@ impl AsyncCaller for Plain {
 
 /// Redeems tokens under the name of a try, again until it is told something.
 #[derive(Clone, Default)]
-struct Named {
+struct AttemptCaller {
     accepted: Arc<AtomicUsize>,
 }
 
-impl AsyncCaller for Named {
+impl AsyncCaller for AttemptCaller {
     async fn once(&self, guard: &Guard) {
         let token = issued(guard).await;
-        assert_eq!(answered(guard, &token, "first").await, Told::Accepted, "nobody else has it");
-        assert_eq!(answered(guard, &token, "second").await, Told::Used, "the first has it");
+        assert_eq!(answered(guard, &token, "first").await, TokenOutcome::Accepted, "nobody else has it");
+        assert_eq!(answered(guard, &token, "second").await, TokenOutcome::Used, "the first has it");
         self.accepted.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// Asks until the store answers.
-async fn answered(guard: &Guard, token: &str, attempt: &str) -> Told {
-    let how = How::Attempt(Attempt::new(attempt).expect("a name"));
+async fn answered(guard: &Guard, token: &str, attempt: &str) -> TokenOutcome {
+    let how = Presentation::Attempt(Attempt::new(attempt).expect("a name"));
     let begun = Instant::now();
     loop {
         match present(guard, token, &how).await {
-            told @ (Told::Unknown | Told::NotExecuted) => assert!(begun.elapsed() < MINUTE, "{told:?} all the time"),
+            told @ (TokenOutcome::Unknown | TokenOutcome::NotExecuted) => {
+                assert!(begun.elapsed() < MINUTE, "{told:?} all the time")
+            }
             told => return told,
         }
         sleep(MOMENT).await;
@@ -223,12 +225,12 @@ async fn answered(guard: &Guard, token: &str, attempt: &str) -> Told {
 
 /// Runs under a key or with a remembered token, again until it is told how that ended; and once more.
 #[derive(Clone)]
-struct Recorded {
+struct RecordCaller {
     by_key: bool,
     runs: Arc<AtomicUsize>,
 }
 
-impl AsyncCaller for Recorded {
+impl AsyncCaller for RecordCaller {
     async fn once(&self, guard: &Guard) {
         let key = Key::of_parts([uuid::Uuid::new_v4().to_string()]).expect("a key");
         let token = if self.by_key { String::new() } else { issued(guard).await };
@@ -277,12 +279,12 @@ async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
 
 /// All of it on one store.
 async fn losing(bed: Bed, name: &str) {
-    let (answers, plain, named) = (times(60, 2_500), Plain::default(), Named::default());
+    let (answers, plain, named) = (times(60, 2_500), PlainTokenCaller::default(), AttemptCaller::default());
     bed.lose(answers, "GETDEL", plain.clone()).await;
     plain.0.is_clean();
-    assert!(plain.0.count(Told::Unknown) > 0 && plain.0.count(Told::Accepted) > 0, "{}", plain.0);
+    assert!(plain.0.count(TokenOutcome::Unknown) > 0 && plain.0.count(TokenOutcome::Accepted) > 0, "{}", plain.0);
     bed.lose(answers, "EVALSHA", named.clone()).await;
-    let recorded = [false, true].map(|by_key| Recorded { by_key, runs: Arc::default() });
+    let recorded = [false, true].map(|by_key| RecordCaller { by_key, runs: Arc::default() });
     for recorded in &recorded {
         bed.lose(answers, "EVALSHA", recorded.clone()).await;
     }
@@ -316,7 +318,7 @@ async fn lost_answers_over_the_application_s_connection_make_no_double_and_no_fa
 /// This is what a connection must not do, and what the test above would show.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn over_a_connection_that_repeats_by_itself_tokens_are_called_used_that_nobody_has_used() {
-    let (bed, plain) = (Bed::application(3).await, Plain::default());
+    let (bed, plain) = (Bed::application(3).await, PlainTokenCaller::default());
     bed.lose(times(60, 500), "GETDEL", plain.clone()).await;
     println!("over a connection that repeats: {}", plain.0);
     assert!(plain.0.used_by_nobody() > 0, "{}", plain.0);
@@ -336,7 +338,7 @@ async fn scripts_that_are_forgotten_under_load_are_nobody_s_failure() {
             callers.spawn(async move {
                 while !is_over.load(Ordering::SeqCst) {
                     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
-                    assert_eq!(present(&guard, token.as_str(), &How::by(1)).await, Told::Accepted);
+                    assert_eq!(present(&guard, token.as_str(), &Presentation::by(1)).await, TokenOutcome::Accepted);
                     let key = Key::of_parts([token.as_str()]).unwrap();
                     let intent = Intent::new("a", Subject::anonymous()).key(&key);
                     let verdict = guard.check(&Policy::key(KeyRules::at_most_once()), &intent).await.unwrap();
@@ -386,7 +388,7 @@ async fn connections_that_all_break_at_once_are_made_anew_every_time() {
             let begun = Instant::now();
             let gets_through = || async {
                 let token = issued(&guard).await;
-                tally.note(&token, redeem(&guard, &token).await) == Told::Accepted
+                tally.note(&token, redeem(&guard, &token).await) == TokenOutcome::Accepted
             };
             until("somebody gets through", BACK, gets_through).await;
             assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());

@@ -14,7 +14,7 @@ use onceward_tests::verdict_tally::{Tally, redeem, times};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::redis::epochs::{BACK, Both};
+use crate::redis::epochs::{BACK, GuardPair};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many tokens are out when it happens.
@@ -35,7 +35,7 @@ async fn issues(guard: &Guard) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_token_that_was_used_is_not_brought_back_by_a_replica_that_had_not_seen_it() {
     let mut all = Sentinels::start().await;
-    let mut both = Both::on(&all.address());
+    let mut both = GuardPair::on(&all.address());
     let mut master = 0;
     for _ in 0..times(1, 30) {
         both.issue(TOKENS).await;
@@ -54,14 +54,14 @@ async fn a_token_that_was_used_is_not_brought_back_by_a_replica_that_had_not_see
 }
 
 /// Guards that agree on a secret, on either side of a split, and what their callers were told together.
-struct Split {
+struct SplitBrain {
     secret: Secret,
     is_pinned: bool,
     tally: Tally,
     tokens: Vec<String>,
 }
 
-impl Split {
+impl SplitBrain {
     fn new(is_pinned: bool) -> Self {
         Self { secret: Secret::random(), is_pinned, tally: Tally::default(), tokens: Vec::new() }
     }
@@ -92,7 +92,7 @@ impl Split {
 /// The old master goes on for whoever still reaches it, while the others have elected another.
 async fn split(all: &mut Sentinels, long: Duration) -> [Tally; 2] {
     let master = all.master();
-    let mut splits = [Split::new(true), Split::new(false)];
+    let mut splits = [SplitBrain::new(true), SplitBrain::new(false)];
     let insides = splits.each_ref().map(|split| split.guard(&all.nodes[master].proxy.url()));
     for (split, inside) in splits.iter_mut().zip(&insides) {
         until("it issues", BACK, || issues(inside)).await;

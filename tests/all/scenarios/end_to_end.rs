@@ -13,7 +13,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES, header};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, header};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -84,7 +84,7 @@ async fn a_first_request_that_arrives_after_its_retry_gets_the_answer_to_the_ret
 /// Two processes are two guards and servers on one Redis, in which the stock is kept too.
 struct Warehouse {
     redis: RedisServer,
-    served: [Served; 2],
+    served: [TestServer; 2],
 }
 
 impl Warehouse {
@@ -218,14 +218,14 @@ enum State {
 
 /// What became of a message about an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Moved {
+enum Transition {
     To(State),
     There,
     TooLate(State),
 }
 
 /// Moves the order on, if it is not there or beyond: one conditional update, as a database would do it.
-async fn advance(redis: &redis::Client, to: State) -> Result<Moved, redis::RedisError> {
+async fn advance(redis: &redis::Client, to: State) -> Result<Transition, redis::RedisError> {
     let script = "local at = tonumber(redis.call('GET', KEYS[1]) or '0')
         if at < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
         return at";
@@ -234,9 +234,9 @@ async fn advance(redis: &redis::Client, to: State) -> Result<Moved, redis::Redis
     let at: u8 = command.arg(script).arg(1).arg("order").arg(to as u8).query_async(&mut connection).await?;
     let state = [State::Created, State::Paid, State::Shipped].into_iter().find(|state| *state as u8 == at);
     Ok(match state {
-        Some(state) if state == to => Moved::There,
-        Some(state) if state > to => Moved::TooLate(state),
-        _ => Moved::To(to),
+        Some(state) if state == to => Transition::There,
+        Some(state) if state > to => Transition::TooLate(state),
+        _ => Transition::To(to),
     })
 }
 
@@ -246,22 +246,23 @@ async fn messages_about_an_order_may_come_twice_and_in_any_order() {
     let client = redis::Client::open(redis.url()).unwrap();
     let guards = [(); 2].map(|()| Guard::new(Redis::open(&redis.url()).unwrap()));
     let policy = Policy::key(KeyRules::retryable().lease(BRIEF).unwrap());
-    let receive = async |at: usize, id: &str, to: State| -> Result<RunOutcome<Moved>, RunError<redis::RedisError>> {
-        let key = Key::of_parts(["order", id]).unwrap();
-        let intent = Intent::new("move order", Subject::anonymous()).key(&key);
-        guards[at].run(&policy, &intent, async || advance(&client, to).await).await
-    };
+    let receive =
+        async |at: usize, id: &str, to: State| -> Result<RunOutcome<Transition>, RunError<redis::RedisError>> {
+            let key = Key::of_parts(["order", id]).unwrap();
+            let intent = Intent::new("move order", Subject::anonymous()).key(&key);
+            guards[at].run(&policy, &intent, async || advance(&client, to).await).await
+        };
     for (at, id, to, expected) in [
-        (0, "m1", State::Created, RunOutcome::Executed(Moved::To(State::Created))),
+        (0, "m1", State::Created, RunOutcome::Executed(Transition::To(State::Created))),
         // Shipped overtakes paid.
-        (1, "m3", State::Shipped, RunOutcome::Executed(Moved::To(State::Shipped))),
-        (0, "m2", State::Paid, RunOutcome::Executed(Moved::TooLate(State::Shipped))),
+        (1, "m3", State::Shipped, RunOutcome::Executed(Transition::To(State::Shipped))),
+        (0, "m2", State::Paid, RunOutcome::Executed(Transition::TooLate(State::Shipped))),
         // Each of them is delivered again, elsewhere, and is told the same again.
-        (1, "m2", State::Paid, RunOutcome::Replayed(Moved::TooLate(State::Shipped))),
-        (0, "m3", State::Shipped, RunOutcome::Replayed(Moved::To(State::Shipped))),
-        (1, "m1", State::Created, RunOutcome::Replayed(Moved::To(State::Created))),
+        (1, "m2", State::Paid, RunOutcome::Replayed(Transition::TooLate(State::Shipped))),
+        (0, "m3", State::Shipped, RunOutcome::Replayed(Transition::To(State::Shipped))),
+        (1, "m1", State::Created, RunOutcome::Replayed(Transition::To(State::Created))),
         // Another message that says what is so already.
-        (1, "m4", State::Shipped, RunOutcome::Executed(Moved::There)),
+        (1, "m4", State::Shipped, RunOutcome::Executed(Transition::There)),
     ] {
         assert_eq!(receive(at, id, to).await.unwrap(), expected, "{id}");
         assert!(redis.ask::<u8>("GET order") >= State::Created as u8);

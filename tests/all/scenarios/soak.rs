@@ -79,7 +79,7 @@ impl Policy {
 
 /// What a client heard of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Heard {
+enum ClientOutcome {
     /// The handler's response, now or again.
     Response { is_replayed: bool },
     /// An earlier request used the token, or took effect within the interval.
@@ -92,7 +92,7 @@ enum Heard {
     Unknown,
 }
 
-impl Heard {
+impl ClientOutcome {
     fn of(outcome: &str, took: Duration) -> Self {
         match outcome {
             // `unprotected`: it ran, and the store has not confirmed the record of it.
@@ -126,20 +126,23 @@ impl Heard {
 struct Submission {
     policy: Policy,
     order: String,
-    heard: Vec<Heard>,
+    heard: Vec<ClientOutcome>,
 }
 
 impl Submission {
     /// What is wrong with it, if it took effect this often.
     fn fault(&self, runs: usize) -> Option<&'static str> {
-        let heard = |some: fn(&Heard) -> bool| self.heard.iter().any(some);
-        let has_response = heard(|heard| matches!(heard, Heard::Response { .. }));
+        let heard = |some: fn(&ClientOutcome) -> bool| self.heard.iter().any(some);
+        let has_response = heard(|heard| matches!(heard, ClientOutcome::Response { .. }));
         // A claim whose answer was lost is rejected and taken back. Until then it stands for the interval, as guarantees.md says.
-        let may_stand = self.policy == Policy::Interval && heard(|heard| matches!(heard, Heard::Rejected { .. }));
-        let is_unknown = heard(|heard| matches!(heard, Heard::Unknown | Heard::InProgress));
+        let may_stand =
+            self.policy == Policy::Interval && heard(|heard| matches!(heard, ClientOutcome::Rejected { .. }));
+        let is_unknown = heard(|heard| matches!(heard, ClientOutcome::Unknown | ClientOutcome::InProgress));
         match runs {
             0 if has_response => Some("a response without a run"),
-            0 if heard(|heard| *heard == Heard::Duplicate) && !is_unknown && !may_stand => Some("false duplicate"),
+            0 if heard(|heard| *heard == ClientOutcome::Duplicate) && !is_unknown && !may_stand => {
+                Some("false duplicate")
+            }
             1 if !has_response && !is_unknown => Some("ran, and its client was told otherwise"),
             0 | 1 => None,
             // A process that is killed after the effect leaves no record of it. Under *retryable* its key is free after the lease.
@@ -249,7 +252,7 @@ impl Caller {
         }
         let mut heard = requests.join_all().await;
         for _ in 0..LATER {
-            if !heard.iter().all(Heard::is_open) {
+            if !heard.iter().all(ClientOutcome::is_open) {
                 break;
             }
             // Before and after the lease of a claim that is left behind.
@@ -274,13 +277,13 @@ impl Caller {
     }
 }
 
-async fn hear(http: &Client, request: RequestBuilder) -> Heard {
+async fn hear(http: &Client, request: RequestBuilder) -> ClientOutcome {
     let request = request.timeout(PATIENCE).build().unwrap();
     let sent = Instant::now();
     match http.execute(request).await {
-        Ok(response) => Heard::of(response.headers()["onceward-outcome"].to_str().unwrap(), sent.elapsed()),
-        Err(error) if error.is_connect() => Heard::Rejected { is_asked: false },
-        Err(_) => Heard::Unknown,
+        Ok(response) => ClientOutcome::of(response.headers()["onceward-outcome"].to_str().unwrap(), sent.elapsed()),
+        Err(error) if error.is_connect() => ClientOutcome::Rejected { is_asked: false },
+        Err(_) => ClientOutcome::Unknown,
     }
 }
 
@@ -307,23 +310,24 @@ async fn mixed_traffic_over_a_broken_network_runs_once_and_is_answered_truthfull
 
 #[test]
 fn judge_finds_doubles_false_duplicates_and_false_rejections() {
-    let (response, rejected) = (Heard::Response { is_replayed: false }, Heard::Rejected { is_asked: true });
-    let fault = |policy, heard: &[&Heard], runs| {
+    let (response, rejected) =
+        (ClientOutcome::Response { is_replayed: false }, ClientOutcome::Rejected { is_asked: true });
+    let fault = |policy, heard: &[&ClientOutcome], runs| {
         let heard = heard.iter().map(|heard| (*heard).clone()).collect();
         Submission { policy, order: "order".to_owned(), heard }.fault(runs)
     };
     for (policy, heard, runs, expected) in [
         (Policy::Token, [&response, &response], 2, Some("double")),
-        (Policy::Key, [&response, &Heard::InProgress], 0, Some("a response without a run")),
+        (Policy::Key, [&response, &ClientOutcome::InProgress], 0, Some("a response without a run")),
         (Policy::Key, [&response, &response], 2, Some("double")),
-        (Policy::AtMostOnce, [&Heard::Unknown, &response], 2, Some("double")),
-        (Policy::Token, [&rejected, &Heard::Duplicate], 0, Some("false duplicate")),
-        (Policy::Interval, [&Heard::Duplicate, &Heard::Duplicate], 0, Some("false duplicate")),
+        (Policy::AtMostOnce, [&ClientOutcome::Unknown, &response], 2, Some("double")),
+        (Policy::Token, [&rejected, &ClientOutcome::Duplicate], 0, Some("false duplicate")),
+        (Policy::Interval, [&ClientOutcome::Duplicate, &ClientOutcome::Duplicate], 0, Some("false duplicate")),
         (Policy::AtMostOnce, [&rejected, &rejected], 1, Some("ran, and its client was told otherwise")),
-        (Policy::Interval, [&rejected, &Heard::Duplicate], 1, Some("ran, and its client was told otherwise")),
-        (Policy::Interval, [&rejected, &Heard::Duplicate], 0, None),
-        (Policy::Token, [&Heard::Unknown, &Heard::Duplicate], 0, None),
-        (Policy::Token, [&response, &Heard::Duplicate], 1, None),
+        (Policy::Interval, [&rejected, &ClientOutcome::Duplicate], 1, Some("ran, and its client was told otherwise")),
+        (Policy::Interval, [&rejected, &ClientOutcome::Duplicate], 0, None),
+        (Policy::Token, [&ClientOutcome::Unknown, &ClientOutcome::Duplicate], 0, None),
+        (Policy::Token, [&response, &ClientOutcome::Duplicate], 1, None),
     ] {
         assert_eq!(fault(policy, &heard, runs), expected, "{policy:?} {heard:?} {runs}");
     }
@@ -333,7 +337,7 @@ fn judge_finds_doubles_false_duplicates_and_false_rejections() {
 fn judge(ledger: &Ledger, submissions: &[Submission]) {
     let mut runs = HashMap::<String, usize>::new();
     ledger.runs().into_iter().for_each(|run| *runs.entry(run).or_default() += 1);
-    let mut heard = HashMap::<(Policy, &Heard), usize>::new();
+    let mut heard = HashMap::<(Policy, &ClientOutcome), usize>::new();
     submissions.iter().for_each(|submission| {
         submission.heard.iter().for_each(|each| *heard.entry((submission.policy, each)).or_default() += 1);
     });

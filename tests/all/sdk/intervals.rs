@@ -6,7 +6,7 @@ use std::time::Duration;
 use onceward::testing;
 use onceward_client::{Code, Error, Key, OncewardMiddleware, Retry};
 use onceward_tests::client::{Answer, send};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, first};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest, first};
 use onceward_tests::interval_routes::plainly;
 use onceward_tests::polling::until;
 use onceward_tests::sdk_client::{builder, client};
@@ -21,7 +21,7 @@ async fn shop() -> (Shop, FaultyHttpProxy) {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let submissions = AtomicUsize::new(0);
-    let way = FaultyHttpProxy::to(shop.url(), move |seen: &Seen| {
+    let way = FaultyHttpProxy::to(shop.url(), move |seen: &RecordedRequest| {
         if !seen.fetches() && submissions.fetch_add(1, Ordering::SeqCst) >= 2 {
             clock.advance(LONG);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward_client::{Client, Code, Error, OnUnknown, Response, RetryLimits};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Shop, TAKES};
 use tokio::sync::Semaphore;
@@ -24,7 +24,7 @@ fn submissions() -> usize {
 }
 
 /// A third of all requests meets something.
-fn anything(seen: &Seen) -> HttpFault {
+fn anything(seen: &RecordedRequest) -> HttpFault {
     if fastrand::u8(0..3) > 0 {
         return HttpFault::None;
     }
@@ -63,14 +63,14 @@ fn kinds() -> [(&'static str, Client); 3] {
 
 /// How many ended how.
 #[derive(Debug, Default)]
-struct Ends {
+struct EndCounts {
     answered: usize,
     unknown: usize,
     refused: usize,
     effects: usize,
 }
 
-impl Ends {
+impl EndCounts {
     /// Takes in one end, of which this many effects are on the books.
     fn count(&mut self, path: &str, order: &str, end: &Result<Response, Error>, effects: usize) {
         self.effects += effects;
@@ -123,7 +123,7 @@ async fn no_submission_takes_effect_twice_whatever_goes_wrong_on_its_way() {
     tokio::time::sleep(PATIENCE).await;
     let mut effects = std::collections::HashMap::<String, usize>::new();
     shop.ledger.runs().into_iter().for_each(|run| *effects.entry(run).or_default() += 1);
-    let mut by_kind = std::collections::BTreeMap::<&str, Ends>::new();
+    let mut by_kind = std::collections::BTreeMap::<&str, EndCounts>::new();
     for (path, order, end) in &ends {
         let ran = effects.get(order).copied().unwrap_or(0);
         by_kind.entry(path).or_default().count(path, order, end, ran);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onceward::store::Memory;
 use onceward_client::{Client, Code, OnUnknown, Outcome};
-use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, Seen, first, smooth};
+use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest, first, smooth};
 use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop};
 use reqwest::redirect::Policy;
@@ -14,7 +14,7 @@ use reqwest::redirect::Policy;
 const TOKEN: &str = "onceward-token";
 const KEY: &str = "idempotency-key";
 
-fn carried(seen: &[Seen], header: &str) -> Vec<String> {
+fn carried(seen: &[RecordedRequest], header: &str) -> Vec<String> {
     seen.iter().map(|seen| seen.header(header).to_owned()).collect()
 }
 

@@ -105,14 +105,14 @@ async fn ask(from: Ipv4Addr, to: SocketAddr, path: &str) -> Option<Duration> {
     timeout(GIVE_UP, asked).await.ok().flatten()
 }
 
-/// What a client beside the flood has seen.
+/// Response times that a client beside the flood measured.
 #[derive(Debug, Default)]
-struct Seen {
+struct ClientLatencies {
     took: Vec<Duration>,
     unanswered: usize,
 }
 
-impl Seen {
+impl ClientLatencies {
     /// Asks again and again for this long.
     async fn during(period: Duration, from: Ipv4Addr, to: SocketAddr, paths: &[&str]) -> Self {
         let (mut seen, begun) = (Self::default(), Instant::now());
@@ -160,8 +160,8 @@ async fn one_client_cannot_take_all_connections() {
     until("the flood holds half of the connections", LONG, is_flooded).await;
     let period = Duration::from_secs(if sockets > 1000 { 20 } else { 2 });
     let (other, health) = tokio::join!(
-        Seen::during(period, OTHER, public, &["/healthz"]),
-        Seen::during(period, OTHER, admin, &["/healthz", "/readyz", "/metrics"]),
+        ClientLatencies::during(period, OTHER, public, &["/healthz"]),
+        ClientLatencies::during(period, OTHER, admin, &["/healthz", "/readyz", "/metrics"]),
     );
     println!("{sockets} sockets of one client, max_connections {most}; /healthz for another client: {}", other.told());
     println!("/healthz, /readyz and /metrics at admin_listen: {}", health.told());
@@ -221,7 +221,8 @@ async fn too_few_open_files_starve_no_health_check() {
         attack.spawn(Arc::clone(&flood).hold(from, public, Duration::from_millis(250)));
     }
     until("the flood is there", LONG, || std::future::ready(flood.open.load(Ordering::SeqCst) == FILES)).await;
-    let health = Seen::during(Duration::from_secs(2), OTHER, admin, &["/healthz", "/readyz", "/metrics"]).await;
+    let health =
+        ClientLatencies::during(Duration::from_secs(2), OTHER, admin, &["/healthz", "/readyz", "/metrics"]).await;
     println!("{FILES} connections, {FILES} open files; at admin_listen: {}", health.told());
     assert_eq!(health.unanswered, 0);
     assert!(health.slowest() < PATIENCE, "{health:?}");

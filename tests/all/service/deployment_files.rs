@@ -8,7 +8,7 @@ use std::time::Duration;
 use onceward_server::config::setting::names;
 use onceward_tests::client::{http, send};
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::service::{Plain, command};
+use onceward_tests::service::{ServiceProcess, command};
 use serde_yaml_ng::Value;
 
 type Settings = BTreeMap<String, String>;
@@ -58,7 +58,7 @@ async fn runs_with(mut settings: Settings, store: &str) {
     settings.remove("ONCEWARD_LISTEN");
     let has_key = settings.keys().any(|name| name.starts_with("ONCEWARD_API_KEY"));
     let variables: Vec<_> = settings.into_iter().collect();
-    let service = Plain::start(&[], &variables, Stdio::null(), Stdio::null());
+    let service = ServiceProcess::start(&[], &variables, Stdio::null(), Stdio::null());
     let listen = service.url.trim_start_matches("http://");
     let healthy = command(&["healthcheck", "--listen", listen]).envs(variables).output().unwrap();
     assert!(healthy.status.success(), "{}", String::from_utf8_lossy(&healthy.stderr));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::polling::{until, until_blocking};
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::service::{OncewardServer, Plain};
+use onceward_tests::service::{OncewardServer, ServiceProcess};
 use onceward_tests::service_calls::get;
 use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ async fn a_line_has_the_id_of_its_request_however_little_is_logged() {
     let log = NamedTempFile::new().unwrap();
     let appended = || File::options().append(true).open(log.path()).unwrap().into();
     let arguments = ["--store", &redis.url(), "--log", "json", "--log-level", "warn"];
-    let service = Plain::start(&arguments, &[], appended(), appended());
+    let service = ServiceProcess::start(&arguments, &[], appended(), appended());
     get(&service.url, "/healthz").await;
     redis.kill();
     until("it is not ready", 5 * SECOND, || async { get(&service.url, "/readyz").await.status == 503 }).await;
@@ -339,7 +339,7 @@ async fn a_flood_of_forged_tokens_is_refused_without_a_single_store_command() {
     let count = forged(2_000);
     let redis = RedisServer::start();
     let arguments = ["--store", &redis.url(), "--share-every", "1d", "--log", "json"];
-    let service = Plain::start(&arguments, &[], Stdio::null(), Stdio::null());
+    let service = ServiceProcess::start(&arguments, &[], Stdio::null(), Stdio::null());
     let good = token(&service.url).await;
     let monitor = (count <= 10_000).then(|| redis.monitor());
     let before = commands(&redis);

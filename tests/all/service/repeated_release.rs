@@ -7,7 +7,7 @@ use onceward::store::{Memory, Redis, Sql};
 use onceward::{Attempt, Binding, Guard, Intent, Key, KeyRules, ManualClock, Policy, RunId, Settled, Subject, Verdict};
 use onceward_api::Code;
 use onceward_tests::client::{Answer, token as service_token};
-use onceward_tests::database::Either;
+use onceward_tests::database::TestDatabase;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::service_calls::{post, redeemed_by, release};
@@ -19,16 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Every store, by its address, with the servers behind them.
 struct Stores {
     redis: RedisServer,
-    databases: [Either; 2],
+    databases: [TestDatabase; 2],
 }
 
 impl Stores {
     async fn start() -> Self {
-        Self { redis: RedisServer::start(), databases: Either::both().await }
+        Self { redis: RedisServer::start(), databases: TestDatabase::both().await }
     }
 
     fn addresses(&self) -> [String; 4] {
-        let [postgres, sqlite] = self.databases.each_ref().map(Either::url);
+        let [postgres, sqlite] = self.databases.each_ref().map(TestDatabase::url);
         ["memory:".to_owned(), self.redis.url(), postgres, sqlite]
     }
 }

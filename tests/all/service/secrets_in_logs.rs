@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::service::{Plain, command, run};
+use onceward_tests::service::{ServiceProcess, command, run};
 use onceward_tests::service_calls::get;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -163,14 +163,14 @@ fn assert_unseen(text: &str, tokens: &[String]) {
 
 /// How a setting reaches the service.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum SettingSource {
     Flag,
     Variable,
     FileOfFlag,
     FileOfVariable,
 }
 
-impl Way {
+impl SettingSource {
     /// The arguments and the environment that give these settings.
     fn give(self, settings: &[(&str, String)]) -> (Vec<String>, Vec<(String, String)>) {
         let (mut arguments, mut variables) = (Vec::new(), Vec::new());
@@ -188,21 +188,21 @@ impl Way {
 }
 
 /// Everything that the service has said at the finest level while secrets went through it. Asserts that it shows none.
-async fn assert_tells_nothing(form: &str, way: Way) {
+async fn assert_tells_nothing(form: &str, way: SettingSource) {
     let mut redis = RedisServer::start_with(&["--requirepass", PASSWORD]);
     let store = format!("redis://:{PASSWORD}@127.0.0.1:{}", redis.port());
     let given = [("store", store.as_str()), ("secret", SIGNING), ("secret-previous", FORMER), ("api-key", API_KEY)];
     let files = given.map(|(_, value)| file(&format!("{value}\n")));
     let settings = given.iter().zip(&files).map(|((name, value), file)| match way {
-        Way::Flag | Way::Variable => (*name, (*value).to_owned()),
-        Way::FileOfFlag | Way::FileOfVariable => (*name, file.path().to_str().unwrap().to_owned()),
+        SettingSource::Flag | SettingSource::Variable => (*name, (*value).to_owned()),
+        SettingSource::FileOfFlag | SettingSource::FileOfVariable => (*name, file.path().to_str().unwrap().to_owned()),
     });
     let (arguments, variables) = way.give(&settings.collect::<Vec<_>>());
     let always = ["--log", form, "--log-level", "trace", "--cors-origins", "https://shop.example"];
     let arguments: Vec<_> = always.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let log = NamedTempFile::new().unwrap();
     let appended = || File::options().append(true).open(log.path()).unwrap().into();
-    let service = Plain::start(&arguments, &variables, appended(), appended());
+    let service = ServiceProcess::start(&arguments, &variables, appended(), appended());
     let tokens = handle_secrets(&service.url, &mut redis).await;
     let said = || std::fs::read_to_string(log.path()).unwrap();
     let asked = 3 * 6;
@@ -223,13 +223,13 @@ fn file(text: &str) -> NamedTempFile {
 
 #[tokio::test]
 async fn no_secret_is_in_the_json_log_at_the_finest_level_however_it_was_given() {
-    let ways = [Way::Flag, Way::Variable, Way::FileOfFlag, Way::FileOfVariable];
+    let ways = [SettingSource::Flag, SettingSource::Variable, SettingSource::FileOfFlag, SettingSource::FileOfVariable];
     join_all(ways.map(|way| assert_tells_nothing("json", way))).await;
 }
 
 #[tokio::test]
 async fn no_secret_is_in_the_human_log_at_the_finest_level_however_it_was_given() {
-    join_all([Way::Flag, Way::FileOfVariable].map(|way| assert_tells_nothing("human", way))).await;
+    join_all([SettingSource::Flag, SettingSource::FileOfVariable].map(|way| assert_tells_nothing("human", way))).await;
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onceward_tests::client::{http, send};
 use onceward_tests::polling::until;
-use onceward_tests::service::{OncewardServer, Plain, command};
+use onceward_tests::service::{OncewardServer, ServiceProcess, command};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn keep(mut from: File) -> Arc<Mutex<String>> {
 async fn on_a_terminal_people_are_told_where_to_click_and_what_the_store_means() {
     let (shown, written) = terminal();
     let shown = keep(shown);
-    let service = Plain::start(&[], &[], written, Stdio::null());
+    let service = ServiceProcess::start(&[], &[], written, Stdio::null());
     let said = || shown.lock().unwrap().clone();
     until("the banner is shown", LONG, || std::future::ready(said().contains("Ctrl-C"))).await;
     for told in [&format!("{}/docs/", service.url), "memory:", "this process alone", "--store redis://"] {
@@ -67,7 +67,7 @@ async fn it_goes_on_though_nobody_reads_what_it_says() {
     for form in ["human", "json"] {
         let (gone, written) = std::io::pipe().unwrap();
         drop(gone);
-        let service = Plain::start(&["--log", form], &[], written.into(), Stdio::null());
+        let service = ServiceProcess::start(&["--log", form], &[], written.into(), Stdio::null());
         for _ in 0..3 {
             assert_eq!(send(http().post(format!("{}/token", service.url))).await.status, 201, "{form}");
         }

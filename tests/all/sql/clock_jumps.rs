@@ -19,7 +19,7 @@ use onceward_tests::postgres::PostgresServer;
 use onceward_tests::service::run;
 use onceward_tests::shop::TAKES;
 use onceward_tests::sqlite_payments::TABLE;
-use onceward_tests::verdict_tally::{How, Tally, Told, present};
+use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present};
 use onceward_tests::wall_clock::WallClock;
 
 use crate::PEER;
@@ -225,16 +225,19 @@ async fn postgresql_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_to
     for number in 0..6 {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
         if number < 3 {
-            assert_eq!(tally.note(&token, present(&guard, &token, &How::by(number)).await), Told::Accepted);
+            assert_eq!(
+                tally.note(&token, present(&guard, &token, &Presentation::by(number)).await),
+                TokenOutcome::Accepted
+            );
         }
         tokens.push(token);
     }
     server.leap();
     for (number, token) in tokens.iter().enumerate() {
-        let told = tally.note(token, present(&guard, token, &How::by(number)).await);
-        assert_eq!(told, Told::Used, "{number}: there is no record of it any more");
+        let told = tally.note(token, present(&guard, token, &Presentation::by(number)).await);
+        assert_eq!(told, TokenOutcome::Used, "{number}: there is no record of it any more");
     }
-    assert_eq!((tally.count(Told::Accepted), tally.doubles()), (3, 0), "{tally}");
+    assert_eq!((tally.count(TokenOutcome::Accepted), tally.doubles()), (3, 0), "{tally}");
     let again = guard.check(&policy, &intent).await.unwrap();
     assert!(matches!(again, Verdict::Run(_)), "{again:?}");
 }

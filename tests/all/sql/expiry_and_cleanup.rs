@@ -6,7 +6,7 @@ use onceward::api::Code;
 use onceward::store::laws::Laws;
 use onceward::store::{Sql, Store as _};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, ManualClock, Policy, Subject, Ticket, Token, Verdict};
-use onceward_tests::database::Either;
+use onceward_tests::database::TestDatabase;
 use onceward_tests::policy_walkthrough::every_policy;
 use onceward_tests::polling::until;
 use onceward_tests::postgres::PostgresServer;
@@ -26,7 +26,7 @@ const OVER: &str = "SELECT count(*) FROM onceward_records WHERE name LIKE 'over-
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_policy_holds_on_a_database() {
-    for database in Either::both().await {
+    for database in TestDatabase::both().await {
         every_policy(&Shop::on(Sql::open_within(&database.url(), PATIENCE).await.unwrap())).await;
     }
 }
@@ -47,8 +47,8 @@ async fn removing_has_a_time_of_its_own() {
 /// One store that is open all the time, and has more to remove than it ever gets done here.
 #[tokio::test]
 async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove() {
-    for database in Either::both().await {
-        if let Either::Postgres(database) = &database {
+    for database in TestDatabase::both().await {
+        if let TestDatabase::Postgres(database) = &database {
             database.execute(SLOW).await;
         }
         database.fill("over", 100_000, -1).await;
@@ -58,7 +58,7 @@ async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove(
         database.begin_epoch().await;
         let known = || store.epoch(&Ticket::of(Kind::Token, b"any")).unwrap() == [1, 2, 3, 4, 5, 6, 7, 8];
         until("the epoch is seen", LONG, async || known()).await;
-        if matches!(database, Either::Postgres(_)) {
+        if matches!(database, TestDatabase::Postgres(_)) {
             assert!(database.number(OVER).await > 0, "it was busy all the time");
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
@@ -72,7 +72,7 @@ async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove(
 /// However wrong the application's clock is.
 #[tokio::test]
 async fn how_long_a_record_lives_is_told_by_the_clock_of_the_database() {
-    for database in Either::both().await {
+    for database in TestDatabase::both().await {
         let clock = ManualClock::new();
         clock.advance(400 * DAY);
         let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onceward::store::{Memory, Sql};
 use onceward::{Guard, RunOutcome};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::postgres_payments::{TABLES, figures, pay_once};
@@ -210,7 +210,7 @@ async fn a_lost_answer_to_a_commit_is_neither_a_second_payment_nor_a_false_dupli
     let answers = times(8) * 5;
     let times = answers / 5 * 6;
     for time in 0..times {
-        let fate = if time % 6 == 5 { Fate::LoseRequest } else { Fate::LoseAnswer };
+        let fate = if time % 6 == 5 { TcpFault::LoseRequest } else { TcpFault::LoseAnswer };
         proxy.next("COMMIT", fate);
         let payment = format!("payment-{time}");
         let ran = pay_once(&guard, &pool, &payment).await.unwrap();

@@ -7,7 +7,7 @@ use onceward::api::Code;
 use onceward::store::{Memory, Sql, StoreError};
 use onceward::transaction::{ClaimError, TxClaim, TxHandle, TxVerdict, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
-use onceward_tests::faulty_tcp_proxy::{Delay, Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Delay, Proxy, TcpFault};
 use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::postgres_payments::{TABLES, figures, pay, pay_once};
@@ -37,7 +37,7 @@ fn over(port: u16, setting: (&'static str, &'static str)) -> PgPool {
 }
 
 /// Claims by hand, pays, and loses the answer to the commit, which meets this fate.
-async fn lose(pool: &PgPool, proxy: &Proxy, rules: &KeyRules, fate: Fate) -> TxClaim {
+async fn lose(pool: &PgPool, proxy: &Proxy, rules: &KeyRules, fate: TcpFault) -> TxClaim {
     let key = Key::new("by hand").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let mut transaction = pool.begin().await.unwrap();
@@ -58,7 +58,7 @@ async fn a_commit_that_is_still_on_its_way_when_it_is_asked_about_is_waited_for(
         for arrives in [true, false] {
             let proxy = Proxy::before(server.port()).await;
             let pool = over(proxy.port(), ("default_transaction_isolation", level));
-            proxy.next("COMMIT", Fate::Late);
+            proxy.next("COMMIT", TcpFault::Late);
             let (guard, payment) = (guard.clone(), format!("{level}-{arrives}"));
             let paying = tokio::spawn(async move { pay_once(&guard, &pool, &payment).await.unwrap() });
             until("it is asked about", LONG, async || server.number(WAITING).await == 1).await;
@@ -84,7 +84,7 @@ async fn whoever_asks_about_his_own_commit_waits_for_it_too() {
         let server = bank().await;
         let proxy = Proxy::before(server.port()).await;
         let pool = over(proxy.port(), isolation[0]);
-        let claimed = lose(&pool, &proxy, &KeyRules::retryable(), Fate::Late).await;
+        let claimed = lose(&pool, &proxy, &KeyRules::retryable(), TcpFault::Late).await;
         let asking = {
             let pool = over(server.port(), setting);
             tokio::spawn(async move { claimed.was_committed(&pool).await })
@@ -120,12 +120,12 @@ async fn a_lost_commit_whose_record_may_be_over_is_unknown_and_not_done_again() 
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let work = |mut transaction: TxHandle<Postgres>| async move { pay(&mut transaction, "k").await };
-    proxy.next("COMMIT", Fate::LoseAnswer);
+    proxy.next("COMMIT", TcpFault::LoseAnswer);
     let lost = guard.transact(&pool(), &rules, &intent, work).await;
     assert!(matches!(lost, Err(RunError::Store(StoreError::Unknown(_)))), "{lost:?}");
     assert_eq!(server.number("SELECT balance FROM account").await, 1);
 
-    let claimed = lose(&pool(), &proxy, &rules, Fate::LoseAnswer).await;
+    let claimed = lose(&pool(), &proxy, &rules, TcpFault::LoseAnswer).await;
     let asked = claimed.was_committed(&pool()).await;
     assert!(matches!(asked, Err(ClaimError::Expired)), "{asked:?}");
     assert_eq!(server.number("SELECT balance FROM account").await, 2);

@@ -13,7 +13,7 @@ use onceward_tests::key_routes::KEY;
 use onceward_tests::postgres::PostgresServer;
 use onceward_tests::postgres_payments::{TABLES, figures, pay};
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::Served;
+use onceward_tests::shop::TestServer;
 use sqlx::{PgPool, Postgres};
 
 async fn handle(
@@ -57,7 +57,7 @@ struct Runs(Arc<AtomicUsize>);
 struct Shop {
     redis: RedisServer,
     database: PostgresServer,
-    served: Served,
+    served: TestServer,
 }
 
 impl Shop {
@@ -67,7 +67,7 @@ impl Shop {
         Sql::migrate(&database.url()).await.unwrap();
         let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(mode).build();
         let (url, runs) = (database.url(), Runs::default());
-        let served = Served::run(move |listener| {
+        let served = TestServer::run(move |listener| {
             let server = HttpServer::new(move || {
                 let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
                 let held = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());

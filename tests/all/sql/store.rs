@@ -6,8 +6,8 @@ use onceward::api::Code;
 use onceward::store::laws::Laws;
 use onceward::store::{Compared, MigrationOutcome, Sql, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Token, Verdict};
-use onceward_tests::database::Either;
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::database::TestDatabase;
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::polling::until;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use tempfile::TempDir;
@@ -107,9 +107,9 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
     let url = server.url().replace(&server.port().to_string(), proxy.url().rsplit(':').next().unwrap());
     let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     for (name, fate, is_there) in [
-        ("answer", Fate::LoseAnswer, true),
-        ("request", Fate::LoseRequest, false),
-        ("silence", Fate::SwallowAnswer, true),
+        ("answer", TcpFault::LoseAnswer, true),
+        ("request", TcpFault::LoseRequest, false),
+        ("silence", TcpFault::SwallowAnswer, true),
     ] {
         // Known to the connection, so that the next message is the statement itself.
         store.insert(&ticket(&format!("{name} before")), b"x", MINUTE).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
 /// Whoever restores a backup gives it another epoch.
 #[tokio::test]
 async fn a_token_of_another_epoch_is_stale_and_not_used() {
-    for database in Either::both().await {
+    for database in TestDatabase::both().await {
         let secret = onceward::Secret::random();
         let store = async || Sql::open_within(&database.url(), PATIENCE).await.unwrap();
         let open = async || Guard::builder(store().await).secret(secret.clone()).build();
@@ -247,7 +247,7 @@ async fn a_thread_that_is_blocked_does_not_stop_renewals() {
 
 #[tokio::test]
 async fn what_has_expired_is_removed_and_what_has_not_is_not() {
-    for database in Either::both().await {
+    for database in TestDatabase::both().await {
         database.fill("old", 1700, -1).await;
         database.fill("new", 300, 1).await;
         let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onceward::store::{Memory, Sql, StoreError};
 use onceward::transaction::{ClaimError, TxHandle, TxVerdict, claim_in};
 use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Mode, Reply, RunError, RunOutcome, Subject};
-use onceward_tests::faulty_tcp_proxy::{Fate, Proxy};
+use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::postgres_payments::{TABLES, figures, pay, pay_once};
@@ -141,16 +141,16 @@ async fn removing_what_has_expired_does_not_read_what_is_valid() {
 
 /// An application's error as most are written: the one of the database shines through it.
 #[derive(Debug)]
-struct Transparent(sqlx::Error);
+struct TransparentError(sqlx::Error);
 
-impl std::fmt::Display for Transparent {
+impl std::fmt::Display for TransparentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
 /// As `#[error(transparent)]` writes it.
-impl std::error::Error for Transparent {
+impl std::error::Error for TransparentError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }
@@ -168,11 +168,11 @@ async fn a_wish_for_a_repetition_is_understood_through_a_transparent_error() {
         let intent = Intent::new("pay", Subject::named("alice")).key(&key);
         let (both, tries) = (&both, &tries);
         let work = |mut transaction: TxHandle<Postgres>| async move {
-            sqlx::query("SELECT balance FROM account").execute(&mut *transaction).await.map_err(Transparent)?;
+            sqlx::query("SELECT balance FROM account").execute(&mut *transaction).await.map_err(TransparentError)?;
             if tries.fetch_add(1, Ordering::SeqCst) < 2 {
                 both.wait().await;
             }
-            pay(&mut transaction, name).await.map_err(Transparent)
+            pay(&mut transaction, name).await.map_err(TransparentError)
         };
         guard.transact(&pool, &KeyRules::retryable(), &intent, work).await.unwrap()
     };
@@ -189,7 +189,7 @@ async fn a_lost_commit_of_what_is_not_claimed_is_unknown_and_never_repeated() {
     let port = proxy.url().rsplit(':').next().unwrap().to_owned();
     let pool = PgPool::connect_lazy(&format!("postgres://postgres:{PASSWORD}@127.0.0.1:{port}/postgres")).unwrap();
     for (paid, mode) in [(2, Mode::Observe), (3, Mode::Off)] {
-        proxy.next("COMMIT", Fate::LoseAnswer);
+        proxy.next("COMMIT", TcpFault::LoseAnswer);
         let lost = pay_once(&in_mode(mode), &pool, "k").await;
         assert!(matches!(lost, Err(RunError::Store(StoreError::Unknown(_)))), "{mode:?}: {lost:?}");
         assert_eq!(figures(&server).await, [paid, 1, 1, paid], "{mode:?}");

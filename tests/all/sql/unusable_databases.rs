@@ -7,7 +7,7 @@ use onceward::transaction::{ClaimError, TxVerdict, claim_in};
 use onceward::{Guard, Intent, Key, KeyRules, Reply, RunError, Subject};
 use onceward_tests::client::Answer;
 use onceward_tests::command_output::said as said_by;
-use onceward_tests::database::{Either, Postgres, Sqlite};
+use onceward_tests::database::{Postgres, Sqlite, TestDatabase};
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::postgres_payments::{TABLES, pay_once};
 use onceward_tests::service::{OncewardServer, command};
@@ -78,7 +78,7 @@ async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
 /// It has all that ours has, and what is over in it would be removed.
 #[tokio::test]
 async fn a_table_of_the_same_shape_without_the_other_one_is_not_taken_over() {
-    for database in Either::both().await {
+    for database in TestDatabase::both().await {
         database.execute("DROP TABLE onceward_schema").await;
         database.fill("theirs", 3, -1).await;
         let error = Sql::migrate(&database.url()).await.unwrap_err();
@@ -96,7 +96,7 @@ async fn a_file_with_tables_of_other_types_is_left_alone() {
         "name TEXT NOT NULL, value BLOB NOT NULL, expires_at INTEGER NOT NULL",
         "name TEXT NOT NULL, value BLOB NOT NULL, expires_at INTEGER NOT NULL, PRIMARY KEY (name, value)",
     ] {
-        let [_, database] = Either::both().await;
+        let [_, database] = TestDatabase::both().await;
         database.execute(&format!("DROP TABLE onceward_records; CREATE TABLE onceward_records ({theirs})")).await;
         for error in [Sql::open(&database.url()).await.map(drop), Sql::migrate(&database.url()).await.map(drop)] {
             assert!(matches!(error, Err(SqlError::OtherShape(_))), "{theirs}: {error:?}");
@@ -142,7 +142,7 @@ async fn tables_of_a_later_version_are_not_touched() {
 
 #[tokio::test]
 async fn a_migration_can_be_run_again_and_by_several_at_once() {
-    for database in [Either::Postgres(Postgres::with("").await), Either::Sqlite(Sqlite::with("").await)] {
+    for database in [TestDatabase::Postgres(Postgres::with("").await), TestDatabase::Sqlite(Sqlite::with("").await)] {
         let urls: Vec<_> = (0..8).map(|_| database.url()).collect();
         let migrating = urls.iter().map(|url| Sql::migrate(url));
         for migrated in futures_util::future::join_all(migrating).await {

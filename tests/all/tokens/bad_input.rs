@@ -341,7 +341,7 @@ async fn a_token_of_ten_megabytes_is_refused_wherever_it_stands() {
         }
     }
     // A head of this size is the server's to refuse.
-    let mut raw = Raw::open(&shop).await;
+    let mut raw = RawConnection::open(&shop).await;
     raw.send(&format!("POST /orders HTTP/1.1\r\nhost: shop\r\n{TOKEN}: {huge}\r\n\r\n")).await;
     let (status, _) = raw.answer().await;
     assert!((400..500).contains(&status), "{status}");
@@ -425,7 +425,7 @@ async fn a_form_that_comes_byte_by_byte_costs_no_more_than_its_bytes() {
         (MULTIPART, format!("{}--between-the-parts\r\n\r\n", "\r\n".repeat(size / 2)), "400 token_missing new_token"),
         (MULTIPART, format!("--between-the-parts\r\n{}", "a".repeat(size)), "400 bad_request no"),
     ] {
-        let mut raw = Raw::open(&shop).await;
+        let mut raw = RawConnection::open(&shop).await;
         let chunks: String = body.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
         let head = format!("POST /orders HTTP/1.1\r\nhost: shop\r\ncontent-type: {kind}\r\n");
         raw.send(&format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")).await;
@@ -582,9 +582,9 @@ async fn what_changes_nothing_and_what_is_not_protected_passes_untouched() {
 }
 
 /// One connection, by hand.
-struct Raw(BufReader<TcpStream>);
+struct RawConnection(BufReader<TcpStream>);
 
-impl Raw {
+impl RawConnection {
     async fn open(shop: &Shop) -> Self {
         let address = shop.url().trim_start_matches("http://");
         Self(BufReader::new(TcpStream::connect(address).await.expect("the shop is open")))
@@ -631,7 +631,7 @@ async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
             "token_missing",
         ),
     ];
-    let mut one = Raw::open(&shop).await;
+    let mut one = RawConnection::open(&shop).await;
     for (request, code) in &refused {
         // The body comes after the rejection is certain: whoever does not wait for it has to close the connection.
         let (head, body) = request.split_at(request.find("\r\n\r\n").unwrap() + 4);
@@ -643,13 +643,13 @@ async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
     }
     // The same, sent all at once. Each is answered; that the connection is closed then is not our doing: actix does so, and
     // on a route without a guard too, when the body of the next request has not arrived in full.
-    let mut hurried = Raw::open(&shop).await;
+    let mut hurried = RawConnection::open(&shop).await;
     hurried.send(&refused.iter().map(|(request, _)| request.as_str()).collect::<String>()).await;
     for (_, code) in &refused {
         let (status, body) = hurried.answer().await;
         assert_eq!((status, body.contains(code)), (400, true), "{body}");
     }
-    let mut pipelined = Raw::open(&shop).await;
+    let mut pipelined = RawConnection::open(&shop).await;
     let small: Vec<_> = refused.iter().filter(|(request, _)| request.len() < 1_000).collect();
     pipelined.send(&small.iter().map(|(request, _)| request.as_str()).collect::<String>()).await;
     for (_, code) in &small {

@@ -11,7 +11,7 @@ use onceward_api::IssuedToken;
 use onceward_api::header::{FIELD, NEXT_TOKEN, TOKEN};
 use onceward_tests::client::{Answer, http, order, send, submit, token, token_for};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{self, STATUS, Served, Shop, USER};
+use onceward_tests::shop::{self, STATUS, Shop, TestServer, USER};
 use reqwest::Method;
 
 const INVALID: &str = "403 token_invalid";
@@ -140,10 +140,10 @@ async fn a_token_for_an_address_is_good_from_there() {
 
 /// One store for several guards.
 #[derive(Clone)]
-struct Shared(Arc<Memory>);
+struct SharedMemory(Arc<Memory>);
 
 #[async_trait]
-impl Store for Shared {
+impl Store for SharedMemory {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.0.insert(ticket, value, ttl).await
     }
@@ -172,7 +172,7 @@ impl Store for Shared {
 #[tokio::test]
 async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_secret() {
     let clock = ManualClock::new();
-    let store = Shared(Arc::new(Memory::with_clock((&clock).into())));
+    let store = SharedMemory(Arc::new(Memory::with_clock((&clock).into())));
     let guard = || Guard::builder(store.clone()).clock((&clock).into());
     let (old, new) = (Secret::random(), Secret::random());
     let before = Shop::with(guard().secret(old.clone()).build());
@@ -255,7 +255,7 @@ async fn the_next_token_is_there_whenever_one_was_used_up_and_only_then() {
 async fn the_next_token_is_bound_like_the_one_before() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
-    let served = Served::run(move |listener| {
+    let served = TestServer::run(move |listener| {
         let server = HttpServer::new(move || {
             let user = SubjectFrom::resolver(|request| shop::header(request, USER).map(str::to_owned));
             let orders = web::resource("/orders/{id}").wrap(Protect::token(&protected, user).next_token());

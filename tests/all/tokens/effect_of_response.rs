@@ -16,7 +16,7 @@ use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, http, order, ran, send, submit, token};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
-use onceward_tests::shop::{self, EFFECT, STATUS, Served, Shop};
+use onceward_tests::shop::{self, EFFECT, STATUS, Shop, TestServer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -174,9 +174,9 @@ async fn breaks(
 }
 
 /// A server with a route and a scope that are wrapped in `breaks` inside of the guard.
-fn breaking(guard: &Guard, ledger: &Ledger) -> Served {
+fn breaking(guard: &Guard, ledger: &Ledger) -> TestServer {
     let (guard, ledger) = (guard.clone(), web::Data::new(ledger.clone()));
-    Served::run(move |listener| {
+    TestServer::run(move |listener| {
         let server = HttpServer::new(move || {
             let protect = || Protect::token(&guard, SubjectFrom::anonymous()).next_token();
             let orders = || web::resource("/orders").route(web::post().to(shop::order));
@@ -239,7 +239,7 @@ async fn an_error_that_brings_its_own_answer_is_judged_by_it_and_sent_as_it_is()
 async fn where_no_route_matches_the_token_is_given_back() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
-    let served = Served::run(move |listener| {
+    let served = TestServer::run(move |listener| {
         let server = HttpServer::new(move || {
             App::new()
                 .app_data(data.clone())

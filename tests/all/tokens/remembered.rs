@@ -20,7 +20,7 @@ use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Served, Shop, TAKES, USER, panics};
+use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER, panics};
 use reqwest::RequestBuilder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
@@ -36,7 +36,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 struct Bed {
     clock: ManualClock,
     guard: Guard,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 
@@ -587,14 +587,14 @@ async fn a_claim_survives_whoever_tries_its_token_on_another_route_all_the_time(
 }
 
 /// A store in which whoever puts a record back may be held up on the way.
-struct HeldUp {
+struct DelayedStore {
     store: Memory,
     /// Which of those who put something back have to wait, by their number.
     gates: [Semaphore; 3],
     came: AtomicUsize,
 }
 
-impl HeldUp {
+impl DelayedStore {
     /// `open` says which of them may pass at once.
     fn new(open: [usize; 3]) -> Arc<Self> {
         Arc::new(Self { store: Memory::new(), gates: open.map(Semaphore::new), came: AtomicUsize::new(0) })
@@ -606,7 +606,7 @@ impl HeldUp {
 }
 
 #[async_trait]
-impl Store for HeldUp {
+impl Store for DelayedStore {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.store.insert(ticket, value, ttl).await
     }
@@ -655,7 +655,7 @@ fn try_plainly(guard: &Guard, token: &Token) -> JoinHandle<()> {
 /// must not matter.
 #[tokio::test]
 async fn a_reply_that_was_in_hand_is_not_lost_to_a_claim_that_was_in_hand_before() {
-    let store = HeldUp::new([0, 1, 0]);
+    let store = DelayedStore::new([0, 1, 0]);
     let guard = Guard::new(Arc::clone(&store));
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
@@ -677,7 +677,7 @@ async fn a_reply_that_was_in_hand_is_not_lost_to_a_claim_that_was_in_hand_before
 /// Somebody has the claim in hand when the run is given back: the token works again all the same.
 #[tokio::test]
 async fn a_token_is_given_back_although_its_claim_is_in_somebody_s_hand() {
-    let store = HeldUp::new([0, 1, 1]);
+    let store = DelayedStore::new([0, 1, 1]);
     let guard = Guard::new(Arc::clone(&store));
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
@@ -699,7 +699,7 @@ async fn a_token_is_given_back_although_its_claim_is_in_somebody_s_hand() {
 /// A renewal that finds nothing, because somebody has the claim in hand, makes one that is not held yet.
 #[tokio::test]
 async fn a_claim_that_is_made_again_is_no_token_for_anybody_else_either() {
-    let store = HeldUp::new([0, 1, 1]);
+    let store = DelayedStore::new([0, 1, 1]);
     let guard = Guard::new(Arc::clone(&store));
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
     // It is renewed once.

@@ -12,7 +12,7 @@ use onceward_tests::key_routes::{Pair, serve_one};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Served, TAKES};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
 
 use crate::PEER;
 
@@ -23,7 +23,7 @@ const CLICKS: usize = 200;
 /// The first route of the README.
 struct Bed {
     guard: Guard,
-    served: Served,
+    served: TestServer,
     ledger: Ledger,
 }
 

@@ -19,23 +19,23 @@ const NEW: &str = "the-new-secret-of-all-processes";
 const NONE: &str = "-";
 
 /// The secret that signs, and the one that is accepted beside it.
-type Signing = (&'static str, &'static str);
+type SecretPair = (&'static str, &'static str);
 
 /// From one secret to another, as the settings say it.
-const ROTATION: [Signing; 4] = [(OLD, NONE), (OLD, NEW), (NEW, OLD), (NEW, NONE)];
+const ROTATION: [SecretPair; 4] = [(OLD, NONE), (OLD, NEW), (NEW, OLD), (NEW, NONE)];
 /// From the one that processes share through the store to one of the settings.
-const TO_SET: [Signing; 4] = [(NONE, NONE), (NONE, NEW), (NEW, "shared"), (NEW, NONE)];
+const TO_SET: [SecretPair; 4] = [(NONE, NONE), (NONE, NEW), (NEW, "shared"), (NEW, NONE)];
 /// And back.
-const TO_SHARED: [Signing; 4] = [(OLD, NONE), (OLD, "shared"), (NONE, OLD), (NONE, NONE)];
+const TO_SHARED: [SecretPair; 4] = [(OLD, NONE), (OLD, "shared"), (NONE, OLD), (NONE, NONE)];
 /// Without the first step: what the new process signs is not known to the old one yet.
-const HASTY: [Signing; 2] = [(OLD, NONE), (NEW, OLD)];
+const HASTY: [SecretPair; 2] = [(OLD, NONE), (NEW, OLD)];
 
 /// A process of either kind, and what it is asked for.
 trait Process: Sized {
     /// Something that a process has signed.
     type Signed;
 
-    fn start(redis: &RedisServer, ledger: &Ledger, signing: Signing) -> Self;
+    fn start(redis: &RedisServer, ledger: &Ledger, signing: SecretPair) -> Self;
 
     /// Has it sign one of each kind.
     async fn sign(&self) -> Self::Signed;
@@ -46,7 +46,7 @@ trait Process: Sized {
 
 /// Restarts two processes through all steps, one at a time, and gives everything that was refused on the way. What was signed before a
 /// restart is presented after it, to both; then each presents what the other has signed.
-async fn roll<P: Process>(steps: &[Signing]) -> Vec<String> {
+async fn roll<P: Process>(steps: &[SecretPair]) -> Vec<String> {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let start = |signing| P::start(&redis, &ledger, signing);
     let mut processes = [start(steps[0]), start(steps[0])];
@@ -83,7 +83,7 @@ struct Service(OncewardServer);
 impl Process for Service {
     type Signed = (Vec<(String, Value)>, Value);
 
-    fn start(redis: &RedisServer, _: &Ledger, (secret, previous): Signing) -> Self {
+    fn start(redis: &RedisServer, _: &Ledger, (secret, previous): SecretPair) -> Self {
         let mut arguments = vec!["--store".to_owned(), redis.url(), "--store-timeout".to_owned(), "5s".to_owned()];
         for (flag, secret) in [("--secret", secret), ("--secret-previous", previous)] {
             if secret != NONE {
@@ -128,7 +128,7 @@ impl Process for Service {
 impl Process for Peer {
     type Signed = (String, String, String, String);
 
-    fn start(redis: &RedisServer, ledger: &Ledger, (secret, previous): Signing) -> Self {
+    fn start(redis: &RedisServer, ledger: &Ledger, (secret, previous): SecretPair) -> Self {
         Peer::start_signing(PEER, &redis.url(), ledger, secret, previous)
     }
 

@@ -36,13 +36,13 @@ async fn completes(pass: &Value, at: &OncewardServer) -> String {
 }
 
 /// Two processes, and the second has started on a store that was emptied under the first.
-struct Parted {
+struct ProcessPair {
     redis: RedisServer,
     before: OncewardServer,
     after: OncewardServer,
 }
 
-impl Parted {
+impl ProcessPair {
     async fn start(arguments: &[&str]) -> Self {
         let redis = RedisServer::start();
         let start = |more: &[&str]| {
@@ -62,7 +62,7 @@ impl Parted {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_started_after_flushall_and_those_before_it_agree_within_seconds() {
-    let Parted { redis, before, after } = Parted::start(&[]).await;
+    let ProcessPair { redis, before, after } = ProcessPair::start(&[]).await;
     // Signed with the secret that the store has lost, and stored after it had.
     let kept = token(&before.url).await;
     let begun = Instant::now();
@@ -98,7 +98,7 @@ async fn process_started_after_flushall_and_those_before_it_agree_within_seconds
 /// What a run came to is not lost because the process that hears of it has not looked at the store yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pass_of_a_process_started_after_flushall_is_accepted_at_once() {
-    let Parted { redis: _redis, before, after } = Parted::start(&["--share-every", "1h"]).await;
+    let ProcessPair { redis: _redis, before, after } = ProcessPair::start(&["--share-every", "1h"]).await;
     assert_eq!(completes(&pass(&after).await, &before).await, "204 ");
     assert_eq!(crosses(&after, &before).await, "200 redeemed", "and tokens from then on");
 }

@@ -14,7 +14,7 @@ use actix_web::{App, HttpServer};
 use onceward::store::{Memory, Redis, Sql};
 use onceward::{Guard, GuardBuilder, Secret, WeakSecret};
 use onceward_tests::consumer::Consumer;
-use onceward_tests::flawed::{Flaw, Flawed, KeyFlaw, Naive, WallClocked};
+use onceward_tests::flawed::{Flaw, FlawedShop, KeyFlaw, NaiveKeyLayer, WallClockLayer};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::routes;
 
@@ -56,13 +56,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = format!("http://{}", listener.local_addr()?);
 
     if let Some((_, flaw)) = Flaw::ALL.into_iter().find(|(name, _)| name == kind) {
-        let routes = Flawed::open(flaw, store)?.routes(&ledger);
+        let routes = FlawedShop::open(flaw, store)?.routes(&ledger);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
         say(&url)?;
         return Ok(server.run().await?);
     }
     if let Some((_, flaw)) = KeyFlaw::ALL.into_iter().find(|(name, _)| name == kind) {
-        let routes = Naive::open(flaw, store)?.routes(&ledger);
+        let routes = NaiveKeyLayer::open(flaw, store)?.routes(&ledger);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
         say(&url)?;
         return Ok(server.run().await?);
@@ -76,8 +76,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         say(&url)?;
         return Ok(server.run().await?);
     }
-    if kind == WallClocked::NAME {
-        let routes = WallClocked::open(store).await?.routes(&ledger);
+    if kind == WallClockLayer::NAME {
+        let routes = WallClockLayer::open(store).await?.routes(&ledger);
         let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
         say(&url)?;
         return Ok(server.run().await?);

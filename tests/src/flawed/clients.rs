@@ -23,13 +23,13 @@ pub enum ClientFlaw {
 }
 
 /// A client with a flaw.
-pub struct Careless {
+pub struct CarelessClient {
     flaw: ClientFlaw,
     http: reqwest::Client,
     kept: Option<String>,
 }
 
-impl Careless {
+impl CarelessClient {
     /// A client with this flaw.
     pub fn with(flaw: ClientFlaw) -> Self {
         Self { flaw, http: http(), kept: None }

@@ -5,9 +5,9 @@ use redis::{AsyncTypedCommands as _, RedisResult};
 
 /// A consumer that claims each message, and frees it whenever its work fails.
 #[derive(Clone)]
-pub struct Hasty(ConnectionManager);
+pub struct HastyConsumer(ConnectionManager);
 
-impl Hasty {
+impl HastyConsumer {
     /// Connects when it is first asked something.
     pub fn open(url: &str) -> RedisResult<Self> {
         Ok(Self(redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?))

@@ -81,16 +81,16 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 en
 const RENEW: &str =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
-/// A shop with a flaw.
+/// An idempotency layer with one flaw.
 #[derive(Clone)]
-pub struct Naive {
+pub struct NaiveKeyLayer {
     flaw: KeyFlaw,
     redis: ConnectionManager,
 }
 
 /// A run that has begun.
 struct Run {
-    naive: Naive,
+    naive: NaiveKeyLayer,
     name: String,
     owner: String,
     renewal: Option<JoinHandle<()>>,
@@ -102,7 +102,7 @@ impl Drop for Run {
     }
 }
 
-impl Naive {
+impl NaiveKeyLayer {
     /// Connects when it is first asked something.
     pub fn open(flaw: KeyFlaw, url: &str) -> RedisResult<Self> {
         let redis = redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?;
@@ -206,7 +206,12 @@ impl Run {
     }
 }
 
-async fn submit(request: HttpRequest, naive: Data<Naive>, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
+async fn submit(
+    request: HttpRequest,
+    naive: Data<NaiveKeyLayer>,
+    ledger: Data<Ledger>,
+    body: web::Bytes,
+) -> HttpResponse {
     let Some(name) = naive.name(&request) else { return HttpResponse::BadRequest().finish() };
     let is_brief = ["/keyed/brief", "/keyed/block"].contains(&request.path());
     let (owner, lease) = (format!("run:{}", uuid::Uuid::new_v4()), if is_brief { BRIEF } else { LEASE });

@@ -16,9 +16,9 @@ use crate::key_routes::KEY;
 /// The keys that are known, each with the status of its answer once there is one. It is right as long as all requests share one, and
 /// each passes it once.
 #[derive(Clone, Default)]
-pub struct Layer(Arc<Mutex<HashMap<String, Option<u16>>>>);
+pub struct MemoryLayer(Arc<Mutex<HashMap<String, Option<u16>>>>);
 
-impl Layer {
+impl MemoryLayer {
     /// Runs the first request under a key; the others receive its status, or 409 while it is in progress.
     pub async fn pass(
         self,

@@ -22,11 +22,11 @@ const RETAIN: f64 = 600.0;
 
 /// A shop with this flaw.
 #[derive(Clone)]
-pub struct WallClocked {
+pub struct WallClockLayer {
     pool: SqlitePool,
 }
 
-impl WallClocked {
+impl WallClockLayer {
     /// Its name on the command line.
     pub const NAME: &str = "jumped_clock";
 
@@ -66,7 +66,12 @@ impl WallClocked {
     }
 }
 
-async fn submit(request: HttpRequest, file: Data<WallClocked>, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
+async fn submit(
+    request: HttpRequest,
+    file: Data<WallClockLayer>,
+    ledger: Data<Ledger>,
+    body: web::Bytes,
+) -> HttpResponse {
     let Some(key) = header(&request, KEY) else { return HttpResponse::BadRequest().finish() };
     let name = format!("{}:{key}", request.path());
     match file.claim(&name).await {
@@ -75,7 +80,7 @@ async fn submit(request: HttpRequest, file: Data<WallClocked>, ledger: Data<Ledg
         Ok(Err(None)) => return HttpResponse::Conflict().insert_header((OUTCOME, "in_progress")).finish(),
         Err(_) => return HttpResponse::ServiceUnavailable().insert_header((OUTCOME, "store_unavailable")).finish(),
     }
-    let renewal = rt::spawn(WallClocked::clone(&file).keep_renewed(name.clone()));
+    let renewal = rt::spawn(WallClockLayer::clone(&file).keep_renewed(name.clone()));
     let answer = purchase(request, ledger, body).await;
     renewal.abort();
     let reply = to_bytes(answer.into_body()).await.unwrap_or_default().to_vec();

@@ -4,7 +4,7 @@ use std::fs::write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{KEY, Kind, deployed};
+use super::{GatewayKind, KEY, deployed};
 use crate::redis_server::free_port;
 
 /// What a recipe is filled in with.
@@ -18,13 +18,13 @@ pub(super) struct Launch<'a> {
 
 impl Launch<'_> {
     /// Starts the program with its recipe.
-    pub(super) fn command(&self, kind: Kind) -> Command {
+    pub(super) fn command(&self, kind: GatewayKind) -> Command {
         match kind {
-            Kind::Nginx => self.nginx(),
-            Kind::Caddy => self.caddy(),
-            Kind::Traefik => self.traefik(),
-            Kind::Envoy => self.envoy(),
-            Kind::HaProxy => self.haproxy(),
+            GatewayKind::Nginx => self.nginx(),
+            GatewayKind::Caddy => self.caddy(),
+            GatewayKind::Traefik => self.traefik(),
+            GatewayKind::Envoy => self.envoy(),
+            GatewayKind::HaProxy => self.haproxy(),
         }
     }
 

@@ -1,8 +1,8 @@
-// One guarded form: which token its next attempt takes, and how it gets back to work whatever becomes of that attempt.
+// The controller of one guarded form: it decides which token the next attempt takes, and makes the form usable again however that attempt ends.
 
 import { digest } from "./digest.js";
 import { dispatch, messages, showMessage, showState, type FormState } from "./form_status.js";
-import type { FormContext, GuardedForm } from "./guarded_form.js";
+import type { FormContext, FormController } from "./form_contract.js";
 import { load, nameOf, save, saveResponsePage, timingOutcome, type LastAttempt } from "./history.js";
 import { chooseToken, DOUBLE_CLICK, endOfAttempt, isSameClick, type AttemptEnd } from "./retry_rules.js";
 import { outcomeOf } from "./submission.js";
@@ -10,8 +10,8 @@ import { addresses, attribute, bare, target } from "./target.js";
 import { isFresh, type TimedToken } from "./token.js";
 import { findField, omitToken, writeToField, writeToQuery } from "./token_field.js";
 
-/** Guards a form. */
-export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): GuardedForm {
+/** Guards a form: makes its controller. */
+export function createFormController(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): FormController {
   const name = nameOf(form);
   const rendered = findField(form);
   /** How long the token lives that the server has written into the page, if it has. */
@@ -47,21 +47,21 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
         spare = fetched;
         isBarred = false;
         setTimeout(renew, fetched.life * 0.8);
-        if (!isWaiting && !sending) settle();
+        if (!isWaiting && !sending) showIdleStateUnlessAsking();
         dispatch(form, "ready");
       })
       .finally(() => (fetching = undefined)));
   }
 
-  function warm(): void {
+  function ensureToken(): void {
     if (isFresh(spare) || sending || isWaiting) return;
-    settle();
+    showIdleStateUnlessAsking();
     // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
     if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
   }
 
   function renew(): void {
-    if (spare && form.isConnected) warm();
+    if (spare && form.isConnected) ensureToken();
   }
 
   /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
@@ -99,7 +99,7 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
     if (choice == "ask") return ask(event, lastAttempt!.ended);
     const chosen = choice == "keep" ? lastAttempt : isFresh(spare) && spare;
     if (chosen && (navigator.onLine || isOnline)) send(event, chosen, content, url);
-    else hold(event);
+    else holdUntilToken(event);
   }
 
   /** Lets it go: from here on it may run. */
@@ -141,7 +141,7 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
   }
 
   /** Holds a submit until a token is there, or until it is clear that there will be none. */
-  async function hold(event: SubmitEvent): Promise<void> {
+  async function holdUntilToken(event: SubmitEvent): Promise<void> {
     const wasConfirmed = isConfirmed;
     stop(event);
     isWaiting = true;
@@ -154,19 +154,19 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
       return fail(navigator.onLine ? messages.noToken + (cause ? ` ${cause}.` : "") : messages.offline, error);
     }
     recover();
-    again(event, wasConfirmed, true);
+    resubmit(event, wasConfirmed, true);
   }
 
   /** Submits the form once more, as the person did. */
-  function again({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
+  function resubmit({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
     isConfirmed = confirmed;
     isOnline = online;
-    form.requestSubmit(own(submitter));
+    form.requestSubmit(currentSubmitter(submitter));
     isConfirmed = isOnline = false;
   }
 
   /** The button of a submit, which may be gone by now. */
-  function own(submitter: HTMLElement | null): HTMLElement | null {
+  function currentSubmitter(submitter: HTMLElement | null): HTMLElement | null {
     return (submitter as HTMLButtonElement | null)?.form == form ? submitter : null;
   }
 
@@ -177,7 +177,7 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
     showState(form, "unknown");
     const confirm = () => {
       showMessage(form, "");
-      again(event, true, false);
+      resubmit(event, true, false);
     };
     const isSeen = ended == "seen";
     if (dispatch(form, isSeen ? "duplicate" : "unknown", { confirm })) {
@@ -199,18 +199,18 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
   function recover(state?: FormState): void {
     sending = undefined;
     isWaiting = false;
-    rest(state);
+    showIdleState(state);
   }
 
   /** Shows the state of a form that is neither waiting nor sending. */
-  function rest(state: FormState = isFresh(spare) ? "ready" : "idle"): void {
+  function showIdleState(state: FormState = isFresh(spare) ? "ready" : "idle"): void {
     refill();
     showState(form, isLeftAlone() ? undefined : state);
   }
 
-  /** The same, unless the person is being asked. */
-  function settle(): void {
-    if (form.dataset.oncewardState != "unknown") rest();
+  /** Does the same, unless the person is being asked. */
+  function showIdleStateUnlessAsking(): void {
+    if (form.dataset.oncewardState != "unknown") showIdleState();
   }
 
   /** Writes the spare token into the form, for code that sends without a submit event; not while an attempt may need the one that is there. */
@@ -240,7 +240,7 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
     lastAttempt = load(name) ?? lastAttempt;
     sent = undefined;
     recover();
-    if (lastAttempt || form.contains(document.activeElement)) warm();
+    if (lastAttempt || form.contains(document.activeElement)) ensureToken();
   }
 
   if (life && rendered!.value != load(name)?.token) spare = { token: rendered!.value, until: performance.timeOrigin + life, life };
@@ -248,17 +248,17 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
 
   return {
     reset,
-    warm,
+    ensureToken,
     renew,
     touch() {
       isTouched = true;
-      warm();
+      ensureToken();
     },
     submit,
     awaitsResponse,
     attemptToken() {
       if (!awaitsResponse()) return;
-      const button = own(sent!.submitter);
+      const button = currentSubmitter(sent!.submitter);
       // In the submit handler itself, the token belongs to whatever the page makes of the form.
       if (sending || lastAttempt!.digest == digest(new FormData(form, button), target(form, button))) return lastAttempt!.token;
     },
@@ -277,7 +277,7 @@ export function guardForm(form: HTMLFormElement, { token, isAllowedOrigin, patie
       isAnswered = !!response;
       const wasLost = lastAttempt?.ended == "lost";
       end(response ? endOfAttempt(response.status, outcomeOf(response), wasLost) : wasLost ? "lost" : "none");
-      warm();
+      ensureToken();
     },
     leavePage(page) {
       // It may have come when the form had long been given back.

@@ -1,5 +1,5 @@
 import type { TimedToken } from "./token.js";
-/** What a form needs of its surroundings. */
+/** What the controller of a form needs from the page. */
 export interface FormContext {
     token(action: string | undefined): Promise<TimedToken>;
     /** Whether a token may be sent to this origin. */
@@ -7,12 +7,12 @@ export interface FormContext {
     /** How long a form waits for a response, in milliseconds. */
     patience: number;
 }
-/** A form under guard. */
-export interface GuardedForm {
+/** Controls the submits of one guarded form. */
+export interface FormController {
     /** Begins anew, when the page comes back from the back/forward cache. */
     reset(): void;
     /** Sees to it that a token is there, or on its way, with time enough to write and send. */
-    warm(): void;
+    ensureToken(): void;
     /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
     renew(): void;
     /** The form was edited or reset. */

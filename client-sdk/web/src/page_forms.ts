@@ -1,39 +1,39 @@
 // All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
 
-import { guardForm } from "./guard_form.js";
-import type { FormContext, GuardedForm } from "./guarded_form.js";
+import { createFormController } from "./form_controller.js";
+import type { FormContext, FormController } from "./form_contract.js";
 import { recordResponsePage } from "./history.js";
 
 const SELECTOR = "form[data-onceward]";
 
-/** The guarded forms of a page. */
-export interface GuardedForms {
+/** The guarded forms of a page, each with its controller. */
+export interface PageForms {
   /** Guards them, now and later. */
   watch(): void;
   /** Those that are guarded by now. */
-  all: Map<HTMLFormElement, GuardedForm>;
+  all: Map<HTMLFormElement, FormController>;
 }
 
 /** Makes one that guards nothing yet. */
-export function guardedForms(context: FormContext): GuardedForms {
-  const forms = new Map<HTMLFormElement, GuardedForm>();
-  /** Whether the navigation that began last is a form's, and which form was let go last. */
+export function pageForms(context: FormContext): PageForms {
+  const forms = new Map<HTMLFormElement, FormController>();
+  /** Whether the navigation that began last is a form's, and the controller of the form that was sent last. */
   let isForm = false;
-  let last: GuardedForm | undefined;
+  let last: FormController | undefined;
   /** The click or key press that is being handled. */
   let gesture: Event | undefined;
 
-  function of(form: HTMLFormElement): GuardedForm {
-    let guarded = forms.get(form);
-    if (!guarded) forms.set(form, (guarded = guardForm(form, context)));
-    return guarded;
+  function controllerOf(form: HTMLFormElement): FormController {
+    let controller = forms.get(form);
+    if (!controller) forms.set(form, (controller = createFormController(form, context)));
+    return controller;
   }
 
   function watch(): void {
     const find = () => {
-      document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => of(form));
+      document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => controllerOf(form));
       // Of a form that was replaced, only the response to its last attempt is of interest.
-      forms.forEach((guarded, form) => form.isConnected || guarded.awaitsResponse() || forms.delete(form));
+      forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };
     const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
     recordResponsePage();
@@ -46,8 +46,8 @@ export function guardedForms(context: FormContext): GuardedForms {
     });
     on("pageshow", ({ persisted }) => persisted && forms.forEach((form) => form.reset()));
     on("visibilitychange", () => forms.forEach((form) => form.renew()));
-    on("focusin", (event) => guarded(event)?.warm());
-    ["input", "reset"].forEach((name) => on(name, (event) => guarded(event)?.touch()));
+    on("focusin", (event) => controllerFor(event)?.ensureToken());
+    ["input", "reset"].forEach((name) => on(name, (event) => controllerFor(event)?.touch()));
     ["click", "keypress"].forEach((name) =>
       on(name, (event) => {
         // A click by script is no person's.
@@ -58,7 +58,7 @@ export function guardedForms(context: FormContext): GuardedForms {
       }),
     );
     on("submit", (event) => {
-      const form = guarded(event);
+      const form = controllerFor(event);
       form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
@@ -71,11 +71,11 @@ export function guardedForms(context: FormContext): GuardedForms {
     find();
   }
 
-  /** The guarded form that an event is about. */
-  function guarded({ target }: Event): GuardedForm | undefined {
+  /** The controller of the guarded form that an event is about. */
+  function controllerFor({ target }: Event): FormController | undefined {
     // A form may have a field that is called `form`; a field may belong to a form that it does not stand in.
     const form = target instanceof HTMLFormElement ? target : (target as HTMLInputElement).form;
-    return form?.matches(SELECTOR) ? of(form) : undefined;
+    return form?.matches(SELECTOR) ? controllerOf(form) : undefined;
   }
 
   return { watch, all: forms };
