@@ -362,7 +362,7 @@ fn a_token_that_is_bound_to_nothing_comes_back_with_one_fault() {
 }
 
 #[test]
-fn a_epoch_that_was_looked_at_earlier_is_not_enough_where_a_master_is_demoted_and_promoted_again() {
+fn an_epoch_that_was_looked_at_earlier_is_not_enough_where_a_master_is_demoted_and_promoted_again() {
     assert!(!doubles(Looks::WhenSent, 2, Scope::Narrow).0, "it takes three faults");
     assert!(doubles(Looks::WhenSent, 3, Scope::Narrow).0);
 }
@@ -392,16 +392,16 @@ fn is_enough(looks: Looks) {
 }
 
 #[test]
-fn a_epoch_that_is_looked_at_in_the_step_that_takes_the_token_is_enough() {
+fn an_epoch_that_is_looked_at_in_the_step_that_takes_the_token_is_enough() {
     is_enough(Looks::WhenTaken);
 }
 
 #[test]
-fn a_epoch_that_is_looked_at_behind_that_step_over_the_same_connection_is_enough() {
+fn an_epoch_that_is_looked_at_behind_that_step_over_the_same_connection_is_enough() {
     is_enough(Looks::Afterwards);
 }
 
 #[test]
-fn a_epoch_that_is_looked_at_behind_a_claim_is_enough_also_where_that_is_found_again_or_not_removed() {
+fn an_epoch_that_is_looked_at_behind_a_claim_is_enough_also_where_that_is_found_again_or_not_removed() {
     is_enough(Looks::BehindAClaim);
 }

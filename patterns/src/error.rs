@@ -191,10 +191,13 @@ mod tests {
         assert_eq!(sqlstate(&PatternError::Database(sqlx::Error::RowNotFound)), None);
     }
 
+    /// `Box<dyn DatabaseError>` of sqlx has no source, so the chain is followed inside of it.
     #[test]
     fn again_keeps_the_error_that_it_was_made_of() {
-        let again = PatternError::again(sqlx::Error::RowNotFound);
-        let mut causes = std::iter::successors(again.source(), |&cause| cause.source());
-        assert!(causes.any(|cause| matches!(cause.downcast_ref(), Some(sqlx::Error::RowNotFound))), "{again:?}");
+        let PatternError::Again(again) = PatternError::again(sqlx::Error::RowNotFound) else { panic!("not Again") };
+        let conflict = again.as_database_error().expect("a conflict").as_error();
+        let cause = conflict.source().and_then(|cause| cause.downcast_ref());
+        assert!(matches!(cause, Some(sqlx::Error::RowNotFound)), "{again:?}");
+        assert_eq!(conflict.to_string(), sqlx::Error::RowNotFound.to_string());
     }
 }

@@ -91,12 +91,12 @@ impl Laws {
         self.tickets_are_independent().await;
         self.values_are_any_bytes().await;
         self.what_was_taken_can_be_put_back().await;
-        self.nothing_is_swapped_under_a_epoch_that_is_over().await;
+        self.nothing_is_swapped_under_an_epoch_that_is_over().await;
         self.whoever_takes_is_told_in_which_epoch().await;
     }
 
     /// A swap under the epoch that lasts is a swap; under another one nothing is changed.
-    pub async fn nothing_is_swapped_under_a_epoch_that_is_over(&self) {
+    pub async fn nothing_is_swapped_under_an_epoch_that_is_over(&self) {
         let ticket = self.with(b"held", LONG).await;
         let (epoch, other) = self.epochs(&ticket).await;
         let swapped = answered(self.store.swap_under(&ticket, other, b"held", b"new", LONG).await);

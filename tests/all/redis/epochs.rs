@@ -298,7 +298,7 @@ async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_an
 
 /// The guard still takes the former epoch for the present one when it asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_found_in_the_moment_in_which_a_epoch_has_ended_is_told_as_it_is_after_that() {
+async fn what_is_found_in_the_moment_in_which_an_epoch_has_ended_is_told_as_it_is_after_that() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     for (number, afterwards) in [(1, TokenOutcome::Stale), (2, TokenOutcome::Other(Code::ReplyNotKept))] {

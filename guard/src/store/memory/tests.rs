@@ -280,7 +280,7 @@ async fn what_is_over_is_swept_away_in_passing() {
 }
 
 #[tokio::test]
-async fn every_instance_is_a_epoch_of_its_own() {
+async fn every_instance_is_an_epoch_of_its_own() {
     let ticket = Ticket::of(Kind::Token, b"any");
     assert_ne!(Memory::new().epoch(&ticket), Memory::new().epoch(&ticket));
 }

@@ -5,9 +5,8 @@
 //! renewal does not queue behind ten thousand other commands. The shared connection still decides whether the server is
 //! reachable, and carries every command while a thread has no connection of its own.
 //!
-//! On one connection, without [batches](super::batch), a token costs 48 % more processor time of server and Redis (31 to 64 % in five
-//! rounds), and a key 43 % (35 to 59 %): `cargo run --release -p onceward-bench --locked -- sending 5`, 64 connections on a busy machine
-//! with two cores.
+//! On one connection, without [batches](super::batch), a token costs 42 % more processor time of server and Redis (35 to 50 % in four
+//! rounds), and a key 22 % (20 to 26 %), as `make bench-sending` shows.
 
 use std::cell::RefCell;
 use std::sync::Arc;
