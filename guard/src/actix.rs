@@ -27,7 +27,6 @@
 
 mod captured;
 mod extractors;
-mod guarded_request;
 mod hidden_token;
 mod middleware;
 mod observed_body;

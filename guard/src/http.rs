@@ -5,9 +5,12 @@
 //! [`Effect`](crate::Effect), which part of a response is stored, and how a rejection or a stored response is sent.
 
 mod body;
+mod decide;
 mod effect;
+mod guarded_request;
 mod json;
 mod key_source;
+mod nested;
 mod request;
 mod response;
 mod stored_response;
@@ -22,7 +25,9 @@ pub use self::response::{GuardResponse, issued};
 pub use self::token_source::token_in;
 
 pub(crate) use self::body::{BodyEnd, RequestBody, drain};
+pub(crate) use self::decide::{AdmittedRequest, Decision, Route};
 pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge};
+pub(crate) use self::guarded_request::GuardedRequest;
 pub(crate) use self::request::{ParsedRequest, RequestReader};
 pub(crate) use self::response::{OutcomeHeaders, escape};
 pub(crate) use self::stored_response::{BodyLength, capture, read_limit};

@@ -1,36 +1,35 @@
 //! The path of one request through the guard: read, check, run, settle. The decisions are made elsewhere.
 
-mod decide;
-mod nested;
 mod observe;
 mod route_rules;
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, forward_ready};
 use actix_web::http::Method;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_web::{Error, HttpMessage as _, HttpResponse};
+use actix_web::{Error, HttpMessage as _, HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::{Code, Outcome, header};
 use tracing::Instrument as _;
 
-use self::decide::{AdmittedRequest, Decision, enter};
 use self::observe::observe;
 pub(super) use self::route_rules::RouteRules;
 use super::extractors::leave_rules;
+use super::peer::Peer;
 use super::request::drain;
 use super::require_protection::mark_seen;
 use super::response::{Audience, mark};
 use super::run_to_completion::{HandlerPanic, Idle, RunToCompletion};
 use crate::effect::Effect;
-use crate::http::GuardResponse;
+use crate::http::{AdmittedRequest, Decision, GuardResponse, GuardedRequest, ParsedRequest};
 use crate::mode::Mode;
 use crate::rejection::Rejection;
-use crate::settled::Settled;
 use crate::token::Token;
 
 /// A service behind [`Protect`](super::Protect).
@@ -47,7 +46,7 @@ impl<S> Protected<S> {
 
 impl<S> fmt::Debug for Protected<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Protected").field("policy", &self.rules.policy).finish_non_exhaustive()
+        f.debug_struct("Protected").field("policy", &self.rules.route.policy).finish_non_exhaustive()
     }
 }
 
@@ -66,10 +65,10 @@ where
         let (rules, service) = (Rc::clone(&self.rules), Rc::clone(&self.service));
         mark_seen(request.request());
         let is_untouched = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        if rules.mode() == Mode::Off && !is_untouched {
+        if rules.route.mode() == Mode::Off && !is_untouched {
             leave_rules(&rules, request.request());
         }
-        if is_untouched || rules.mode() == Mode::Off {
+        if is_untouched || rules.route.mode() == Mode::Off {
             return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
         }
         let audience = Audience::of(request.request());
@@ -80,7 +79,7 @@ where
             match run.await {
                 Ok(answer) => answer,
                 // As it would have without a guard.
-                Err(HandlerPanic(why)) if rules.mode() == Mode::Observe => resume_unwind(why),
+                Err(HandlerPanic(why)) if rules.route.mode() == Mode::Observe => resume_unwind(why),
                 Err(HandlerPanic(_)) => Err(broke_off(&rules, audience)),
             }
         })
@@ -99,7 +98,7 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    if rules.mode() == Mode::Observe {
+    if rules.route.mode() == Mode::Observe {
         leave_rules(&rules, request.request());
         return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
@@ -110,15 +109,15 @@ where
         }
         Ok(Decision::Unprotected) => {
             leave_rules(&rules, request.request());
-            let running = rules.guard.begin_run();
+            let running = rules.route.guard.begin_run();
             let answer = rules.take(service.call(request).await).await;
             drop(running);
             let outcome = rules.judge(&answer, None).outcome_unprotected(answer.outcome());
-            return answer.send(move |headers| mark(headers, outcome), rules.guard.is_draining());
+            return answer.send(move |headers| mark(headers, outcome), rules.route.guard.is_draining());
         }
         Ok(Decision::Replay(reply)) => HttpResponse::from(GuardResponse::replay(&reply)),
         Err(rejection) => {
-            let answer = Audience::of(request.request()).reject(&rules.guard, &rejection);
+            let answer = Audience::of(request.request()).reject(&rules.route.guard, &rejection);
             match rejection.code() {
                 // An error of the guard's own, before anything ran.
                 Code::Internal => answer.with_effect(Effect::NotApplied, Code::Internal).into(),
@@ -139,38 +138,61 @@ async fn handle<S, B>(
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
 {
-    guarded.accompany(request.request());
+    accompany(guarded, request.request());
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
-    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = guarded.asked().action());
+    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = guarded.parsed().action());
     Box::pin(service.call(request).instrument(span)).await
 }
 
-/// Settles the pass by the answer, before the answer is sent.
+/// Settles the run by the response, before the response is sent.
 async fn settle<B: MessageBody + 'static>(
     rules: &RouteRules,
     admitted: Box<AdmittedRequest>,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
-    let AdmittedRequest { guarded, pass } = *admitted;
-    let judgement = rules.judge(&answer, Some(&guarded));
+    let judgement = rules.judge(&answer, Some(&admitted.guarded));
     let reply = answer.reply(&rules.kept_headers);
-    rules.notice_rewriting(guarded.asked(), &answer);
-    let successor = pass.binding(&guarded.asked().intent());
-    let settled = pass.end(judgement.effect, reply).await;
-    if let Err(error) = &settled {
-        tracing::warn!(%error, effect = ?judgement.effect, "how a run ended could not be written down");
-    }
-    let outcome = judgement.outcome(answer.outcome(), &settled, &rules.policy);
-    let next = match settled {
-        Ok(Settled::Final) if rules.next_token => {
-            let issued = Box::pin(rules.guard.issue(rules.guard.token_ttl(), successor)).await;
-            issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
-        }
-        _ => None,
-    };
-    answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.guard.is_draining())
+    rules.notice_rewriting(admitted.guarded.parsed(), &answer);
+    let (outcome, next) = rules.route.settle(*admitted, judgement, reply, answer.outcome()).await;
+    answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.route.guard.is_draining())
+}
+
+/// Reads the request and asks the guard. The error is what the client receives instead.
+async fn enter(rules: &RouteRules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Decision, Rejection> {
+    let parsed = read(rules, request).await;
+    let outer = guarded(request.request());
+    decide(rules, request, parsed, outer, idle).await
+}
+
+/// What the request asks; `None` if it has no key and need not have one.
+async fn read(rules: &RouteRules, request: &mut ServiceRequest) -> Result<Option<ParsedRequest>, Rejection> {
+    let subject = rules.subject.resolve(request.request())?;
+    let (head, body) = request.parts_mut();
+    rules.reader.read(head, body, &rules.route.policy, subject).await
+}
+
+async fn decide(
+    rules: &RouteRules,
+    request: &ServiceRequest,
+    parsed: Result<Option<ParsedRequest>, Rejection>,
+    outer: Option<Arc<GuardedRequest>>,
+    idle: &Cell<bool>,
+) -> Result<Decision, Rejection> {
+    // A client that has closed its connection does not keep a seat.
+    let enough = |longest| Peer::closed_or_after(request.request(), longest);
+    rules.route.decide(parsed, outer, enough, |is_idle| idle.set(is_idle)).await
+}
+
+/// What the innermost guard so far knows of a request.
+pub(super) fn guarded(request: &HttpRequest) -> Option<Arc<GuardedRequest>> {
+    request.extensions().get::<Arc<GuardedRequest>>().cloned()
+}
+
+/// Leaves with the request what a guard knows of it.
+fn accompany(guarded: &Arc<GuardedRequest>, request: &HttpRequest) {
+    request.extensions_mut().insert(Arc::clone(guarded));
 }
 
 fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
@@ -182,7 +204,7 @@ fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
 
 /// The answer to a handler that panicked or was cut: whether it took effect is not known, so nothing was given back.
 fn broke_off(rules: &RouteRules, audience: Audience) -> Error {
-    let guard = rules.guard.clone();
+    let guard = rules.route.guard.clone();
     tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
     let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
     error.add_response_mapper(move |_| {

@@ -112,7 +112,7 @@ impl Protect<TokenPolicy> {
     #[must_use]
     pub fn remember_by(mut self, rules: KeyRules) -> Protect<RememberedPolicy> {
         self.rules.answer_limit = self.rules.answer_limit.max(rules.reply_limit);
-        self.rules.wait = Some(WAIT);
+        self.rules.route.wait = Some(WAIT);
         self.change_token(|token| token.remember_by(rules)).retyped()
     }
 }
@@ -191,12 +191,12 @@ impl<P: RequiresToken> Protect<P> {
     /// ```
     #[must_use]
     pub fn next_token(mut self) -> Self {
-        self.rules.next_token = true;
+        self.rules.route.next_token = true;
         self
     }
 
     fn change_token(mut self, change: impl FnOnce(TokenRules) -> TokenRules) -> Self {
-        if let Policy::Token(rules) = &mut self.rules.policy {
+        if let Policy::Token(rules) = &mut self.rules.route.policy {
             *rules = change(std::mem::take(rules));
         }
         self
@@ -337,7 +337,7 @@ impl<P: StoresResponses> Protect<P> {
     /// ```
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
-        self.rules.wait = Some(longest);
+        self.rules.route.wait = Some(longest);
         self
     }
 }
@@ -416,7 +416,7 @@ impl<P> Protect<P> {
     /// How much is done on this route; never more than the guard does.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.rules.mode = mode;
+        self.rules.route.mode = mode;
         self
     }
 
@@ -437,10 +437,10 @@ impl<P> Clone for Protect<P> {
 impl<P> fmt::Debug for Protect<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Protect")
-            .field("policy", &self.rules.policy)
+            .field("policy", &self.rules.route.policy)
             .field("subject", &self.rules.subject)
             .field("reader", &self.rules.reader)
-            .field("wait", &self.rules.wait)
+            .field("wait", &self.rules.route.wait)
             .finish_non_exhaustive()
     }
 }

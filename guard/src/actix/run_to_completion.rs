@@ -91,7 +91,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // A server that drains has waited as long as it may, and says so itself. A panic has been reported.
-        let is_expected = self.rules.guard.is_draining() || self.idle.get() || std::thread::panicking();
+        let is_expected = self.rules.route.guard.is_draining() || self.idle.get() || std::thread::panicking();
         if !self.has_ended && !is_expected {
             warn_of_missing_drain();
         }

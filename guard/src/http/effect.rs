@@ -61,6 +61,16 @@ pub(crate) fn judge(policy: &Policy, facts: ResponseFacts, route: impl FnOnce() 
     Judgement { effect, shows_a_run: stated.is_some() || facts.entry == Entry::Entered || !is_error }
 }
 
+impl Entry {
+    pub(super) fn from_u8(entry: u8) -> Self {
+        match entry {
+            entry if entry == Self::Entered as u8 => Self::Entered,
+            entry if entry == Self::Extracting as u8 => Self::Extracting,
+            _ => Self::Unmarked,
+        }
+    }
+}
+
 impl Judgement {
     /// The outcome to report of a run that was settled by this judgement. What the handler or an inner guard reported itself, a rejection
     /// or a replay, goes first.

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, Handler, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use super::super::guarded_request::GuardedRequest;
+use super::super::middleware::guarded;
+use crate::http::GuardedRequest;
 
 /// Marks a handler, so that the guard knows whether it was entered.
 ///
@@ -81,7 +82,7 @@ impl<H, Args> fmt::Debug for MarkedHandler<H, Args> {
 /// The arguments of a marked handler, all of which were extracted.
 pub struct MarkedArgs<Args> {
     args: Args,
-    guarded: Option<Rc<GuardedRequest>>,
+    guarded: Option<Arc<GuardedRequest>>,
 }
 
 impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
@@ -89,7 +90,7 @@ impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
     type Future = LocalBoxFuture<'static, Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let guarded = GuardedRequest::of(request);
+        let guarded = guarded(request);
         if let Some(guarded) = &guarded {
             guarded.note_extracting();
         }

@@ -8,11 +8,11 @@ use actix_web::http::header::{ACCEPT, HeaderValue};
 use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
 use onceward_api::Code;
 
-use super::super::guarded_request::GuardedRequest;
-use super::super::middleware::RouteRules;
+use super::super::middleware::{RouteRules, guarded};
 use super::ExtractorError;
 use crate::fingerprint::Fingerprint;
 use crate::http::GuardResponse;
+use crate::http::GuardedRequest;
 use crate::intent::{Intent, Subject};
 use crate::key::Key;
 use crate::mode::Mode;
@@ -74,7 +74,7 @@ impl RequestIntent {
     /// What a request asks that was let through by one guard or several.
     fn of_checked(request: &GuardedRequest) -> Self {
         let guarded = request.with_run();
-        let parsed = guarded.asked();
+        let parsed = guarded.parsed();
         Self {
             action: parsed.action().to_owned(),
             subject: parsed.subject().clone(),
@@ -86,7 +86,7 @@ impl RequestIntent {
 
     /// What a request asks that no guard has checked, as far as its head tells.
     fn of_unchecked(rules: &RouteRules, request: &HttpRequest) -> Result<Self, Rejection> {
-        let subject = match (rules.subject.resolve(request), rules.guard.mode()) {
+        let subject = match (rules.subject.resolve(request), rules.route.guard.mode()) {
             (Ok(subject), _) => subject,
             (Err(rejection), Mode::Enforce) => return Err(rejection),
             // Nothing goes by the subject where the guard does not enforce, and nothing may change for the client.
@@ -118,7 +118,7 @@ impl FromRequest for RequestIntent {
     type Future = Ready<Result<Self, Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        if let Some(guarded) = GuardedRequest::of(request) {
+        if let Some(guarded) = guarded(request) {
             return ready(Ok(Self::of_checked(&guarded)));
         }
         let rules = request.extensions().get::<UncheckedRoute>().map(|route| Rc::clone(&route.0));

@@ -2,17 +2,16 @@
 
 use std::cell::Cell;
 use std::future::ready;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Payload, Service, ServiceRequest, ServiceResponse};
 use actix_web::{Error, HttpMessage as _};
 use onceward_api::Outcome;
 
-use super::super::guarded_request::GuardedRequest;
 use super::super::observed_body::ObservedBody;
-use super::RouteRules;
-use super::decide::{AdmittedRequest, Decision, decide, read};
+use super::{RouteRules, accompany, decide, guarded, read};
+use crate::http::{AdmittedRequest, Decision, GuardedRequest};
 use crate::rejection::Rejection;
 
 /// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted. A request whose body has not
@@ -27,17 +26,17 @@ where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody + 'static,
 {
-    let (action, outer) = (rules.reader.action(request.request()), GuardedRequest::of(request.request()));
+    let (action, outer) = (rules.reader.action(request.request()), guarded(request.request()));
     let body = ObservedBody::new(request.take_payload(), rules.reader.limit);
     let entered = enter_so_far(rules, &mut request, &body, outer.clone(), idle).await;
     request.set_payload(body.to_its_end());
     if let Some(entered) = entered {
         if let Ok(Decision::Run(admitted)) = &entered {
-            admitted.guarded.accompany(request.request());
+            accompany(&admitted.guarded, request.request());
         }
         return judge(rules, &action, entered, service.call(request)).await;
     }
-    let answer = service.call(request).await.inspect_err(|_| rules.guard.observe_unread(&action))?;
+    let answer = service.call(request).await.inspect_err(|_| rules.route.guard.observe_unread(&action))?;
     let (head, answer) = answer.into_parts();
     let mut request = ServiceRequest::from_parts(head, Payload::None);
     let entered = enter_so_far(rules, &mut request, &body, outer, idle).await;
@@ -45,7 +44,7 @@ where
     match entered {
         Some(entered) => judge(rules, &action, entered, ready(Ok(answer))).await,
         None => {
-            rules.guard.observe_unread(&action);
+            rules.route.guard.observe_unread(&action);
             Ok(answer.map_into_left_body())
         }
     }
@@ -56,7 +55,7 @@ async fn enter_so_far(
     rules: &RouteRules,
     request: &mut ServiceRequest,
     body: &ObservedBody,
-    outer: Option<Rc<GuardedRequest>>,
+    outer: Option<Arc<GuardedRequest>>,
     idle: &Cell<bool>,
 ) -> Option<Result<Decision, Rejection>> {
     request.set_payload(body.so_far());
@@ -75,11 +74,11 @@ async fn judge<B: MessageBody + 'static>(
         Ok(Decision::Run(admitted)) => admitted,
         Ok(Decision::Unprotected) => return Ok(answer.await?.map_into_left_body()),
         Ok(Decision::Replay(_)) => {
-            rules.guard.observe(Outcome::Replayed, action);
+            rules.route.guard.observe(Outcome::Replayed, action);
             return Ok(answer.await?.map_into_left_body());
         }
         Err(rejection) => {
-            rules.guard.observe(Outcome::Rejected(rejection.code()), action);
+            rules.route.guard.observe(Outcome::Rejected(rejection.code()), action);
             return Ok(answer.await?.map_into_left_body());
         }
     };

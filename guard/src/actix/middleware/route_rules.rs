@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ResponseHead, ServiceResponse};
@@ -11,14 +10,11 @@ use actix_web::{Error, HttpRequest};
 use onceward_api::path::canonical;
 
 use super::super::captured::CapturedResponse;
-use super::super::guarded_request::GuardedRequest;
 use super::super::subject::SubjectFrom;
 use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::http::{self, Entry, Judgement, ParsedRequest, RequestReader, ResponseFacts};
-use crate::mode::Mode;
+use crate::http::{self, Entry, GuardedRequest, Judgement, ParsedRequest, RequestReader, ResponseFacts, Route};
 use crate::policy::{Policy, TokenRules};
-use crate::rejection::Rejection;
 
 /// A function of the application that decides what a response says about the effect.
 pub(in crate::actix) type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
@@ -26,18 +22,13 @@ pub(in crate::actix) type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Op
 /// What holds for a route.
 #[derive(Clone)]
 pub(in crate::actix) struct RouteRules {
-    pub(in crate::actix) guard: Guard,
-    pub(in crate::actix) policy: Policy,
+    pub(in crate::actix) route: Route,
     pub(in crate::actix) subject: SubjectFrom,
     pub(in crate::actix) reader: RequestReader<HttpRequest>,
     pub(in crate::actix) judge: Option<Judge>,
     /// How much of an answer's body is looked into.
     pub(in crate::actix) answer_limit: usize,
     pub(in crate::actix) kept_headers: Vec<HeaderName>,
-    pub(in crate::actix) next_token: bool,
-    /// How long a duplicate waits for the first. None, or no time at all: it does not.
-    pub(in crate::actix) wait: Option<Duration>,
-    pub(in crate::actix) mode: Mode,
     /// Whether it was logged that the path is rewritten inside.
     pub(in crate::actix) is_rewriting_logged: Arc<AtomicBool>,
 }
@@ -45,28 +36,14 @@ pub(in crate::actix) struct RouteRules {
 impl RouteRules {
     pub(in crate::actix) fn new(guard: &Guard, subject: SubjectFrom, policy: Policy, answer_limit: usize) -> Self {
         Self {
-            guard: guard.clone(),
-            policy,
+            route: Route::new(guard, policy),
             subject,
             reader: RequestReader::default(),
             judge: None,
             answer_limit,
             kept_headers: Vec::new(),
-            next_token: false,
-            wait: None,
-            mode: Mode::Enforce,
             is_rewriting_logged: Arc::default(),
         }
-    }
-
-    pub(super) fn mode(&self) -> Mode {
-        self.mode.min(self.guard.mode())
-    }
-
-    /// Counts what was refused before anything was decided.
-    pub(super) fn count(&self, rejection: Rejection) -> Rejection {
-        self.guard.count_rejection(&self.policy, rejection.code());
-        rejection
     }
 
     /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
@@ -75,7 +52,7 @@ impl RouteRules {
         parsed: &ParsedRequest,
         answer: &CapturedResponse<B>,
     ) {
-        let goes_by_action = !matches!(self.policy, Policy::Token(TokenRules { remember: None, .. }));
+        let goes_by_action = !matches!(self.route.policy, Policy::Token(TokenRules { remember: None, .. }));
         if self.reader.action.is_some() || !goes_by_action {
             return;
         }
@@ -97,13 +74,13 @@ impl RouteRules {
         &self,
         answer: Result<ServiceResponse<B>, Error>,
     ) -> CapturedResponse<B> {
-        match http::read_limit(&self.policy, self.answer_limit) {
+        match http::read_limit(&self.route.policy, self.answer_limit) {
             None => CapturedResponse::new(answer),
             Some(limit) => Box::pin(CapturedResponse::read(answer, limit)).await,
         }
     }
 
-    /// Decides what the answer says about the effect. A request that no guard let through has no guarded.
+    /// Decides what the answer says about the effect. A request that no guard let through is not guarded.
     pub(super) fn judge<B: MessageBody + 'static>(
         &self,
         answer: &CapturedResponse<B>,
@@ -115,9 +92,9 @@ impl RouteRules {
             entry: guarded.map_or(Entry::Unmarked, GuardedRequest::entry),
             source: answer.source(),
             // Where nothing is protected, nothing is freed by being mistaken.
-            had_whole_body: guarded.is_none_or(|guarded| guarded.asked().has_whole_body()),
+            had_whole_body: guarded.is_none_or(|guarded| guarded.parsed().has_whole_body()),
         };
         let body = answer.body().map(|body| &body[..]);
-        http::judge(&self.policy, facts, || self.judge.as_ref()?(answer.head(), body))
+        http::judge(&self.route.policy, facts, || self.judge.as_ref()?(answer.head(), body))
     }
 }

@@ -2,16 +2,16 @@
 
 use onceward_api::Code;
 
-use super::super::guarded_request::GuardedRequest;
-use super::RouteRules;
-use crate::http::ParsedRequest;
+use super::decide::Route;
+use super::guarded_request::GuardedRequest;
+use super::request::ParsedRequest;
 use crate::rejection::Rejection;
 use crate::ticket::{Kind, Ticket};
 
 const DETAIL: &str = "There are two guards around this route for the same submission, so nothing ran. The log of the server names \
                       both; one of them has to be removed.";
 
-impl RouteRules {
+impl Route {
     /// The rejection, unless the claim in the way is that of a guard further out on the same request. That is an error in the
     /// application, and the client receives 500 instead of `in_progress` for ever.
     pub(super) async fn unless_nested(
@@ -25,7 +25,7 @@ impl RouteRules {
             Some(holder) if self.is_claimed_by(holder, &ticket).await => {
                 tracing::error!(
                     outer_policy = holder.policy(),
-                    outer_action = holder.asked().action(),
+                    outer_action = holder.parsed().action(),
                     inner_policy = self.policy.label().as_str(),
                     inner_action = parsed.action(),
                     "two guards around one handler claim the same submission, so it never runs; remove one of them"

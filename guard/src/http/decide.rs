@@ -1,0 +1,137 @@
+//! Whether a request runs, and how its run is settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_api::Outcome;
+
+use super::effect::Judgement;
+use super::guarded_request::GuardedRequest;
+use super::request::ParsedRequest;
+use crate::guard::Guard;
+use crate::mode::Mode;
+use crate::pass::Pass;
+use crate::policy::Policy;
+use crate::rejection::Rejection;
+use crate::reply::{NoReply, Reply};
+use crate::settled::Settled;
+use crate::token::Token;
+use crate::verdict::Verdict;
+
+/// The rules of a route that do not depend on the framework.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) guard: Guard,
+    pub(crate) policy: Policy,
+    /// How long a duplicate waits for the first. `None` or zero: it does not.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) mode: Mode,
+    /// Whether a response carries a new token.
+    pub(crate) next_token: bool,
+}
+
+/// What to do with a request.
+pub(crate) enum Decision {
+    Run(Box<AdmittedRequest>),
+    Replay(Reply),
+    /// It runs without protection: it has no key and need not have one, or the store failed and the policy fails open.
+    Unprotected,
+}
+
+/// A request that may run.
+pub(crate) struct AdmittedRequest {
+    pub(crate) guarded: Arc<GuardedRequest>,
+    pub(crate) pass: Pass,
+}
+
+impl Route {
+    pub(crate) fn new(guard: &Guard, policy: Policy) -> Self {
+        Self { guard: guard.clone(), policy, wait: None, mode: Mode::Enforce, next_token: false }
+    }
+
+    /// How much is done: never more than the guard does.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode.min(self.guard.mode())
+    }
+
+    /// Counts a rejection before anything was decided.
+    fn count(&self, rejection: Rejection) -> Rejection {
+        self.guard.count_rejection(&self.policy, rejection.code());
+        rejection
+    }
+
+    /// Asks the guard about a request that other guards further out may have let through. The error is what the client receives instead. A
+    /// duplicate that waits gives up when `enough` completes, and may be dropped while `idle` was last called with `true`.
+    pub(crate) async fn decide<F: Future<Output = ()>>(
+        &self,
+        parsed: Result<Option<ParsedRequest>, Rejection>,
+        outer: Option<Arc<GuardedRequest>>,
+        enough: impl FnOnce(Duration) -> F,
+        idle: impl Fn(bool),
+    ) -> Result<Decision, Rejection> {
+        let Some(parsed) = parsed.map_err(|rejection| self.count(rejection))? else {
+            return Ok(Decision::Unprotected);
+        };
+        let failed = |error| {
+            tracing::warn!(%error, "a submission could not be checked and was not run");
+            Guard::rejection_after(&error, &self.policy, &parsed.intent())
+        };
+        if parsed.only_looks() {
+            let seen = Box::pin(self.guard.look(&self.policy, &parsed.intent())).await.map_err(failed)?;
+            return seen.into_reply().map(Decision::Replay);
+        }
+        let decided = match (self.guard.decide(&self.policy, &parsed.intent()).await, &outer) {
+            (Ok(Verdict::Reject(rejection)), Some(outer)) => {
+                Ok(Verdict::Reject(Box::pin(self.unless_nested(rejection, &parsed, outer)).await))
+            }
+            (decided, _) => decided,
+        };
+        let checked = match (decided, self.wait) {
+            // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
+            (Ok(Verdict::Reject(rejection)), Some(longest)) if self.mode() == Mode::Enforce && !longest.is_zero() => {
+                let intent = parsed.intent();
+                Box::pin(self.guard.wait_if_in_progress(rejection, &self.policy, &intent, enough(longest), idle)).await
+            }
+            (checked, _) => checked,
+        };
+        self.guard.count_verdict(&self.policy, &checked, &parsed.intent());
+        if let Err(error) = &checked
+            && self.guard.fails_open(&self.policy, error)
+        {
+            self.guard.note_unprotected(parsed.action(), error);
+            return Ok(Decision::Unprotected);
+        }
+        match checked.map_err(failed)? {
+            Verdict::Run(pass) => {
+                let guarded = GuardedRequest::new(parsed, self.policy.label().as_str(), &pass, outer);
+                Ok(Decision::Run(Box::new(AdmittedRequest { guarded, pass })))
+            }
+            Verdict::Replay(reply) => Ok(Decision::Replay(reply)),
+            Verdict::Reject(rejection) => Err(rejection),
+        }
+    }
+
+    /// Settles a run by its response, before the response is sent: returns the outcome to report, and the next token if the route sends one.
+    pub(crate) async fn settle(
+        &self,
+        AdmittedRequest { guarded, pass }: AdmittedRequest,
+        judgement: Judgement,
+        reply: Result<Reply, NoReply>,
+        reported: Option<Outcome>,
+    ) -> (Outcome, Option<Token>) {
+        let successor = pass.binding(&guarded.parsed().intent());
+        let settled = pass.end(judgement.effect, reply).await;
+        if let Err(error) = &settled {
+            tracing::warn!(%error, effect = ?judgement.effect, "could not write how a run ended; retrying in the background");
+        }
+        let outcome = judgement.outcome(reported, &settled, &self.policy);
+        let next = match settled {
+            Ok(Settled::Final) if self.next_token => {
+                let issued = Box::pin(self.guard.issue(self.guard.token_ttl(), successor)).await;
+                issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
+            }
+            _ => None,
+        };
+        (outcome, next)
+    }
+}
