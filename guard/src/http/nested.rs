@@ -24,6 +24,7 @@ impl Route {
         match outer.holding(&ticket) {
             Some(holder) if self.is_claimed_by(holder, &ticket).await => {
                 tracing::error!(
+                    target: "onceward::http",
                     outer_policy = holder.policy(),
                     outer_action = holder.parsed().action(),
                     inner_policy = self.policy.label().as_str(),

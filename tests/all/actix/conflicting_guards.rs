@@ -158,7 +158,7 @@ async fn both_guards_are_named_in_the_log() {
     let action = format!("order-{}", uuid::Uuid::new_v4());
     let served = nested(&ledger, remembered(&guard).action(action.clone()), token(&guard));
     submit(&served, &issue(&guard).await).await;
-    let lines: Vec<Value> = LOG.lines("onceward::actix::middleware::nested", &action);
+    let lines: Vec<Value> = LOG.lines("onceward::http", &action);
     let [line] = &lines[..] else { panic!("one line: {lines:?}") };
     assert_eq!(line["level"], "ERROR");
     let fields = &line["fields"];
