@@ -36,7 +36,8 @@ pub enum RunError<E> {
     /// The work did not run. If the rejection [has a delay](Rejection::retry_after), retry after it: return a message to its queue.
     #[error("not run: {}", .0.code())]
     Rejected(Rejection),
-    /// The store or database failed. With [`StoreError::Unknown`] the outcome is unknown; otherwise nothing took effect.
+    /// The store could not be reached, so [`Guard::run`](crate::Guard::run) did not run the work. From `Guard::transact`: the transaction
+    /// was not committed, or with [`StoreError::Unknown`] may have been committed.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The work ran and failed, and nothing took effect. It may be retried.
