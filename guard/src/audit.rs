@@ -1,4 +1,4 @@
-//! One line in the log for each step of a run, for whoever has to find out later what happened.
+//! Audit log: one line for each step of a run, so that operators can reconstruct what happened.
 
 use crate::effect::Effect;
 use crate::metrics::ClaimEvent;
@@ -7,10 +7,11 @@ use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 
-/// The longest name of an action in a line, in bytes. A caller of the service may name one of any length, and a pass has it too.
+/// Maximum length of an action in a log line, in bytes. A client of the service may send an action of any length, and a signed pass
+/// contains it too.
 const LONGEST: usize = 256;
 
-/// The name of an action for the lines to come, if there will be any.
+/// Returns the action for later log lines, or an empty string if these lines are disabled.
 pub(crate) fn named(action: &str) -> String {
     if tracing::enabled!(target: "onceward::event", tracing::Level::INFO) { shortened(action) } else { String::new() }
 }
@@ -23,7 +24,7 @@ fn shortened(action: &str) -> String {
     format!("{}…", &action[..end])
 }
 
-/// The event with which a run ends that had this effect.
+/// Returns the event that ends a run with this effect.
 pub(crate) fn end(effect: Effect) -> ClaimEvent {
     match effect {
         Effect::Applied => ClaimEvent::Completed,
@@ -32,22 +33,22 @@ pub(crate) fn end(effect: Effect) -> ClaimEvent {
     }
 }
 
-/// Something happened to a claim.
+/// Logs an event of a claim.
 pub(crate) fn claim(event: ClaimEvent, action: &str, ticket: &Ticket, run: RunId) {
     tracing::info!(target: "onceward::event", event = event.as_str(), action, ?ticket, %run);
 }
 
-/// A submission that ran, and would not have in [`Mode::Enforce`](crate::Mode::Enforce).
+/// Logs a submission that ran, and would not have run in [`Mode::Enforce`](crate::Mode::Enforce).
 pub(crate) fn observed(action: &str, outcome: &str) {
     tracing::info!(target: "onceward::event", event = "observed", outcome, action);
 }
 
-/// A submission that ran although the store could not be asked.
+/// Logs a submission that ran although the store could not be reached.
 pub(crate) fn let_through(action: &str, error: &StoreError) {
     tracing::warn!(target: "onceward::event", event = "unprotected", action, %error);
 }
 
-/// A submission that did not run.
+/// Logs a submission that was rejected.
 pub(crate) fn rejected(action: &str, ticket: &Ticket, rejection: &Rejection, owner: RunId) {
     let code = rejection.code().as_str();
     tracing::info!(target: "onceward::event", event = "refused", action, ?ticket, run = %owner, code);

@@ -1,8 +1,8 @@
-//! How long nothing is tried after something has failed: exponential backoff with jitter.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
-/// Doubles with every failure. Jitter keeps callers apart that failed together.
+/// A pause that doubles with every failure. Jitter spreads callers that failed at the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -11,17 +11,17 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// From the first pause to the longest.
+    /// Creates a backoff from the first to the longest pause.
     pub(crate) fn between(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first.min(longest) }
     }
 
-    /// It went well: the next pause is short.
+    /// Returns to the first pause after a success.
     pub(crate) fn reset(&mut self) {
         self.next = self.first.min(self.longest);
     }
 
-    /// The next pause: from a half to all of what it is at the most.
+    /// Returns the next pause, between half and all of its current maximum.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.next = self.next.saturating_mul(2).min(self.longest);

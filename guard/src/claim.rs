@@ -1,5 +1,5 @@
-//! A claim: the right to run under a key, with a remembered token or in an interval, which the store keeps as long as the run
-//! lasts.
+//! Claims: the right to run under a key, with a remembered token or in an interval. The store keeps the record of a claim while its run is
+//! in flight.
 
 mod cell;
 mod duplicate;
@@ -32,19 +32,19 @@ use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
 
-/// The right to run.
+/// The right to run a handler, and the state of its record in the store.
 pub(crate) struct Claim {
     terms: Terms,
     record: ClaimRecord,
-    /// The same of a run that an earlier question for the same attempt has begun, and that this one carries on with.
+    /// The record of a run that an earlier request of the same attempt started, and that this claim continues.
     carried_on: OnceLock<ClaimRecord>,
     begun: u64,
-    /// Once this is set, no renewal is sent.
+    /// Set when settling begins; from then on no renewal is sent.
     is_settling: AtomicBool,
     state: Mutex<ClaimProgress>,
 }
 
-/// What a claim is made of.
+/// The inputs of a claim.
 pub(crate) struct Terms {
     pub(crate) engine: Arc<Engine>,
     pub(crate) rules: KeyRules,
@@ -52,14 +52,15 @@ pub(crate) struct Terms {
     pub(crate) action: String,
     pub(crate) ticket: Ticket,
     pub(crate) fingerprint: Option<[u8; 16]>,
-    /// The digest of a caller's attempt: asked for again while it runs, it is the same run. Otherwise each is a new one.
+    /// Digest of the caller's attempt. A repeated request of the same attempt continues the run in flight; without an attempt, every
+    /// request is a new run.
     pub(crate) attempt: Option<[u8; 16]>,
 }
 
-/// What a claim is on.
+/// The object of a claim.
 pub(crate) enum Origin {
     Key,
-    /// A token whose answer is remembered, and who has sent it, for what.
+    /// A token whose reply is remembered, and a digest of the subject that sent it and the action it was sent for.
     Token(TokenFields, [u8; 16]),
     Interval(IntervalRules),
 }
@@ -84,41 +85,42 @@ impl Origin {
 struct ClaimProgress {
     own: RecordCell,
     stage: ClaimStage,
-    /// Whether it may live longer than it was first made for.
+    /// Whether a renewal was sent, so that the claim may outlive its first lease.
     is_renewed: bool,
-    /// Where it waits for its next step.
+    /// Position in the renewal queue.
     place: Option<QueuePosition>,
-    /// Whoever drains waits for what is left to write.
+    /// Makes a graceful shutdown wait for the remaining writes.
     running: Option<InFlight>,
-    /// Whether a write was sent that outlives its lease.
+    /// Whether a write was sent whose TTL exceeds the lease.
     may_outlive: bool,
-    /// How long to wait before what failed is tried again.
+    /// Backoff between retries of a failed step.
     backoff: Backoff,
 }
 
-/// What is left to do.
+/// The remaining work on a claim.
 enum ClaimStage {
-    /// The work is being done: the claim is renewed.
+    /// The handler runs, and the claim is renewed.
     Running,
-    /// It happened: this is to be written.
+    /// The run took effect: write this record.
     Completing(Vec<u8>),
-    /// It happened, and the claim lives longer than it has to.
+    /// The run took effect, and the claim lives longer than its interval: shorten it.
     Truncating,
-    /// It did not happen: the claim is to be removed, or the token put back.
+    /// The run did not take effect, or the claim is a lock: remove the claim or restore the token.
     Releasing,
-    /// Nobody can tell, and the claim, which is held, is to say so.
+    /// The outcome is unknown: mark the at-most-once claim as such.
     MarkingUnknown,
-    /// Nobody knows whether the claim was written. It is removed; not finding it proves nothing for a while.
+    /// It is unknown whether the claim was written: remove it. For a lease, not finding it proves nothing, since the write may still
+    /// arrive.
     Revoking {
         answered_at: Option<u64>,
-        /// It is over by itself soon, so one try is enough.
+        /// The claim expires soon, so a single try is enough.
         lapses: bool,
     },
     Over,
 }
 
-/// A claim that lives no longer than this, and whose write may have been lost, is tried to be taken back once. If that is not answered either,
-/// it is left to its lease: no handler runs under it, and a duplicate gets *in progress* until then.
+/// Longest lease of a claim that is revoked with a single try if its write may have been lost. If the store does not answer that try
+/// either, the claim is left to expire: no handler runs under it, and a duplicate receives *in progress* until then.
 const LAPSES: Duration = Duration::from_secs(15);
 
 impl Claim {
@@ -150,7 +152,7 @@ impl Claim {
         Self { terms, record, carried_on, begun, is_settling, state }
     }
 
-    /// The claim as it stands in the store, before it is held.
+    /// Returns the claim's record without the heartbeat of an at-most-once claim.
     fn record(&self) -> &ClaimRecord {
         self.carried_on.get().unwrap_or(&self.record)
     }
@@ -163,7 +165,7 @@ impl Claim {
         &self.terms.ticket
     }
 
-    /// The token it is on, if it is on one.
+    /// Returns the claimed token, if the claim is on one.
     pub(crate) fn token(&self) -> Option<&TokenFields> {
         match &self.terms.origin {
             Origin::Token(token, _) => Some(token),
@@ -171,7 +173,7 @@ impl Claim {
         }
     }
 
-    /// What is said to somebody who comes when this is on record; `None` if that tells of no use.
+    /// Decides a request that finds this record. Returns `None` if the record shows no use.
     pub(crate) fn duplicate_for(&self, found: &[u8]) -> Result<Option<Duplicate>, StoreError> {
         match Record::decode(found).map_err(StoreError::not_executed)? {
             Record::Issued | Record::Attempted(_) => Ok(None),
@@ -179,19 +181,20 @@ impl Claim {
         }
     }
 
-    /// What is said to somebody whose token is over: a late retry still gets its answer.
+    /// Decides a request whose token has expired or is stale: a late retry still receives the stored reply.
     pub(crate) async fn reply_to_late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
         let found = self.terms.engine.store.look(&self.terms.ticket).await?;
         let told = found.map(|found| self.duplicate_for(&found)).transpose()?.flatten();
         Ok(told.unwrap_or(Duplicate::Reject(rejection)))
     }
 
-    /// Claims, and holds if the rules say so; `None` is the right to run, otherwise what a duplicate is told.
+    /// Writes the claim, with a TTL beyond its lease under *at most once*. Returns `None` if the handler may run, and otherwise what the
+    /// duplicate receives.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         running: &mut Option<InFlight>,
     ) -> Result<Option<Duplicate>, StoreError> {
-        // Dropped last, when nobody has the state any more.
+        // Declared before `state`, so that it is dropped after the lock is released.
         let mut entering = EntryGuard(Some(self));
         let mut state = self.state.lock().await;
         let made = match &self.terms.origin {
@@ -226,19 +229,19 @@ impl Claim {
         self.try_again(state);
     }
 
-    /// Inserts for a lease, and then has it outlive that if it is to be held: an insert whose answer is lost must not stay
-    /// for long.
+    /// Inserts the claim for one lease, and then extends an at-most-once claim beyond it. An insert whose reply is lost must not stay for
+    /// long.
     async fn insert(&self, state: &mut ClaimProgress) -> Result<Option<Record>, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
                 CellInsert::New if !self.terms.rules.at_most_once => return Ok(None),
                 CellInsert::New => self.record.clone(),
                 CellInsert::Other(found) => return Ok(Some(found)),
-                // Whoever was told to run before may have done so, and nobody knows how that ended.
+                // An earlier request of this attempt may have run the handler, and its outcome is unknown.
                 CellInsert::Own(claimed) if !claimed.is_running(self.terms.engine.clock.wall()) => {
                     return Ok(Some(Record::Claimed(claimed)));
                 }
-                // Whoever is told to run has a whole lease, also if it is told so again.
+                // A repeated request of the same attempt receives a full lease too.
                 CellInsert::Own(ClaimRecord { run, started_at, .. }) => {
                     ClaimRecord { run, started_at, ..self.record.clone() }
                 }
@@ -250,7 +253,7 @@ impl Claim {
                     return Ok(None);
                 }
                 CellWrite::Other(found) => return Ok(Some(found)),
-                // Nothing is carried on with that was released meanwhile: that would give two runs one name.
+                // The claim was released meanwhile. Continuing it would give two runs the same id, so insert a new one.
                 CellWrite::Nothing => {}
             }
         }
@@ -259,12 +262,12 @@ impl Claim {
 
     fn carry_on(&self, ours: ClaimRecord) {
         if ours.run != self.record.run {
-            // It is made once, so nothing is there yet.
+            // A claim is entered once, so the cell is still empty.
             let _ = self.carried_on.set(ours);
         }
     }
 
-    /// Makes the claim in the place of a token that was issued and not used. It is held from the first.
+    /// Replaces the record of an issued, unused token with the claim. The claim outlives its lease from the start.
     async fn redeem(&self, epoch: Epoch, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
         for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
             match state
@@ -275,7 +278,8 @@ impl Claim {
                 None => return Ok(EnterResult::Stale),
                 Some(CellWrite::Own) => return Ok(EnterResult::Ours),
                 Some(CellWrite::Other(found)) => return Ok(EnterResult::Theirs(found)),
-                // Whoever has it in hand has put it back by then; if nobody has, that is asked once and not all the time.
+                // A concurrent redemption that has taken the record puts it back during this pause. If there is none, a single retry is
+                // enough.
                 Some(CellWrite::Nothing) => tokio::time::sleep(pause).await,
             }
         }
@@ -288,12 +292,12 @@ impl Claim {
         DoneRecord { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()
     }
 
-    /// The claim as one that is held, and alive at this moment.
+    /// Encodes the record with a heartbeat of now, as an at-most-once claim.
     fn renewed(&self, record: &ClaimRecord) -> Vec<u8> {
         record.with_heartbeat(self.terms.engine.clock.wall(), self.deadline()).encode()
     }
 
-    /// How long a claim that is held outlives its last renewal: never less than until the next one is due.
+    /// Returns the TTL of an at-most-once claim after a renewal: at least a lease, so that it lasts until the next renewal is due.
     fn at_most_once_life(&self) -> Duration {
         self.terms.rules.retain.max(self.terms.rules.lease)
     }
@@ -310,19 +314,19 @@ impl Claim {
         Duration::from_millis(self.terms.engine.clock.steady().saturating_sub(self.begun))
     }
 
-    /// Counts it, and writes a line of it.
+    /// Counts the event, and writes it to the audit log.
     fn log(&self, event: ClaimEvent) {
         self.terms.engine.metrics.claim(self.terms.origin.label(), event);
         audit::claim(event, &self.terms.action, &self.terms.ticket, self.run());
     }
 }
 
-/// A claim that is being made. If nobody waits for that any more, it is taken back.
+/// Revokes the claim if the future of `enter` is dropped before the store has answered.
 struct EntryGuard<'a>(Option<&'a Arc<Claim>>);
 
 impl Drop for EntryGuard<'_> {
     fn drop(&mut self) {
-        // The same attempt may have been accepted elsewhere.
+        // Another request of the same attempt may already run under this claim.
         if let Some(claim) = self.0.take().filter(|claim| claim.terms.attempt.is_none())
             && let Ok(mut state) = claim.state.try_lock()
         {
@@ -331,13 +335,13 @@ impl Drop for EntryGuard<'_> {
     }
 }
 
-/// What has become of making a claim.
+/// The result of writing a claim.
 enum EnterResult {
     Ours,
     Theirs(Record),
-    /// There is no token any more.
+    /// The record of the token no longer exists.
     Spent,
-    /// The token is of a life of the store that is over.
+    /// The token was issued in an earlier epoch of the store.
     Stale,
 }
 

@@ -1,4 +1,4 @@
-//! What every part of one guard shares: its store, secrets, clock, renewals, waiters and counters.
+//! The parts of a guard that all its operations share: store, secrets, clock, renewals, waiters and counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::waiters::Waiters;
 
-/// The parts of one guard. Every pass and every claim holds a reference, so the background tasks go on until the last is settled.
+/// The parts of one guard. Every pass and every claim holds a reference, so the background tasks continue until the last one is settled.
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) secrets: Arc<SharedSecrets>,
@@ -34,19 +34,19 @@ pub(crate) struct Engine {
     pub(crate) last_call: Duration,
     pub(crate) drain_limit: Duration,
     pub(crate) problem_base: String,
-    /// The thread that has built the store, if that is in memory.
+    /// The thread that built the store, if the store is in memory.
     pub(crate) origin_thread: Option<Arc<OriginThread>>,
-    /// Dropped with the engine, which ends the background tasks.
+    /// Dropped with the engine, which stops the background tasks.
     pub(crate) _alive: watch::Sender<()>,
 }
 
 impl Engine {
-    /// Lets new work begin on this ticket. While the store does not answer in time, one caller at a time probes whether it does again, by a
-    /// look that changes nothing; the others are rejected at once.
+    /// Admits new work on this ticket. While the store does not answer in time, one request at a time probes it with a read, and the others
+    /// are rejected at once.
     pub(crate) async fn admit(&self, ticket: &Ticket) -> Result<(), StoreError> {
         match self.store.admission(ticket) {
             Admission::Accept => Ok(()),
-            // Boxed, since every request pays for the size of what few need.
+            // Boxed to keep the future of the common path small.
             Admission::Probe => match Box::pin(self.store.look(ticket)).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.certainly_not_executed()),
@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// The record of a ticket.
+    /// Returns the record of a ticket.
     pub(crate) async fn record(&self, ticket: &Ticket) -> Result<Option<Record>, StoreError> {
         let found = self.store.look(ticket).await?;
         found.as_deref().map(Record::decode).transpose().map_err(StoreError::not_executed)
@@ -65,12 +65,12 @@ impl Engine {
         self.secrets.mint(&*self.store).await
     }
 
-    /// The mint, with every secret that the store has at this moment.
+    /// Returns the mint, with every secret that the store currently has.
     pub(crate) async fn current_mint(&self) -> Result<Arc<Mint>, StoreError> {
         self.secrets.share(&*self.store).await.map_err(StoreError::certainly_not_executed)
     }
 
-    /// Counts and logs a request that ran although it would have had this outcome.
+    /// Counts and logs a request that ran, and would have had this outcome under enforcement.
     pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
         self.count_observed(outcome.as_str(), action);
     }
@@ -81,7 +81,7 @@ impl Engine {
         audit::observed(action, outcome);
     }
 
-    /// Counts and logs a submission that runs although the store could not be asked.
+    /// Counts and logs a submission that runs although the store could not be reached.
     pub(crate) fn note_unprotected(&self, action: &str, error: &StoreError) {
         self.rollout.count_unprotected();
         self.metrics.unprotected();

@@ -1,14 +1,13 @@
-//! How work failed: whether it took effect all the same.
+//! Errors of work, and whether the work took effect nevertheless.
 
 use std::fmt::Display;
 
 use crate::effect::Effect;
 use crate::policy::Policy;
 
-/// The error of work under [`Guard::run`](crate::Guard::run) that says whether the work took effect.
+/// The error of work under [`Guard::run`](crate::Guard::run) that states whether the work took effect.
 ///
-/// Work that fails with any other error counts as [`Failed`](Self::Failed): the policy decides. `?` makes one of every error that
-/// converts into `E`.
+/// Any other error counts as [`Failed`](Self::Failed): the policy decides. `?` converts every error that converts into `E`.
 ///
 /// ```
 /// use onceward::Failure::{self, NotApplied, Unknown};
@@ -32,23 +31,24 @@ use crate::policy::Policy;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure<E> {
-    /// It counts like a response with status 500: not applied, but unknown under a key with [at most once](crate::KeyRules::at_most_once).
+    /// Counts like a response with status 500: not applied, but unknown under a key with [at most once](crate::KeyRules::at_most_once).
     Failed(E),
     /// Nothing took effect: the token or key is free again, also under *at most once*.
     NotApplied(E),
-    /// It may have taken effect: the token stays used, a claim waits for its lease, or under *at most once* until it is settled.
+    /// The work may have taken effect: the token stays used. A claim expires with its lease, or under *at most once* stays until it is
+    /// settled.
     Unknown(E),
 }
 
 impl<E> Failure<E> {
-    /// The error itself.
+    /// Returns the error itself.
     pub fn into_inner(self) -> E {
         match self {
             Self::Failed(error) | Self::NotApplied(error) | Self::Unknown(error) => error,
         }
     }
 
-    /// What it says about the effect of work under this policy.
+    /// Returns the effect of the work under this policy.
     pub(crate) fn effect(&self, policy: &Policy) -> Effect {
         match self {
             Self::Failed(_) => policy.effect_of_failure(),
@@ -74,10 +74,10 @@ where
     note = "implement `std::fmt::Display` for it, or fail with `onceward::Failure<{Self}>`"
 )]
 pub trait IntoFailure {
-    /// The error that the caller of `run` gets.
+    /// The error that the caller of `run` receives.
     type Error;
 
-    /// The same, with what it says about the effect.
+    /// Converts the error into a [`Failure`].
     fn into_failure(self) -> Failure<Self::Error>;
 }
 

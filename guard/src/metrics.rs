@@ -1,7 +1,7 @@
-//! What a guard counts and measures, for whoever has installed a recorder of the `metrics` facade.
+//! Metrics of a guard, for applications that install a recorder of the `metrics` facade.
 //!
-//! Everything is registered when the guard is built, and held: a request looks up no name. Without a recorder each handle is
-//! empty, and using it is one comparison.
+//! The counters are registered and held when the guard is built, so that a request looks up no name. Exceptions are codes that only an
+//! application uses, and the counter of observe mode. Without a recorder each handle is empty, and using it is one comparison.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use metrics::{Counter, counter};
 use onceward_api::metric::{self, Metric, MetricKind};
 use onceward_api::{Code, Outcome};
 
-/// The handles of one guard.
+/// The counters of one guard.
 pub(crate) struct Metrics {
     issued: Counter,
     verdicts: [VerdictCounters; PolicyLabel::ALL.len()],
@@ -34,7 +34,7 @@ pub(crate) enum PolicyLabel {
     Interval,
 }
 
-/// What happened to a claim, as metrics and the audit log name it.
+/// An event of a claim, as metrics and the audit log name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimEvent {
     Claimed,
@@ -58,27 +58,27 @@ impl ClaimEvent {
     }
 }
 
-/// What came of waiting for the first.
+/// The result of waiting for a run in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WaitResult {
-    /// The answer of a run, or what else is known of it.
+    /// The waiter received the reply of the run, or its outcome without a reply.
     Answered,
-    /// The first was not applied, and the waiter runs.
+    /// The run was not applied, and the waiter runs.
     Ran,
     InVain,
 }
 
-/// What was decided under one policy.
+/// The counters for verdicts of one policy.
 struct VerdictCounters {
     label: PolicyLabel,
     run: Counter,
     replay: Counter,
-    /// By code. A code that this policy does not use by itself is registered when an application first does.
+    /// Rejections by code. A code that this policy does not use itself is registered when an application first uses it.
     rejected: [OnceLock<Counter>; Code::ALL.len()],
 }
 
 impl Metrics {
-    /// Registers with the recorder that is installed now.
+    /// Registers the counters with the currently installed recorder.
     pub(crate) fn new() -> Self {
         metric::OF_THE_LIBRARY.iter().for_each(describe);
         counter!(metric::WOULD_HAVE.name, "outcome" => Outcome::Replayed.as_str()).increment(0);
@@ -136,13 +136,14 @@ impl Metrics {
     }
 }
 
-/// Whether anybody records. What the facade puts in the place of a recorder has no size, and one that records has something
-/// to hold; one that holds everything in statics would not be told how long the store takes, and all the rest all the same.
+/// Returns whether a recorder is installed. The no-op recorder of the facade has size zero, and a real recorder usually holds state. A
+/// recorder that keeps all its state in statics misses the latency of the store, and receives all other metrics.
 pub(crate) fn is_recorded() -> bool {
     metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }
 
-/// Counts what would not have run. It is asked for by name: whoever only observes is in no hurry.
+/// Counts a request that would not have run under enforcement. Looks up the counter by name, since observe mode is not performance
+/// critical.
 pub(crate) fn would_have(outcome: &'static str) {
     counter!(metric::WOULD_HAVE.name, "outcome" => outcome).increment(1);
 }
@@ -175,12 +176,12 @@ impl PolicyLabel {
         }
     }
 
-    /// Whether there is an answer to give again.
+    /// Returns whether this policy stores replies.
     const fn keeps_replies(self) -> bool {
         matches!(self, Self::Remembered | Self::Key)
     }
 
-    /// What is refused under this policy as a rule. It is there from the beginning, at zero, so that its first time is seen
+    /// Returns the codes with which this policy rejects requests itself. Their counters start at zero, so that the first rejection appears
     /// as an increase.
     const fn rejections(self) -> &'static [Code] {
         use Code::{
@@ -234,7 +235,7 @@ fn decided(label: PolicyLabel, code: &'static str) -> Counter {
     counter!(metric::VERDICTS.name, "policy" => label.as_str(), "code" => code)
 }
 
-/// A plain token has no claim, so nothing happens to one.
+/// Returns the counter of an event. A plain token has no claim, so its counters are no-ops.
 fn happened(label: PolicyLabel, event: ClaimEvent) -> Counter {
     match label {
         PolicyLabel::Token => Counter::noop(),

@@ -4,11 +4,10 @@ use std::cell::Cell;
 
 use uuid::{Builder, Uuid};
 
-/// How many names a thread fetches at once: to ask the operating system for each would cost more than all that a name is
-/// needed for.
+/// Number of ids that a thread generates at once: a system call for each would cost more than everything else that is done with the id.
 const STOCK: usize = 64;
 
-/// A name that nobody else has.
+/// Returns a random, unique id.
 pub(crate) fn id() -> Uuid {
     thread_local! {
         static NAMES: Cell<Vec<[u8; 16]>> = const { Cell::new(Vec::new()) };
@@ -22,10 +21,10 @@ pub(crate) fn id() -> Uuid {
     Builder::from_random_bytes(name).into_uuid()
 }
 
-/// Bytes that nobody can guess.
+/// Returns unpredictable random bytes.
 ///
 /// # Panics
-/// If the operating system has none to give: nothing that is promised here would hold then.
+/// If the operating system provides no random bytes: without them, no guarantee of this crate would hold.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");

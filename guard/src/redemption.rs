@@ -1,4 +1,4 @@
-//! Redeeming a token: the one step that decides, and the mark that an attempt leaves on it.
+//! Redeems tokens, and marks a token with the attempt that used it.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::store::{Bytes, Compared, StoreError, Taken};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, TokenFields};
 
-/// How long the same attempt is accepted again, and may release the token.
+/// Time for which the same attempt is accepted again, and may release the token.
 const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
-/// How often a record of a token's use that is not there is looked for again, and the pause before each time.
+/// Number of repeated lookups of a missing record of a token's use, and the pause before each.
 ///
-/// A concurrent plain redeem removes that record for a moment and puts it back. In that moment it is not gone.
+/// A concurrent plain redemption removes the record for a moment and puts it back, so a single miss does not prove that the record is gone.
 pub(crate) const IN_HAND: (usize, Duration) = (8, Duration::from_millis(8));
 
-/// `Ok` if the token is redeemed by this call; otherwise what the caller receives.
+/// `Ok` if this call redeems the token, and otherwise what the client receives.
 type RedeemResult = Result<(), Rejection>;
 
 impl Engine {
@@ -29,8 +29,8 @@ impl Engine {
         token.expires_at <= self.clock.wall()
     }
 
-    /// Why it is too late for a token, if it has expired or is of an earlier epoch. That an epoch is over is not believed before the store
-    /// has been asked: the token may be of a newer one.
+    /// Returns the rejection of a token that has expired or was issued in an earlier epoch. Asks the store for its epoch before it rejects
+    /// the token as stale: the token may be from a newer epoch than the one known here.
     pub(crate) async fn lateness(&self, token: &TokenFields, ticket: &Ticket) -> Result<Option<Rejection>, StoreError> {
         if self.is_expired(token) {
             return Ok(Some(Code::TokenExpired.into()));
@@ -42,20 +42,20 @@ impl Engine {
         Ok((asked != token.epoch).then(|| Code::TokenStale.into()))
     }
 
-    /// Makes a plain token valid again that was redeemed by this process.
+    /// Restores a plain token that this process has redeemed.
     pub(crate) async fn give_back(&self, token: &TokenFields) -> Result<Settled, StoreError> {
         let Some(life) = TokenFields::worth_putting_back(token.expires_at, &self.clock) else {
             return Ok(Settled::Final);
         };
-        // The one write that would not recognise itself if it were sent again, so it is sent once.
+        // The only write that could not recognise its own earlier execution, so it is sent once.
         match self.store.put_back(&Ticket::of_token(token.id), &Record::ISSUED, life).await? {
             Some(found) if found != Record::ISSUED.as_slice() => Ok(Settled::Final),
             _ => Ok(Settled::Released),
         }
     }
 
-    /// Redeems a plain token: of any number of callers, one gets the record. A store in another epoch may have the record again, or have
-    /// lost it, so that neither proves anything there.
+    /// Redeems a plain token: of any number of concurrent requests, one receives the record. A store in another epoch may have restored or
+    /// lost the record, so its presence or absence proves nothing there.
     pub(crate) async fn redeem(&self, token: &TokenFields, ticket: &Ticket) -> Result<RedeemResult, StoreError> {
         let Taken { found, is_of_epoch } = self.store.take_under(ticket, token.epoch).await?;
         let used = if is_of_epoch { Code::TokenUsed } else { Code::TokenStale };
@@ -64,13 +64,13 @@ impl Engine {
             Some(taken) => match Record::decode(&taken) {
                 Ok(Record::Issued) if is_of_epoch => Ok(Ok(())),
                 Ok(Record::Issued) => Ok(Err(used.into())),
-                // Boxed, since every request pays for the size of what few need.
+                // Boxed to keep the future of the common path small.
                 _ => Box::pin(self.put_back_used(ticket, &taken, token, used)).await.map(Err),
             },
         }
     }
 
-    /// Somebody has used it: what is known of that goes back for the life that is written in it.
+    /// Puts back the record of a used token, for the rest of the lifetime that the record states.
     pub(crate) async fn put_back_used(
         &self,
         ticket: &Ticket,
@@ -81,7 +81,7 @@ impl Engine {
         let record = Record::decode(taken);
         let deadline = match &record {
             Ok(Record::Attempted(mark)) => Some(mark.deadline),
-            // One that has just been inserted again lives for a lease.
+            // A claim that a renewal has just inserted again lives for a lease.
             Ok(Record::Claimed(claimed)) => {
                 let lease = self.clock.wall().saturating_add(claimed.lease);
                 Some(claimed.heartbeat.map_or(lease, |heartbeat| heartbeat.deadline))
@@ -91,8 +91,8 @@ impl Engine {
         };
         let until = deadline.unwrap_or(token.expires_at.saturating_add(GRACE.as_millis() as u64));
         let life = Duration::from_millis(until.saturating_sub(self.clock.wall()));
-        // Somebody else may have had the claim of that run in hand, and been quicker: its reply goes over it.
-        // And over the token itself, if it was barred and whoever had it in hand has given it back in between.
+        // A concurrent redemption may have taken the claim of the same run and put it back first: the run's reply replaces it. The reply
+        // also replaces the token itself, if the token was revoked and a request that had taken it restored it in between.
         if let Some(there) = self.store.put_back(ticket, taken, life).await?
             && let (Ok(Record::Done(done)), Ok(other)) = (&record, Record::decode(&there))
             && (other == Record::Issued || matches!(&other, Record::Claimed(claimed) if done.run == claimed.run))
@@ -100,14 +100,14 @@ impl Engine {
             self.store.swap(ticket, &there, taken, life).await?;
         }
         match (deadline, record) {
-            // Of a life of the store that is over, nothing on record counts.
+            // Records of an earlier epoch prove nothing.
             (Some(_), Ok(record)) if used == Code::TokenUsed => Ok(record.used().into()),
             (Some(_), _) => Ok(used.into()),
             (None, _) => Err(StoreError::not_executed(UnknownRecord)),
         }
     }
 
-    /// Marks the token as used by this attempt, and names the run that it is used for, now or from before.
+    /// Marks the token as used by this attempt. Returns the id of its run, which may be from an earlier request of the attempt.
     pub(crate) async fn mark(
         &self,
         token: &TokenFields,
@@ -131,14 +131,14 @@ impl Engine {
         }
     }
 
-    /// Whether the store still lives the life that issued this token. What it has on record of an attempt is otherwise perhaps of
-    /// before: the attempt may have released the token since, and another one used it.
+    /// Returns whether the store is still in the epoch that issued this token. Otherwise its record of an attempt may be outdated: the
+    /// attempt may have released the token since, and another attempt may have used it.
     async fn is_of_epoch(&self, token: &TokenFields) -> Result<bool, StoreError> {
         let asked = self.store.ask_epoch(&Ticket::of_token(token.id)).await;
         Ok(asked.map_err(StoreError::certainly_not_executed)? == token.epoch)
     }
 
-    /// The run that this attempt has used the token for, as far as is still known.
+    /// Returns the run for which this attempt has used the token, if that is still known.
     pub(crate) async fn marked(&self, token: &TokenFields, attempt: &Attempt) -> Result<Option<RunId>, StoreError> {
         let Some(bytes) = self.look_again(&Ticket::of_token(token.id)).await? else { return Ok(None) };
         match Record::decode(&bytes).map_err(StoreError::not_executed)? {
@@ -149,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// What is there, also if somebody has it in hand at this moment.
+    /// Looks up the record, with retries in case a concurrent redemption has taken it for a moment.
     async fn look_again(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         for _ in 0..IN_HAND.0 {
             if let Some(found) = self.store.look(ticket).await? {
@@ -176,7 +176,7 @@ impl Engine {
             }
             _ => return lost(),
         };
-        // A token that is as good as expired cannot be given back any more.
+        // A token that is about to expire cannot be restored.
         let Some(life) = left else { return lost() };
         match self.store.swap_under(&ticket, token.epoch, &held, &Record::ISSUED, life).await? {
             Some(Compared::Done) => Ok(Settled::Released),

@@ -1,6 +1,6 @@
-//! Renews claims while their handlers run, and retries what could not be written.
+//! Renews claims while their handlers run, and retries failed writes.
 //!
-//! Both loops run on the background thread, so that a handler that blocks its own thread does not lose its claim.
+//! Both loops run on the background thread, so a handler that blocks its own thread does not lose its claim.
 
 mod queue;
 mod retries;
@@ -20,44 +20,44 @@ use self::retries::keep_trying;
 use crate::clock::Clock;
 use crate::runtime;
 
-/// How often a clock that is moved by hand is looked at.
+/// Polling interval while the clock is a manual one.
 const BY_HAND: Duration = Duration::from_millis(5);
-/// How many claims may wait to be tried again before new ones are rejected. They are retried within a lease once the store answers, and take
-/// a few megabytes beside the responses that are to be written.
+/// Maximum number of claims in the retry queue; beyond it, new claims are rejected. Once the store answers, the whole queue is retried
+/// within a lease. It takes a few megabytes, plus the responses to write.
 const MOST: usize = 4_096;
 
-/// A claim, as far as its renewal is concerned.
+/// A claim, as the background loops see it.
 #[async_trait]
 pub(crate) trait Renewable: Send + Sync {
-    /// Takes the next step: renews, or tries again what failed. Returns whether the store has answered.
+    /// Renews the claim, or retries a failed write. Returns whether the store has answered.
     async fn step(self: Arc<Self>) -> bool;
 
-    /// Whether the store answers a look at this claim.
+    /// Returns whether the store answers a lookup of this claim.
     async fn is_answered(&self) -> bool;
 
     fn lease(&self) -> Duration;
 }
 
-/// Claims that need a step at some time. Cheap to clone; all clones are one.
+/// Claims with a scheduled step. Cheap to clone; clones share the same queues.
 #[derive(Clone)]
 pub(crate) struct RenewalQueue(Arc<Queues>);
 
 struct Queues {
-    /// What is due when it was meant to be.
+    /// Renewals and first tries.
     steps: DueQueue,
-    /// What has failed before.
+    /// Retries of failed writes.
     retries: DueQueue,
     clock: Clock,
 }
 
-/// Where a claim waits for its next step.
+/// Position of a claim in one of the queues.
 pub(crate) enum QueuePosition {
     Step(DueTime),
     Retry(DueTime),
 }
 
 impl RenewalQueue {
-    /// Takes steps as they become due, until the guard and all its claims are gone.
+    /// Starts the background loops, which run until the guard and all its claims are dropped.
     pub(crate) fn begin(clock: Clock, gone: watch::Receiver<()>) -> Self {
         let queue = Self::by_hand(clock);
         runtime::spawn(keep_up(queue.clone(), gone.clone()));
@@ -65,22 +65,22 @@ impl RenewalQueue {
         queue
     }
 
-    /// Takes no step by itself.
+    /// Creates queues without background loops.
     pub(crate) fn by_hand(clock: Clock) -> Self {
         Self(Arc::new(Queues { steps: DueQueue::default(), retries: DueQueue::default(), clock }))
     }
 
-    /// A step of this claim is due in a while.
+    /// Schedules a step of this claim.
     pub(crate) fn add(&self, claim: Arc<dyn Renewable>, after: Duration) -> QueuePosition {
         QueuePosition::Step(self.0.steps.add(claim, self.after(after)))
     }
 
-    /// The last step of this claim has failed, and is tried again after a while, and when the store answers.
+    /// Schedules a retry of this claim's failed step, after `after` and once the store answers.
     pub(crate) fn retry(&self, claim: Arc<dyn Renewable>, after: Duration) -> QueuePosition {
         QueuePosition::Retry(self.0.retries.add(claim, self.after(after)))
     }
 
-    /// No step is due any more.
+    /// Removes a scheduled step.
     pub(crate) fn remove(&self, place: QueuePosition) {
         match place {
             QueuePosition::Step(due) => self.0.steps.remove(due),
@@ -88,12 +88,12 @@ impl RenewalQueue {
         }
     }
 
-    /// How many wait to be tried again.
+    /// Returns the number of claims in the retry queue.
     pub(crate) fn retrying(&self) -> usize {
         self.0.retries.len()
     }
 
-    /// Whether so many wait to be tried again that nothing new may begin.
+    /// Returns whether the retry queue is full, so that new claims are rejected.
     pub(crate) fn is_full(&self) -> bool {
         self.retrying() >= MOST
     }
@@ -102,7 +102,7 @@ impl RenewalQueue {
         self.0.clock.steady().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Takes one out, whenever it is due.
+    /// Removes one claim, whether it is due or not.
     #[cfg(test)]
     pub(crate) fn take(&self, choose: impl FnOnce(usize) -> usize) -> Option<Arc<dyn Renewable>> {
         let steps = self.0.steps.len();
@@ -113,7 +113,7 @@ impl RenewalQueue {
         if at < steps { self.0.steps.take(at) } else { self.0.retries.take(at - steps) }
     }
 
-    /// Takes out all that are due.
+    /// Removes all due claims.
     #[cfg(test)]
     pub(crate) fn take_due(&self) -> Vec<Arc<dyn Renewable>> {
         let now = self.0.clock.steady();
@@ -138,7 +138,7 @@ async fn keep_up(queue: RenewalQueue, mut gone: watch::Receiver<()>) {
 }
 
 impl Queues {
-    /// Waits until something in this queue is due, or until the guard and all its claims are gone.
+    /// Waits until a claim in this queue is due, or until the guard and all its claims are dropped.
     async fn idle(&self, queue: &DueQueue, wait: Option<Duration>, gone: &mut watch::Receiver<()>) -> ControlFlow<()> {
         let wait = wait.map(|wait| if self.clock.is_manual() { wait.min(BY_HAND) } else { wait });
         tokio::select! {

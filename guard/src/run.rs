@@ -1,4 +1,4 @@
-//! What comes of work that runs once.
+//! Results and errors of work that runs once.
 
 use onceward_api::Code;
 
@@ -8,21 +8,20 @@ use crate::policy::Policy;
 use crate::rejection::Rejection;
 use crate::store::StoreError;
 
-/// What came of running something once.
+/// The result of work that runs once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunOutcome<T> {
-    /// It ran now.
+    /// This call ran the work.
     Executed(T),
-    /// It ran now, and nothing but its lease keeps a duplicate from running: that could not be written down yet, or the guard
-    /// does not [enforce](crate::Mode), or the store could not be asked and the policy
-    /// [fails open](crate::IntervalRules::fail_open).
+    /// This call ran the work, and at most its lease keeps a duplicate from running: the outcome could not be written yet, or the guard
+    /// does not [enforce](crate::Mode), or the store could not be reached and the policy [fails open](crate::IntervalRules::fail_open).
     Unprotected(T),
-    /// It ran before, and this is what came of it.
+    /// An earlier call ran the work, and this is its result.
     Replayed(T),
 }
 
 impl<T> RunOutcome<T> {
-    /// What came of it, now or before.
+    /// Returns the result, whichever call ran the work.
     pub fn into_value(self) -> T {
         match self {
             Self::Executed(value) | Self::Unprotected(value) | Self::Replayed(value) => value,
@@ -30,30 +29,31 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// Why nothing came of it.
+/// Why the work has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E> {
-    /// It was not run. If the rejection [says when](Rejection::retry_after), come back then: a message goes back to its queue.
+    /// The work did not run. If the rejection [has a delay](Rejection::retry_after), retry after it: return a message to its queue.
     #[error("not run: {}", .0.code())]
     Rejected(Rejection),
-    /// It was not run, because the store could not be asked.
+    /// The store could not be reached, so [`Guard::run`](crate::Guard::run) did not run the work. From `Guard::transact`: the transaction
+    /// was not committed, or with [`StoreError::Unknown`] may have been committed.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// It ran and failed, and nothing took effect. The same may be tried again.
+    /// The work ran and failed, and nothing took effect. It may be retried.
     #[error("the work failed, and did not take effect")]
     Failed(#[source] E),
-    /// It ran and failed, and whether it took effect is unknown. A token stays used, a claim waits for its lease, or with
-    /// [at most once](crate::KeyRules::at_most_once) until [`Guard::settle`](crate::Guard::settle) says how it ended.
+    /// The work ran and failed, and whether it took effect is unknown. A token stays used. A claim expires with its lease, or with
+    /// [at most once](crate::KeyRules::at_most_once) stays until [`Guard::settle`](crate::Guard::settle) records the outcome.
     #[error("the work failed, and whether it took effect is unknown")]
     Unknown(#[source] E),
-    /// It ran before, and what came of it cannot be read as what is asked for now.
+    /// An earlier call ran the work, and its result cannot be deserialized as the requested type.
     #[error("what came of it before cannot be read")]
     Unreadable(#[source] serde_json::Error),
 }
 
 impl<E> RunError<E> {
-    /// What is told of work that failed, and what that says about its effect.
+    /// Converts an error of the work, and returns the effect of the work under this policy.
     pub(crate) fn of(error: impl IntoFailure<Error = E>, policy: &Policy) -> (Self, Effect) {
         let failure = error.into_failure();
         let effect = failure.effect(policy);
@@ -61,8 +61,8 @@ impl<E> RunError<E> {
         (told(failure.into_inner()), effect)
     }
 
-    /// Whether this call took effect: it did not, or that is unknown. A handler behind [`Protect`](crate::actix::Protect) that answers
-    /// with this error passes it on, since a status alone cannot say it:
+    /// Returns whether this call took effect: it did not, or that is unknown. A handler behind [`Protect`](crate::actix::Protect) that
+    /// responds with this error passes the effect on, since a status alone does not express it:
     ///
     /// ```
     /// # #[cfg(feature = "actix")] {
@@ -84,8 +84,8 @@ impl<E> RunError<E> {
         }
     }
 
-    /// Whether the same may be asked for again, a moment later. A duplicate within an interval is not temporary: asked for again after the
-    /// interval, it would run. A [lock](crate::IntervalRules::release_always) that is held is.
+    /// Returns whether a retry a moment later may succeed. A duplicate within an interval is not temporary: a retry after the interval
+    /// would run it. A [lock](crate::IntervalRules::release_always) that is held is temporary.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Rejected(rejection) => matches!(rejection.code(), Code::InProgress | Code::Locked | Code::Overloaded),

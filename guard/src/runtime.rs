@@ -1,7 +1,7 @@
-//! One thread for what must go on whatever the application's own threads are doing.
+//! The background thread, which is independent of the application's threads.
 //!
-//! A handler that blocks its worker must not stop the connection to the store, nor the secret from being shared. So
-//! these run here, on a thread that runs nothing else. There is one for the process, begun when it is first needed.
+//! A handler that blocks its worker must not stall the connection to the store, or the sharing of the secret. These tasks run on a thread
+//! that runs nothing else. The process has one, started on first use.
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use tokio::runtime::{Builder, Handle};
 
 static THREAD: LazyLock<Handle> = LazyLock::new(|| {
-    // The clock is looked at after each step. By default that is done after 61, each of which may carry a hundred answers of
-    // the store, and a renewal that is due would wait for thousands of them.
+    // Checks timers after each task. The default is after 61 tasks, each of which may process a hundred replies of the store, so that a due
+    // renewal would wait for thousands of them.
     let runtime = Builder::new_current_thread().event_interval(1).enable_all().build();
     let runtime = runtime.expect("a runtime for the background thread");
     let handle = runtime.handle().clone();
@@ -21,7 +21,7 @@ static THREAD: LazyLock<Handle> = LazyLock::new(|| {
     handle
 });
 
-/// Runs a future to its end on the background thread.
+/// Runs a future to completion on the background thread.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     THREAD.spawn(future);
 }

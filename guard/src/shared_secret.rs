@@ -1,4 +1,4 @@
-//! What the guards of one store share through it: the secrets that sign, where the settings name none, and the salt of intervals.
+//! Values that the guards of one store share through it: the signing secrets, if the settings name none, and the salt of intervals.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::token::mint::Mint;
 use crate::token::salt::Salt;
 use crate::token::secret::Secret;
 
-/// How long what is shared stays in the store. It is put there again when it is gone.
+/// TTL of the shared values. A guard writes them again when they are missing.
 const RETAIN: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// How many shared secrets are accepted at once; the oldest is dropped.
+/// Maximum number of shared secrets accepted at once; the oldest is dropped.
 const ACCEPTED: usize = 4;
-/// When to try again to share what could not be.
+/// Longest pause before a failed refresh is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often the record of secrets is written at once because others have changed it.
+/// Maximum number of immediate compare-and-swap tries if other guards change the record of secrets.
 const TRIES: usize = 4;
 
-/// The mint and the salt, as far as they are known.
+/// The mint and the salt, as far as this guard knows them.
 #[derive(Debug)]
 pub(crate) struct SharedSecrets {
-    /// The secret of the settings, which signs; without one, the shared one does.
+    /// The secret from the settings, which signs; without one, the shared secret signs.
     secret: Option<Secret>,
-    /// A secret of the settings that is accepted beside it.
+    /// Another secret from the settings that is accepted.
     previous: Option<Secret>,
-    /// Put forward where the store has no shared secret; `None` where no shared one is accepted.
+    /// Proposed if the store has no shared secret; `None` if shared secrets are not accepted.
     own: Option<Secret>,
     known: RwLock<KnownSecrets>,
     salt: RwLock<Option<Arc<Salt>>>,
@@ -36,13 +36,13 @@ pub(crate) struct SharedSecrets {
 #[derive(Debug, Default)]
 struct KnownSecrets {
     mint: Option<Arc<Mint>>,
-    /// The shared secrets in it, that which signs first.
+    /// The shared secrets in the mint; the first one signs, unless the settings name a secret.
     shared: Vec<Secret>,
 }
 
 impl SharedSecrets {
-    /// With a secret from the settings, the mint is known at once, unless a shared one is accepted beside it. That has to be agreed on
-    /// first.
+    /// Creates the secrets of a guard. With a secret from the settings, the mint is known at once, unless a shared secret is accepted too:
+    /// the guards have to agree on that one first.
     pub(crate) fn new(secret: Option<Secret>, previous: Option<Secret>, accepts_shared: bool) -> Self {
         let own = (secret.is_none() || accepts_shared).then(Secret::random);
         let (known, salt) = Default::default();
@@ -53,12 +53,12 @@ impl SharedSecrets {
         sharing
     }
 
-    /// The mint, if it is known yet.
+    /// Returns the mint, if it is known yet.
     pub(crate) fn known(&self) -> Option<Arc<Mint>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).mint.clone()
     }
 
-    /// The mint; the store is asked only if it is not known yet. If that fails, nothing was done to any token.
+    /// Returns the mint. Asks the store only if the mint is not known yet. On an error, no token has changed.
     pub(crate) async fn mint(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
         match self.known() {
             Some(mint) => Ok(mint),
@@ -66,8 +66,8 @@ impl SharedSecrets {
         }
     }
 
-    /// Looks which secrets are shared, and adds those to them that this guard has known before: all guards sign with the first of them from
-    /// now on, and accept them all. A store that has lost them is given them again.
+    /// Reads the shared secrets, and adds those that this guard has known before. From then on all guards sign with the first of them, and
+    /// accept them all. A store that has lost the secrets receives them again.
     pub(crate) async fn share(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
         let (known, mint) = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl SharedSecrets {
         }
     }
 
-    /// Accepts these shared secrets from now on, and those of before that there is room for. What the settings name is never dropped.
+    /// Accepts these shared secrets, and as many earlier ones as fit. Secrets from the settings are never dropped.
     fn accept(&self, agreed: Vec<Secret>) -> Arc<Mint> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.shared = united(&agreed, &known.shared);
@@ -97,7 +97,7 @@ impl SharedSecrets {
         mint
     }
 
-    /// The salt of intervals; the store is asked only if it is not known yet. If that fails, nothing was claimed.
+    /// Returns the salt of intervals. Asks the store only if the salt is not known yet. On an error, nothing was claimed.
     pub(crate) async fn salt(&self, store: &dyn Store) -> Result<Arc<Salt>, StoreError> {
         match self.known_salt() {
             Some(salt) => Ok(salt),
@@ -109,7 +109,7 @@ impl SharedSecrets {
         self.salt.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts the salt into the store, unless one is there: then that one counts from now on.
+    /// Inserts the salt into the store. If the store has a salt already, this guard uses that one.
     async fn share_salt(&self, store: &dyn Store, own: Salt) -> Result<Arc<Salt>, StoreError> {
         let agreed = match put(store, &Ticket::of_salt(), own.as_bytes()).await? {
             Some(bytes) => Salt::new(&bytes).ok_or_else(|| StoreError::not_executed("the store's salt is none"))?,
@@ -120,7 +120,7 @@ impl SharedSecrets {
         Ok(salt)
     }
 
-    /// Looks at everything that is shared and in use.
+    /// Reads all shared values that are in use, and restores those that the store has lost.
     async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
         if self.own.is_some() {
             self.share(store).await?;
@@ -132,8 +132,8 @@ impl SharedSecrets {
     }
 }
 
-/// Finds out which secrets the guards of this store share, having added those that were known before. Where there are none, they begin
-/// with these, or with one's own.
+/// Returns the secrets that the guards of this store share, including those in `known`. If the store has none, inserts `known`, or `own` if
+/// none is known.
 async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<Secret>, StoreError> {
     let ticket = Ticket::of_secret();
     let offered = if known.is_empty() { std::slice::from_ref(own) } else { known };
@@ -146,9 +146,9 @@ async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<
         }
         match store.swap(&ticket, &bytes, &written(&all), RETAIN).await {
             Ok(Compared::Done) => return Ok(all),
-            // Others have changed it in this moment.
+            // Another guard has changed the record concurrently.
             Ok(Compared::Found(_) | Compared::Gone) => {}
-            // A store that is full says what is there, and takes nothing. It is tried again with the next look.
+            // A full store answers reads and rejects writes. The next refresh tries again.
             Err(StoreError::NotExecuted(_)) => return Ok(theirs),
             Err(error) => return Err(error),
         }
@@ -156,8 +156,8 @@ async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<
     Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the shared secrets"))
 }
 
-/// Puts this there if nothing is, and otherwise gives what is. Looked for first because a store that is full still says what is there; the
-/// insert decides all the same.
+/// Inserts `value` if there is no record, and returns the record otherwise. Reads first, because a full store still answers reads; the
+/// insert decides nevertheless.
 async fn put(store: &dyn Store, ticket: &Ticket, value: &[u8]) -> Result<Option<Bytes>, StoreError> {
     match store.look(ticket).await? {
         None => store.insert(ticket, value, RETAIN).await,
@@ -165,7 +165,7 @@ async fn put(store: &dyn Store, ticket: &Ticket, value: &[u8]) -> Result<Option<
     }
 }
 
-/// These, and then those of the others that there is room for.
+/// Returns `these`, followed by as many of `others` as fit.
 fn united(these: &[Secret], others: &[Secret]) -> Vec<Secret> {
     let mut all = these.to_vec();
     for secret in others {
@@ -176,7 +176,7 @@ fn united(these: &[Secret], others: &[Secret]) -> Vec<Secret> {
     all
 }
 
-/// One behind the other: each has the same length.
+/// Concatenates the secrets, which all have the same length.
 fn written(secrets: &[Secret]) -> Vec<u8> {
     secrets.iter().flat_map(|secret| secret.as_bytes()).copied().collect()
 }
@@ -189,7 +189,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Secret>, StoreError> {
     if secrets.is_empty() { Err(StoreError::not_executed("the store's secret is empty")) } else { Ok(secrets) }
 }
 
-/// Looks at what is shared whenever the store was reached anew and every so often, until the guard is `gone`.
+/// Refreshes the shared values after each reconnect and at the interval `every`, until the guard is `gone`.
 pub(crate) async fn keep_sharing(
     sharing: Arc<SharedSecrets>,
     store: Arc<dyn Store>,
@@ -197,7 +197,7 @@ pub(crate) async fn keep_sharing(
     mut gone: watch::Receiver<()>,
 ) {
     loop {
-        // Listened for from before it is looked, so that no reconnect in between is missed.
+        // Registered before the refresh, so that no reconnect in between is missed.
         let mut anew = std::pin::pin!(store.reconnected());
         let shared = tokio::select! {
             biased;
@@ -239,7 +239,7 @@ mod tests {
         sharing.known().unwrap().verify(token, "", &Subject::anonymous()).is_ok()
     }
 
-    /// As FLUSHALL does.
+    /// Removes the shared records, as FLUSHALL does.
     async fn flush(store: &Memory) {
         for ticket in [Ticket::of_secret(), Ticket::of_salt()] {
             store.take(&ticket).await.unwrap();
@@ -292,7 +292,7 @@ mod tests {
         assert!(accepts(&fourth, &before) && accepts(&fourth, &after));
     }
 
-    /// However often that happens, the record does not grow, and nobody writes it again and again.
+    /// However often the store loses the secrets, the record does not grow, and the guards do not keep rewriting it.
     #[tokio::test]
     async fn secrets_that_were_lost_again_and_again_are_kept_up_to_a_number() {
         let store = Memory::new();

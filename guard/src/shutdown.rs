@@ -1,24 +1,24 @@
-//! Waiting for everything that runs, before the process ends.
+//! Graceful shutdown: waits for the work in flight before the process ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// Counts what runs.
+/// Counts the work in flight.
 #[derive(Default)]
 pub(crate) struct Shutdown {
     running: TaskTracker,
     is_shut: AtomicBool,
 }
 
-/// Something runs as long as this lives.
+/// Counts as work in flight until it is dropped.
 pub(crate) struct InFlight(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Shutdown {
-    /// Counts one more, unless the door is shut.
+    /// Registers new work. Returns `None` once `wait` has been called.
     pub(crate) fn begin(&self) -> Option<InFlight> {
-        // Counted first and asked afterwards, so that `wait` cannot miss it.
+        // Counts before it checks, so that `wait` cannot miss the new work.
         let running = InFlight(self.running.token());
         (!self.is_shut.load(Ordering::SeqCst)).then_some(running)
     }
@@ -31,12 +31,12 @@ impl Shutdown {
         self.running.is_closed()
     }
 
-    /// How much runs.
+    /// Returns the amount of work in flight.
     pub(crate) fn count(&self) -> usize {
         self.running.len()
     }
 
-    /// Shuts the door, and waits until nothing runs.
+    /// Rejects new work, and waits until none is in flight.
     pub(crate) async fn wait(&self) {
         self.begin_draining();
         self.is_shut.store(true, Ordering::SeqCst);

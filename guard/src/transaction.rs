@@ -1,7 +1,7 @@
-//! Records in the transaction of the business: committed with its rows, or not at all.
+//! Records in the transaction of your application: committed with its rows, or not at all.
 //!
-//! Between an effect and a record in another place there is always a moment at which a crash leaves one without the other. Here
-//! both are rows of one database and one commit. [`Guard::transact`](crate::Guard::transact) does all of it:
+//! If the effect and its record are in different places, a crash can leave one without the other. Here both are rows of one database,
+//! written in one commit. [`Guard::transact`](crate::Guard::transact) runs the whole transaction:
 //!
 //! ```
 //! use onceward::store::{Memory, Sql};
@@ -31,35 +31,35 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Whoever has a transaction already claims in it with [`claim_in`]. The row is inserted first, under a name that is unique over subject,
-//! action and key, so that a second transaction waits for the first: if that is rolled back the second goes on, and if it is
-//! committed the second gets its answer.
+//! If you have a transaction already, claim in it with [`claim_in`]. It first inserts a row under a name that is unique over subject,
+//! action and key, so a second transaction waits for the first. If the first is rolled back, the second continues; if the first is
+//! committed, the second receives its reply.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! [`claim_in`] is one statement, of a duplicate too, unless it had to wait for the first, when it is two. Keeping an answer is another one
-//! ([`TxClaim::complete_in`]); who can make it up beforehand, or does not need it, does without. On SQLite each of the two also asks
-//! for the time of the file.
+//! [`claim_in`] is one statement, also for a duplicate, or two if it had to wait for the first transaction. Storing a reply is another one
+//! ([`TxClaim::complete_in`]); omit it if duplicates can derive the reply or do not need it. On SQLite each of the two also reads the clock
+//! in the database file, and a duplicate takes another statement.
 //!
-//! Whoever waits for the first holds a connection of the pool meanwhile, and waits for as long as the first takes. On PostgreSQL set
-//! `lock_timeout`, as an option of the connection or for the role: whoever has waited for that long is refused as
-//! [in progress](crate::api::Code::InProgress), and his transaction is to be rolled back.
+//! A transaction that waits for the first holds a connection of the pool for as long as the first takes. On PostgreSQL set `lock_timeout`,
+//! as an option of the connection or for the role: a transaction that has waited for that long is rejected as
+//! [in progress](crate::api::Code::InProgress), and must be rolled back.
 //!
-//! # What names a record
+//! # Record names
 //!
-//! Subject, action and key, and nothing else: two applications whose tables of Onceward are the same get each other's answers, if all
-//! three are the same. Give each a schema of its own, or let its actions begin with its name. The prefix of a
-//! [`Sql`](crate::store::Sql) store is not in it.
+//! A record is named by subject, action and key, and nothing else. Two applications that share the tables of Onceward receive each other's
+//! replies if all three are equal. Give each application its own schema, or prefix its actions with its name. The prefix of a
+//! [`Sql`](crate::store::Sql) store is not part of the name.
 //!
-//! # How long a record lives
+//! # Retention
 //!
-//! For [`retain`](crate::KeyRules::retain), from minutes to a year, each operation as it wants. What has expired is as good as absent, and
-//! is removed by [`keep_clean`], or by a [`Sql`](crate::store::Sql) store on the same database.
+//! A record lives for [`retain`](crate::KeyRules::retain), from minutes to a year, which each operation sets itself. An expired record
+//! counts as absent. It is removed by [`keep_clean`], or by a [`Sql`](crate::store::Sql) store on the same database.
 //!
-//! It also is how long it can be found out what became of a commit whose answer was lost: let it be a minute at least.
+//! The retention also limits how long you can find out whether a commit whose reply was lost took effect. Set it to at least a minute.
 //!
-//! It runs from when the answer is written, at the end of the transaction. Of a claim whose answer is never written it runs from the claim:
-//! then let it be longer than the transaction takes, or a duplicate that has waited for the commit finds it over, and goes on.
+//! The retention starts when the reply is written, at the end of the transaction. Without a reply it starts with the claim. In that case
+//! set it longer than the transaction takes: otherwise a duplicate that has waited for the commit finds the record expired, and runs.
 
 mod claim;
 mod error;
@@ -75,10 +75,10 @@ use crate::intent::Intent;
 use crate::policy::KeyRules;
 pub use crate::store::sql::Dialect;
 
-/// Claims what is asked in a transaction: of all transactions that do so, one is committed.
+/// Claims an intent in a transaction: of all transactions that claim the same intent, one is committed.
 ///
-/// Do this first, before anything that the transaction is about, so that a duplicate does not do it and then throw it away. On SQLite begin
-/// it with `BEGIN IMMEDIATE`.
+/// Claim before any other statement of the transaction, so that a duplicate does no work that it then discards. On SQLite begin the
+/// transaction with `BEGIN IMMEDIATE`.
 ///
 /// ```no_run
 /// use onceward::transaction::{TxVerdict, claim_in};
@@ -102,7 +102,7 @@ pub use crate::store::sql::Dialect;
 /// ```
 ///
 /// # Errors
-/// If the database does not take it. After [`ClaimError::RetryTransaction`] the whole transaction is to be begun again.
+/// If the database rejects the claim. After [`ClaimError::RetryTransaction`], repeat the whole transaction.
 pub async fn claim_in<DB: Dialect>(
     transaction: &mut Transaction<'_, DB>,
     rules: &KeyRules,
@@ -114,7 +114,7 @@ pub async fn claim_in<DB: Dialect>(
     }
 }
 
-/// Removes what has expired for as long as it is polled, a few rows at a time. Run it in a task of its own:
+/// Removes expired records for as long as it is polled, a few rows at a time. Run it in a task of its own:
 ///
 /// ```no_run
 /// # async fn begin(pool: sqlx::PgPool) {

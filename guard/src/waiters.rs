@@ -1,7 +1,7 @@
-//! Duplicates that wait for the response of a run in flight.
+//! Duplicates that wait for the reply of a run in flight.
 //!
-//! However many wait for one ticket, one task looks at the store for all of them. If the run was not applied, each waiter decides again,
-//! once: one of them runs, and the others wait for that run in what is left of their time.
+//! One task per ticket polls the store, however many duplicates wait. If the run was not applied, each waiter decides again, once: one of
+//! them runs, and the others wait for that run with their remaining time.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,12 +18,12 @@ use crate::runtime;
 use crate::store::Store;
 use crate::ticket::Ticket;
 
-/// The first and the longest pause between two questions to the store.
+/// First and longest pause between two lookups.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-/// A ticket gets at most this part of all seats, so that one submission does not take them all.
+/// Divisor of the seats: one ticket gets at most this part of them, so that one submission does not take them all.
 const SHARE: usize = 4;
 
-/// All waiters of a guard. Cheap to clone; all clones are one.
+/// All waiters of a guard. Cheap to clone; clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Waiters(Arc<WaiterPool>);
 
@@ -42,7 +42,7 @@ struct SeatMap {
 #[derive(Default)]
 struct TicketWaiters {
     taken: usize,
-    /// Tells them how the run has ended; `None` while none of them waits for one.
+    /// Notifies the waiters of the end of the run; `None` while none of them waits for one.
     tell: Option<EndSender>,
 }
 
@@ -54,41 +54,41 @@ impl TicketWaiters {
     }
 }
 
-/// How a run has ended, as far as a waiter can see.
+/// The end of a run, as a waiter observes it.
 #[derive(Debug, Clone)]
 pub(crate) enum RunEnd {
-    /// It was not applied: this process has given back what it had claimed.
+    /// The run was not applied: this process has released its claim.
     Released,
-    /// This is on record, and nothing runs any more. What is not there was released elsewhere, or its claim has lapsed, or the
-    /// store has lost it.
+    /// The record after the run; no run is in flight. If there is none, another process released the claim, or the claim expired, or the
+    /// store lost it.
     Found(Option<Bytes>),
 }
 
 impl RunEnd {
-    /// Whether nobody can tell if the run was applied. A token that is there again was given back.
+    /// Returns whether it is unknown if the run was applied. A token that is there again was released.
     pub(crate) fn is_doubtful(&self) -> bool {
         matches!(self, Self::Found(None))
     }
 }
 
-/// The place of one waiter, until it is dropped.
+/// The seat of one waiter, freed on drop.
 pub(crate) struct Seat {
     waiters: Waiters,
     ticket: Ticket,
 }
 
 impl Waiters {
-    /// Room for this many.
+    /// Creates a pool with this many seats.
     pub(crate) fn new(seats: usize) -> Self {
         Self(Arc::new(WaiterPool { seats, awaited: Mutex::default() }))
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub(crate) fn count(&self) -> usize {
         self.awaited().taken
     }
 
-    /// A run was not applied, and its record is gone: its waiters need not find that out by themselves.
+    /// Notifies the waiters of a run that was not applied and whose record is gone, so that they need not wait for the next lookup.
     pub(crate) fn released(&self, ticket: &Ticket) {
         let tell = self.awaited().tickets.get_mut(ticket).and_then(|queue| queue.tell.take());
         if let Some(tell) = tell {
@@ -96,7 +96,7 @@ impl Waiters {
         }
     }
 
-    /// A place among those that wait for this ticket, if there is one left.
+    /// Takes a seat for this ticket. Returns `None` if no seat is free.
     pub(crate) fn seat(&self, ticket: &Ticket) -> Option<Seat> {
         let mut awaited = self.awaited();
         let taken = awaited.tickets.get(ticket).map_or(0, |queue| queue.taken);
@@ -108,7 +108,7 @@ impl Waiters {
         Some(Seat { waiters: self.clone(), ticket: *ticket })
     }
 
-    /// Whether anybody still waits for what this would tell; if not, it is struck off.
+    /// Returns whether a waiter still listens to `tell`. Removes `tell` if none does.
     fn keep_if_awaited(&self, ticket: &Ticket, tell: &EndSender) -> bool {
         let mut awaited = self.awaited();
         let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) else { return false };
@@ -119,7 +119,7 @@ impl Waiters {
         is_awaited
     }
 
-    /// Strikes it off: whoever comes now asks anew.
+    /// Removes `tell`, so that the next waiter starts a new polling task.
     fn strike_off(&self, ticket: &Ticket, tell: &EndSender) {
         let mut awaited = self.awaited();
         if let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) {
@@ -133,7 +133,7 @@ impl Waiters {
 }
 
 impl Seat {
-    /// How the run ends that is in progress; `None` if it still runs when this is enough.
+    /// Waits for the end of the run in flight. Returns `None` if `enough` completes first.
     pub(crate) async fn ended(
         &self,
         store: &Arc<dyn Store>,
@@ -148,7 +148,7 @@ impl Seat {
         }
     }
 
-    /// Joins those that wait for this ticket, or is the first of them.
+    /// Joins the waiters of this ticket. The first of them starts the polling task.
     fn join(&self, store: &Arc<dyn Store>, clock: &Clock) -> watch::Receiver<Option<RunEnd>> {
         let mut awaited = self.waiters.awaited();
         let queue = awaited.tickets.entry(self.ticket).or_default();
@@ -184,7 +184,7 @@ async fn poll_until_it_ends(waiters: Waiters, store: Arc<dyn Store>, clock: Cloc
         let Ok(found) = store.look(&ticket).await else { continue };
         if !found.as_deref().is_some_and(|found| is_running(found, &clock)) {
             waiters.strike_off(&ticket, &tell);
-            // Nothing takes the place of what was told by the run itself.
+            // Does not replace the end that the run itself has reported.
             tell.send_if_modified(|told| {
                 let is_first = told.is_none();
                 told.get_or_insert(RunEnd::Found(found));

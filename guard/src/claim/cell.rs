@@ -1,6 +1,8 @@
-//! The own record in the store. Every write after the first compares what it finds, and knows its own by the run id: an
-//! answer that was lost, or a command that came twice, is never mistaken for somebody else's. No two runs have the same id,
-//! not even of the same attempt in the same millisecond, so that nothing said of the first ever reaches the second.
+//! The record of one claim in the store.
+//!
+//! Every write after the first is a compare-and-swap, and recognises the claim's own record by the run id. A lost reply or a command that
+//! was executed twice is therefore never mistaken for another run. Run ids are unique, even for two runs of the same attempt in the same
+//! millisecond, so a command of the first run never affects the second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use crate::run_id::RunId;
 use crate::store::{Compared, Store, StoreError};
 use crate::ticket::Ticket;
 
-/// How often a write is repeated at once because the own record has other bytes than it was known to have.
+/// Maximum number of immediate compare-and-swap tries if the claim's own record has other bytes than expected.
 pub(super) const MAX_CONFLICTS: usize = 4;
 
 /// The record of one run.
@@ -19,45 +21,45 @@ pub(super) struct RecordCell {
     store: Arc<dyn Store>,
     ticket: Ticket,
     run: RunId,
-    /// What the store holds of us, as far as is known.
+    /// The bytes that the store holds for this run, as far as known.
     held: Vec<u8>,
 }
 
-/// What was there when a claim was inserted.
+/// The result of inserting a claim.
 pub(super) enum CellInsert {
-    /// Nothing: it is there now.
+    /// No record existed: the claim is inserted.
     New,
-    /// Our own, from an earlier question for the same attempt.
+    /// A claim of the same run or attempt, from an earlier request.
     Own(ClaimRecord),
     Other(Record),
 }
 
-/// What a write has met.
+/// The record that a write found.
 pub(super) enum CellWrite {
-    /// Our own: it is done.
+    /// The claim's own record: the write succeeded.
     Own,
     Nothing,
-    /// Somebody else's record, or a reply where there should be a claim.
+    /// A record of another run, an issued token, or a reply where a claim was expected.
     Other(Record),
 }
 
-/// What becomes of the record.
+/// A change to the record.
 #[derive(Clone, Copy)]
 enum Change<'a> {
-    /// A record that is nobody's.
+    /// Replaces it with a record that belongs to no run.
     Write(&'a [u8], Duration),
-    /// A record of the same run: found there already, it was written by a command whose reply was lost.
+    /// Replaces it with a record of the same run. If those bytes are there already, an earlier command wrote them and its reply was lost.
     Renew(&'a [u8], Duration),
     Erase,
 }
 
 impl RecordCell {
-    /// The record of this claim, which is not written yet.
+    /// Creates the cell of a claim that is not written yet.
     pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
         Self { store, ticket, run: claimed.run, held: Vec::new() }
     }
 
-    /// The same of one that was written before.
+    /// Creates the cell of a claim that is already in the store.
     pub(super) fn written(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
         Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
     }
@@ -66,20 +68,20 @@ impl RecordCell {
         self.held == record
     }
 
-    /// Whether it says how this run has ended.
+    /// Returns whether `record` is the stored outcome of this run.
     pub(super) fn is_end(&self, record: &Record) -> bool {
         matches!(record, Record::Done(done) if done.run == self.run)
     }
 
-    /// Inserts where nothing is.
+    /// Inserts the claim if there is no record.
     pub(super) async fn insert(&mut self, claimed: &ClaimRecord, life: Duration) -> Result<CellInsert, StoreError> {
-        // Known from the beginning, for whoever takes it back if the answer is lost.
+        // Set before the write, so that the claim can be revoked if the reply is lost.
         (self.run, self.held) = (claimed.run, claimed.encode());
         let Some(found) = self.store.insert(&self.ticket, &self.held, life).await? else { return Ok(CellInsert::New) };
         let is_own = |found: &ClaimRecord| {
             found.run == claimed.run || (found.attempt.is_some() && found.attempt == claimed.attempt)
         };
-        // An attempt that is asked for again may have ended: then there is nothing to run.
+        // A run of the same attempt may have ended already: its reply is `Other`, and nothing runs.
         Ok(match Record::decode(&found).map_err(StoreError::not_executed)? {
             Record::Claimed(there) if is_own(&there) => {
                 (self.run, self.held) = (there.run, found.to_vec());
@@ -89,7 +91,8 @@ impl RecordCell {
         })
     }
 
-    /// The same for what was there before, for which a store with a limit keeps some room; gives what is there, unless that is our own.
+    /// Inserts a record that was there before; a store with a size limit reserves room for this. Returns the record that is there instead,
+    /// unless that is a claim of this run.
     pub(super) async fn insert_again(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
         match self.store.put_back(&self.ticket, &record, life).await? {
             Some(found) => self.other(&found),
@@ -100,8 +103,8 @@ impl RecordCell {
         }
     }
 
-    /// Takes the place of a record that is nobody's, if this epoch lasts; `None` if it is over. What is written is known from
-    /// the beginning, for whoever takes it back.
+    /// Replaces `free`, a record that belongs to no run, within `epoch`. Returns `None` if the epoch has ended. `held` is set before the
+    /// write, so that the claim can be revoked.
     pub(super) async fn take_over(
         &mut self,
         epoch: Epoch,
@@ -118,12 +121,12 @@ impl RecordCell {
         })
     }
 
-    /// Replaces it by an issued token, whatever it has become. If the token is there already, that is what is found.
+    /// Replaces the claim with an issued token, whatever its current bytes. If the token is there already, returns it as `Other`.
     pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<CellWrite, StoreError> {
         self.change(Change::Write(free, life)).await
     }
 
-    /// Writes over it, whatever it has become.
+    /// Overwrites the claim, whatever its current bytes.
     pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<CellWrite, StoreError> {
         let written = self.change(Change::Renew(&value, life)).await?;
         if matches!(written, CellWrite::Own) {
@@ -132,12 +135,12 @@ impl RecordCell {
         Ok(written)
     }
 
-    /// Removes it, whatever it has become.
+    /// Removes the claim, whatever its current bytes.
     pub(super) async fn erase(&mut self) -> Result<CellWrite, StoreError> {
         self.change(Change::Erase).await
     }
 
-    /// Compares and swaps, again as long as a claim of our own is found with other bytes than it was known to have.
+    /// Repeats the compare-and-swap while it finds a claim of this run with other bytes than expected.
     async fn change(&mut self, change: Change<'_>) -> Result<CellWrite, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let compared = match change {
@@ -160,7 +163,7 @@ impl RecordCell {
         Err(conflict())
     }
 
-    /// What was found, unless it is a claim of our own, which is known from now on.
+    /// Decodes `found`. Returns `None` for a claim of this run, and expects its bytes from then on.
     fn other(&mut self, found: &[u8]) -> Result<Option<Record>, StoreError> {
         let record = Record::decode(found).map_err(StoreError::not_executed)?;
         if matches!(&record, Record::Claimed(claimed) if claimed.run == self.run) {

@@ -1,4 +1,4 @@
-//! What a duplicate is told.
+//! Decides what a duplicate receives.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::record::{ClaimRecord, DoneRecord, Record, UnknownRecord};
 use crate::rejection::{Duplicate, Rejection};
 use crate::store::StoreError;
 
-/// The shortest wait that a duplicate of a run in progress is told, in milliseconds.
+/// Shortest retry delay for a duplicate of a run in flight, in milliseconds.
 const SHORTEST_WAIT: u64 = 1_000;
 
 impl Claim {
-    /// What is said to a request that has met somebody else's record. That it comes from somebody else, or has other content, is told
-    /// before anything else.
+    /// Decides a request that has found the record of another run. A different sender or different content is reported before anything
+    /// else.
     pub(super) fn duplicate_of(&self, found: Record) -> Result<Duplicate, StoreError> {
         let (owner, said, asker) = match &found {
             Record::Claimed(claimed) => (claimed.run, claimed.fingerprint, claimed.asker),
@@ -28,7 +28,7 @@ impl Claim {
         let rejection = match (found, &self.terms.origin) {
             (_, Origin::Token(..)) if is_other => Rejection::new(Code::TokenUsed)
                 .detail("This token was sent before with other content. Fetch a new one."),
-            // What it was answered with is for whoever has sent it.
+            // Only the sender of the token receives its reply.
             (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),
             (Record::Claimed(claimed), Origin::Interval(rules)) if rules.is_lock => {
@@ -45,16 +45,17 @@ impl Claim {
     }
 }
 
-/// What is said of a lock that is held: to come back when it would be over if its owner had died, or later if it is still held then. Of
-/// any other interval no wait is told: a client that waited for its end and sent the same again would run the duplicate.
+/// Rejects a request for a lock that is held. The retry delay is the time until the lock would expire if its owner had crashed; the lock
+/// may still be held then. Other intervals have no retry delay: a client that waited for the end of the interval and retried would run the
+/// duplicate.
 fn locked(rules: &IntervalRules, claimed: &ClaimRecord, now: u64) -> Rejection {
     let every = rules.every.as_millis() as u64;
-    // Whoever has claimed it may have another clock; it is never longer than the interval.
+    // The owner's clock may differ from ours; the delay never exceeds the interval.
     let left = claimed.started_at.saturating_add(every).saturating_sub(now).clamp(1, every);
     with_message(Rejection::new(Code::Locked).wait(Duration::from_millis(left)), rules)
 }
 
-/// The rejection in the application's own words, if it has any.
+/// Adds the application's message to the rejection, if one is configured.
 fn with_message(rejection: Rejection, rules: &IntervalRules) -> Rejection {
     match &rules.message {
         Some(message) => rejection.detail(message.clone()),
@@ -62,8 +63,8 @@ fn with_message(rejection: Rejection, rules: &IntervalRules) -> Rejection {
     }
 }
 
-/// What is said of a claim that is there. Whoever asks for a run that has lasted for a while is told to wait for as long
-/// again, up to a lease: a quick run is asked for soon, and a slow one not all the time.
+/// Rejects a request whose run is in flight or has an unknown outcome. The retry delay equals the age of the run, up to a lease, so that
+/// clients poll a short run soon and a long run rarely.
 fn unfinished(claimed: &ClaimRecord, now: u64) -> Rejection {
     if !claimed.is_running(now) {
         return Code::OutcomeUnknown.into();

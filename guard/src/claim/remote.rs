@@ -1,4 +1,4 @@
-//! A claim of a run in another process: nothing of it is kept here, and it is put together again from its signed pass.
+//! Claims of runs in another process. This process keeps no state for them, and rebuilds each claim from its signed pass.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::settled::Settled;
 use crate::store::StoreError;
 
 impl Claim {
-    /// The claim of a run that is going on elsewhere.
+    /// Rebuilds the claim of a run in another process.
     pub(crate) fn remote(terms: Terms, record: ClaimRecord) -> Self {
         Self::of_record(terms, record)
     }
 
-    /// What is given out: the claim as it stands in the store, its rules, and its action; `None` unless it is on a key.
+    /// Returns the contents of a signed pass: the claim's record, its rules and its action. Returns `None` unless the claim is on a key.
     pub(crate) fn to_sign(&self) -> Option<(ClaimRecord, &KeyRules, &str)> {
         match self.terms.origin {
             Origin::Key => Some((self.record().clone(), &self.terms.rules, &self.terms.action)),
@@ -25,26 +25,26 @@ impl Claim {
         }
     }
 
-    /// Does nothing more for it: somebody else renews it and settles it.
+    /// Stops renewing the claim in this process: the holder of the signed pass renews and settles it.
     pub(crate) async fn hand_over_to_signed(self: &Arc<Self>) {
         let mut state = self.begin_settling().await;
         self.leave_queue(&mut state);
         state.stage = ClaimStage::Over;
     }
 
-    /// It happened.
+    /// Records that the run took effect.
     pub(crate) async fn complete_remotely(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
         let settled = self.complete(&mut self.signed_cell(), &self.done(reply.ok_or(NoReply::NotGiven))).await?;
         Ok(self.settled(settled == Some(Settled::Final), ClaimEvent::Completed, Settled::Final))
     }
 
-    /// It did not happen.
+    /// Removes the claim of a run that did not take effect.
     pub(crate) async fn release_remotely(&self) -> Result<Settled, StoreError> {
         let met = self.give_back(&mut self.signed_cell()).await?;
         Ok(self.settled(!matches!(met, CellWrite::Other(_)), ClaimEvent::Released, Settled::Released))
     }
 
-    /// It is still at work. A claim that has lapsed is made again: its owner is alive.
+    /// Renews the claim. An expired claim is inserted again, since its owner is alive.
     pub(crate) async fn renew_remotely(&self) -> Result<bool, StoreError> {
         let mut own = self.signed_cell();
         let is_ours = match self.write_again(&mut own, &self.record).await? {
@@ -60,7 +60,7 @@ impl Claim {
         Ok(false)
     }
 
-    /// The record as the pass names it, whatever was said with the same pass before.
+    /// Creates the cell of the record that the pass names, regardless of earlier commands with the same pass.
     fn signed_cell(&self) -> RecordCell {
         RecordCell::written(Arc::clone(&self.terms.engine.store), self.terms.ticket, &self.record)
     }

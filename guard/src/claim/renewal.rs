@@ -1,4 +1,4 @@
-//! What goes on beside the handler: the claim is renewed, and what failed is tried again.
+//! Background work on a claim: renews it while the handler runs, and retries failed writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::record::{ClaimRecord, Record};
 use crate::renewal::Renewable;
 use crate::store::StoreError;
 
-/// What is due after a step.
+/// The next step of a claim.
 enum NextStep {
-    /// A renewal, after this time.
+    /// Renew the claim after this time.
     Renew(Duration),
-    /// The same again: it failed, or the claim of another run is in the way.
+    /// Retry: the step failed, or the claim of another run is in the way.
     Again,
     Nothing,
 }
 
-/// How long to wait before what failed is tried again: soon at first, for what a renewal is owed in the rest of the lease.
+/// Returns the backoff for failed steps. The first retries come soon, so that several fit into the rest of the lease.
 pub(super) fn backoff(lease: Duration) -> Backoff {
     Backoff::between((lease / 40).max(Duration::from_millis(10)), lease / 3)
 }
 
-/// The same for a claim that the store does not have, and may be sent yet by a connection that was held up.
+/// Returns the backoff for revoking a claim that the store does not have, and that a stalled connection may still deliver.
 pub(super) fn late_backoff(lease: Duration) -> Backoff {
     Backoff::between(lease / 8, lease / 2)
 }
@@ -39,7 +39,7 @@ impl Renewable for Claim {
         let mut state = self.state.lock().await;
         self.leave_queue(&mut state);
         let (next, is_answered) = match &state.stage {
-            // Whoever settles goes on from here.
+            // `settle` takes over from here.
             ClaimStage::Running if self.is_settling() => (NextStep::Nothing, true),
             ClaimStage::Running => {
                 state.is_renewed = true;
@@ -58,7 +58,8 @@ impl Renewable for Claim {
                 state.backoff.reset();
                 self.step_after(&mut state, after);
             }
-            // A renewal waits for no other retry: the handler runs, and its lease must not expire while the store executes what it answers late.
+            // A failed renewal bypasses the retry queue: the handler runs, and its lease must not expire while the store still executes
+            // commands but replies late.
             NextStep::Again if is_patient && matches!(state.stage, ClaimStage::Running) => {
                 let after = state.backoff.next();
                 self.step_after(&mut state, after);
@@ -79,9 +80,9 @@ impl Renewable for Claim {
 }
 
 impl Claim {
-    /// One try at what is left to do, and what is next.
+    /// Tries the remaining write once. Returns the next step, and whether the store has answered.
     async fn settle_on(&self, state: &mut ClaimProgress) -> (NextStep, bool) {
-        // A store that is full has answered: others need not wait because of it.
+        // A full store has answered, so other retries need not wait.
         let advanced = self.advance(state).await;
         let is_refused = advanced.is_err();
         let mut failed = advanced.is_err_and(|error| !error.is_full());
@@ -91,7 +92,7 @@ impl Claim {
                 state.stage = ClaimStage::Over;
                 return (NextStep::Nothing, !failed);
             }
-            // A Redis that is full refuses the reply and renews the claim: nobody else runs while this is tried.
+            // A full Redis rejects the reply but renews the claim, so no duplicate runs between the retries.
             ClaimStage::Completing(_) if is_refused => failed = self.renew(&mut state.own).await.is_err(),
             _ => {}
         }
@@ -102,7 +103,7 @@ impl Claim {
         state.place = Some(self.terms.engine.renewals.add(Arc::<Self>::clone(self), after));
     }
 
-    /// What failed is tried again after a while; what may still be written late, at the end of that time for the last time.
+    /// Schedules a retry with backoff. A revocation is retried for the last time when a late write can no longer arrive.
     pub(super) fn try_again(self: &Arc<Self>, state: &mut ClaimProgress) {
         let mut after = state.backoff.next();
         if let ClaimStage::Revoking { answered_at: Some(first), .. } = state.stage {
@@ -112,7 +113,7 @@ impl Claim {
         state.place = Some(self.terms.engine.renewals.retry(Arc::<Self>::clone(self), after));
     }
 
-    /// Renews, and says what is next, and whether the store has answered.
+    /// Renews the claim. Returns the next step, and whether the store has answered.
     async fn renew_and_log(&self, own: &mut RecordCell) -> (NextStep, bool) {
         let kept = self.renew(own).await;
         let is_answered = kept.is_ok();
@@ -138,17 +139,17 @@ impl Claim {
             CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
                 None => {
                     self.terms.engine.metrics.renewed();
-                    // Heartbeat again with the next renewal, which is due at once.
+                    // The next renewal restores the heartbeat, and is due at once.
                     return Ok(NextStep::Renew(if at_most_once { Duration::ZERO } else { self.renewal_interval() }));
                 }
                 Some(other) => other,
             },
         };
-        // A claim may be one that nobody knows of, written late by a store that was frozen, and taken back in a moment.
+        // The other claim may be one that a stalled store wrote late, and that its owner revokes shortly.
         Ok(if matches!(other, Record::Claimed(_)) { NextStep::Again } else { NextStep::Nothing })
     }
 
-    /// Has it live for as long again, if it is there.
+    /// Extends the TTL of the claim, if the claim is there.
     pub(super) async fn write_again(
         &self,
         own: &mut RecordCell,
@@ -161,13 +162,14 @@ impl Claim {
         }
     }
 
-    /// The claim as a renewal makes it again that has found nothing. A late renewal may do so after the run has ended, so
-    /// the attempt does not carry on with it: it would get the pass of a run that is over.
+    /// Returns the record with which a renewal inserts a missing claim again. A late renewal may do so after the run has ended, so the
+    /// record carries no attempt: otherwise a repeated request would receive the pass of a run that has ended.
     pub(super) fn revived(&self) -> ClaimRecord {
         ClaimRecord { attempt: None, ..self.record().clone() }
     }
 
-    /// How long until the next renewal. An interval is over by then as a rule, and need not be renewed; a lock lasts as long as its handler.
+    /// Returns the time until the next renewal. The handler of an interval has usually returned by then, so that no renewal is necessary. A
+    /// lock lasts as long as its handler.
     pub(super) fn renewal_interval(&self) -> Duration {
         match &self.terms.origin {
             Origin::Interval(rules) if !rules.is_lock => self.terms.rules.lease / 3 * 2,
@@ -175,12 +177,12 @@ impl Claim {
         }
     }
 
-    /// How long trying goes on.
+    /// Returns the age of the claim at which the background task gives up.
     fn patience(&self, stage: &ClaimStage) -> Duration {
         let KeyRules { lease, ceiling, retain, at_most_once, .. } = self.terms.rules;
         match stage {
             ClaimStage::Running => ceiling,
-            // A claim that is not held goes away by itself.
+            // A retryable claim expires on its own.
             ClaimStage::Releasing | ClaimStage::Truncating if !at_most_once => ceiling.saturating_add(lease),
             _ => ceiling.saturating_add(retain),
         }

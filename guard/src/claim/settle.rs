@@ -1,4 +1,5 @@
-//! How a claim ends: completed, truncated, released, marked as unknown, revoked. What fails is retried in the background.
+//! Settles claims: completes, truncates or releases them, marks them as unknown, or revokes them. Failed writes are retried in the
+//! background.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,7 @@ use crate::store::StoreError;
 use crate::token::TokenFields;
 
 impl Claim {
-    /// Says how it ended. If that cannot be written, trying goes on in the background.
+    /// Records the outcome of the run. A failed write is retried in the background.
     pub(crate) async fn settle(
         self: &Arc<Self>,
         effect: Effect,
@@ -44,7 +45,7 @@ impl Claim {
         };
         state.running = Some(running);
         let settled = self.advance(&mut state).await;
-        // Until here the next renewal stayed due: it goes on with this if nobody waits for it any more.
+        // The next renewal stays queued until here, so that it continues with this write if the future is dropped.
         self.leave_queue(&mut state);
         if !matches!(state.stage, ClaimStage::Over) {
             self.try_again(&mut state);
@@ -52,8 +53,8 @@ impl Claim {
         settled
     }
 
-    /// Ends it if there is nothing to write: an interval that took place is left to expire. No, if there is, or if a renewal is
-    /// under way.
+    /// Ends a claim that needs no write: an interval whose run took effect is left to expire. Returns `false` if a write is necessary, or
+    /// if a renewal was sent or is in flight.
     pub(crate) fn try_end_unwritten(&self, effect: Effect) -> bool {
         let Origin::Interval(rules) = &self.terms.origin else { return false };
         if effect != Effect::Applied || rules.is_lock || rules.is_shorter_than_its_claim() {
@@ -69,18 +70,18 @@ impl Claim {
         }
     }
 
-    /// Nothing is left to do.
+    /// Ends the claim without a further write.
     fn end(&self, state: &mut ClaimProgress, effect: Effect) {
         self.leave_queue(state);
         state.stage = ClaimStage::Over;
         self.log(audit::end(effect));
     }
 
-    /// Gives up without a word: the lease ends it, and a claim that is held says that nobody can tell. What is only kept from
-    /// running at the same time is free at once.
+    /// Ends a run without an outcome: the claim expires with its lease, and an at-most-once claim is marked as unknown. A lock is released
+    /// at once.
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.is_settling.store(true, Ordering::SeqCst);
-        // A step that is under way finds out by itself.
+        // A step is in flight; the next one sees `is_settling` and ends.
         let Ok(mut state) = self.state.try_lock() else { return self.log(ClaimEvent::Unknown) };
         self.leave_queue(&mut state);
         state.stage = match &self.terms.origin {
@@ -94,18 +95,18 @@ impl Claim {
         self.step_after(&mut state, Duration::ZERO);
     }
 
-    /// Waits for a renewal that is under way, and lets no other begin.
+    /// Waits for a renewal in flight, and prevents further renewals.
     pub(super) async fn begin_settling(&self) -> MutexGuard<'_, ClaimProgress> {
         self.is_settling.store(true, Ordering::SeqCst);
         self.state.lock().await
     }
 
-    /// No step is due any more.
+    /// Removes the claim from the renewal queue.
     pub(super) fn leave_queue(&self, state: &mut ClaimProgress) {
         state.place.take().into_iter().for_each(|place| self.terms.engine.renewals.remove(place));
     }
 
-    /// Says from now on that the outcome is unknown.
+    /// Marks the outcome as unknown in the record.
     pub(super) async fn mark_unknown(&self, own: &mut RecordCell) -> Result<(), StoreError> {
         let (ended, retain) = (self.record().with_heartbeat(0, self.deadline()).encode(), self.terms.rules.retain);
         if matches!(own.write(ended.clone(), retain).await?, CellWrite::Nothing) {
@@ -114,13 +115,13 @@ impl Claim {
         Ok(())
     }
 
-    /// One try at what is left to do.
+    /// Tries the remaining write once.
     pub(super) async fn advance(&self, state: &mut ClaimProgress) -> Result<Settled, StoreError> {
         let own = &mut state.own;
         let settled = match &mut state.stage {
             ClaimStage::Completing(record) => match self.complete(own, record).await? {
                 Some(settled) => settled,
-                // Trying goes on: it may be a claim that nobody knows of, which is taken back in a moment.
+                // Retry: the other claim may be one that was written late, and that its owner revokes shortly.
                 None => return Ok(Settled::Lost),
             },
             ClaimStage::Truncating => self.truncate(own).await.map(|()| Settled::Final)?,
@@ -158,8 +159,9 @@ impl Claim {
         Ok(settled)
     }
 
-    /// Gives it back for good, and says whether the same may be sent again. A key or an interval may, whatever else is there now. A
-    /// token may if it works again. A concurrent check of the token may have its claim in hand, and puts it back in a moment.
+    /// Releases the claim for good. Returns whether the client may send the same request again. With a key or an interval it may, whatever
+    /// record is there now; with a token only if the token is valid again. A concurrent check may have taken the token's record, and puts
+    /// it back shortly.
     pub(super) async fn release(&self, own: &mut RecordCell) -> Result<bool, StoreError> {
         let Some(token) = self.token() else { return self.give_back(own).await.map(|_| true) };
         let is_worth_it = TokenFields::worth_putting_back(token.expires_at, &self.terms.engine.clock).is_some();
@@ -173,7 +175,7 @@ impl Claim {
         Ok(false)
     }
 
-    /// Removes the claim; a token that is worth it works again. Those that wait for this run are told.
+    /// Removes the claim, or restores the token if it is not about to expire, and notifies the waiters of this run.
     pub(super) async fn give_back(&self, own: &mut RecordCell) -> Result<CellWrite, StoreError> {
         let life =
             self.token().map(|token| TokenFields::worth_putting_back(token.expires_at, &self.terms.engine.clock));
@@ -187,7 +189,7 @@ impl Claim {
         Ok(met)
     }
 
-    /// Has the claim end when the interval does: at once, if the handler took longer than that.
+    /// Shortens the claim to the end of its interval, or removes it if the handler took longer.
     pub(super) async fn truncate(&self, own: &mut RecordCell) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
@@ -196,24 +198,24 @@ impl Claim {
         }
     }
 
-    /// Writes the reply; `None` if somebody else's claim is there.
+    /// Writes the reply. Returns `None` if the claim of another run is there.
     pub(super) async fn complete(&self, own: &mut RecordCell, record: &[u8]) -> Result<Option<Settled>, StoreError> {
         let retain = self.terms.rules.retain;
         for _ in 0..MAX_CONFLICTS {
             let other = match own.write(record.to_vec(), retain).await? {
                 CellWrite::Own => return Ok(Some(Settled::Final)),
                 CellWrite::Other(found) => found,
-                // It has lapsed, and nobody came.
+                // The claim has expired, and no other request has claimed.
                 CellWrite::Nothing => match own.insert_again(record.to_vec(), retain).await? {
                     None if own.is_at(record) => return Ok(Some(Settled::Final)),
-                    // A late renewal was there first.
+                    // A late renewal has inserted the claim first.
                     None => continue,
                     Some(found) => found,
                 },
             };
             return Ok(match other {
                 other if own.is_end(&other) => Some(Settled::Final),
-                // Of another run, also if that is for the same try.
+                // Belongs to another run, possibly of the same attempt.
                 Record::Claimed(_) => None,
                 _ => Some(Settled::Lost),
             });
@@ -221,7 +223,7 @@ impl Claim {
         Err(conflict())
     }
 
-    /// Whether a claim that is being taken back may be written yet: until a lease after the store first answered.
+    /// Returns whether the write of a revoked claim may still arrive: until one lease after the store first answered.
     pub(super) fn may_still_come(&self, met: &CellWrite, answered_at: &mut Option<u64>) -> bool {
         let now = self.terms.engine.clock.steady();
         let first = *answered_at.get_or_insert(now);

@@ -1,6 +1,6 @@
-//! A signed pass: for a run in another process, which settles the run with it.
+//! Signed passes: another process runs the handler, and settles the run with the pass.
 //!
-//! It names the claim and is signed, and nothing of it is kept here: any process with the same store and secret accepts it.
+//! A signed pass names its claim. This process keeps no state for it: any process with the same store and secret accepts it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,40 +20,45 @@ use crate::ticket::{Kind, Ticket};
 use crate::token::TAG;
 use crate::token::mint::Mint;
 
-/// What a signed pass begins with.
+/// Prefix of a signed pass.
 const PREFIX: &str = "owp1_";
 
-/// A pass for a run in another process, made by [`Pass::into_signed`](crate::Pass::into_signed) and opened by
+/// A pass for a run in another process, created by [`Pass::into_signed`](crate::Pass::into_signed) and opened by
 /// [`Guard::open_pass`](crate::Guard::open_pass).
 pub struct SignedPass {
     claim: Claim,
 }
 
 impl SignedPass {
-    /// The run took effect, and a duplicate receives this reply; without one, it is told that there was one. Repeating it does no harm.
-    /// [`Settled::Lost`] if another request has the key by now.
+    /// Records that the run took effect. A duplicate receives `reply`; without one, it learns that the run was completed without a reply to
+    /// store.
+    ///
+    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the key since.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
     pub async fn complete(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
         self.claim.complete_remotely(reply).await
     }
 
-    /// The run did not take effect: the next request runs. Repeating it does no harm. [`Settled::Lost`] if another request has the key by
-    /// now, or if the run was completed. Let no renewal be in flight: one that arrives afterwards claims the key again, for a lease in which
-    /// no request runs.
+    /// Releases the key of a run that did not take effect: the next request runs.
+    ///
+    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the key since, or if the run was completed.
+    /// Make sure that no renewal is in flight: a renewal that arrives afterwards claims the key again, for a lease in which no request
+    /// runs.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
     pub async fn release(&self) -> Result<Settled, StoreError> {
         self.claim.release_remotely().await
     }
 
-    /// Renews the claim for another lease. One that has expired, and that no other request has, is made again. Returns `false` if another
-    /// request has the key by now.
+    /// Renews the claim for another lease. An expired claim is inserted again, if no other request has claimed the key since.
+    ///
+    /// Returns `false` if another request has claimed the key, or if the run was completed.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
     pub async fn renew(&self) -> Result<bool, StoreError> {
         self.claim.renew_remotely().await
     }
@@ -65,10 +70,10 @@ impl fmt::Debug for SignedPass {
     }
 }
 
-/// Opens a signed pass; `None` if none of our secrets has signed it.
+/// Opens a signed pass. Returns `None` if it was not signed with a secret of this guard.
 pub(crate) async fn open(engine: &Arc<Engine>, text: &str) -> Result<Option<SignedPass>, StoreError> {
     let Some((bytes, tag)) = split(text) else { return Ok(None) };
-    // A process that has agreed on another secret a moment ago may have signed it, because the store had lost the former one.
+    // Another process may have signed it with a secret that was agreed on a moment ago, because the store had lost the former one.
     if !engine.mint().await?.is_pass(&bytes, &tag) && !engine.current_mint().await?.is_pass(&bytes, &tag) {
         return Ok(None);
     }
@@ -82,7 +87,7 @@ pub(crate) async fn open(engine: &Arc<Engine>, text: &str) -> Result<Option<Sign
     Ok(Some(SignedPass { claim: Claim::remote(terms, claimed) }))
 }
 
-/// The signed pass of a claim; `None` unless it is on a key.
+/// Signs a pass for this claim. Returns `None` unless the claim is on a key.
 pub(super) fn sign(mint: &Mint, claim: &Claim) -> Option<String> {
     let (claimed, rules, action) = claim.to_sign()?;
     let (retain, at_most_once, action) = (rules.retain, rules.at_most_once, action.to_owned());
@@ -92,12 +97,12 @@ pub(super) fn sign(mint: &Mint, claim: &Claim) -> Option<String> {
     Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// What a pass says.
+/// The contents of a signed pass.
 struct PassFields {
     ticket: Ticket,
     retain: Duration,
     at_most_once: bool,
-    /// For the log.
+    /// For the audit log.
     action: String,
     claimed: ClaimRecord,
 }
@@ -127,7 +132,7 @@ impl PassFields {
     }
 }
 
-/// The bytes that are signed, and the signature.
+/// Splits a pass into the signed bytes and the signature.
 fn split(text: &str) -> Option<(Vec<u8>, [u8; TAG])> {
     let mut bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
     let signed = bytes.len().checked_sub(TAG)?;
@@ -151,7 +156,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(10);
 
-    /// A backend elsewhere.
+    /// A backend in another process.
     struct Backend {
         guard: Guard,
         clock: ManualClock,
@@ -164,7 +169,7 @@ mod tests {
             Self { guard, clock, rules: rules.lease(LEASE).unwrap() }
         }
 
-        /// Claims, and tells what it was told: a pass, or a word for why not.
+        /// Claims the key. Returns the signed pass, the status of the replayed response, or the code of the rejection.
         async fn claim(&self, attempt: Option<&str>, said: &str) -> String {
             let (key, attempt) = (Key::new("k").unwrap(), attempt.map(|name| Attempt::new(name).unwrap()));
             let mut intent = Intent::new("pay", Subject::named("alice")).key(&key);
@@ -247,7 +252,7 @@ mod tests {
         backend.clock.advance(LEASE + Duration::from_millis(1));
         assert_eq!(backend.claim(None, "a").await, "outcome_unknown");
         assert!(matches!(backend.seen().await, RecordState::Unknown(_)));
-        // It was only slow.
+        // The backend did not crash, but was slow.
         let pass = backend.pass(&text).await;
         assert!(pass.renew().await.unwrap());
         assert_eq!(backend.claim(None, "a").await, "in_progress");
@@ -345,7 +350,7 @@ mod tests {
         }
     }
 
-    /// The backend was killed, and its message is delivered again, under the same name.
+    /// The backend crashed, and its message is delivered again, with the same attempt.
     #[tokio::test]
     async fn an_attempt_at_most_once_whose_lease_is_over_does_not_run_again() {
         let backend = Backend::new(KeyRules::at_most_once());
@@ -357,7 +362,7 @@ mod tests {
             assert_eq!(backend.claim(attempt, "a").await, "outcome_unknown", "{attempt:?}");
         }
         assert!(matches!(backend.seen().await, RecordState::Unknown(_)));
-        // It did not happen, as somebody has found out.
+        // An operator has verified that the run did not take effect.
         assert_eq!(backend.pass(&text).await.release().await.unwrap(), Settled::Released);
         assert!(backend.claim(Some("one"), "a").await.starts_with(PREFIX));
     }

@@ -1,4 +1,4 @@
-//! Claims by the time at which a step of theirs is due.
+//! Claims, ordered by the time at which their next step is due.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Renewable;
 
-/// Claims that wait for a step, and the loop that takes it.
+/// Claims with a scheduled step, and the signal that wakes the loop.
 #[derive(Default)]
 pub(super) struct DueQueue {
     waiting: Mutex<DueClaims>,
@@ -17,18 +17,18 @@ pub(super) struct DueQueue {
 
 #[derive(Default)]
 struct DueClaims {
-    /// By the time at which they are due, and by a number of their own.
+    /// Keyed by due time, and by a sequence number that makes the key unique.
     claims: BTreeMap<DueTime, Arc<dyn Renewable>>,
     number: u64,
-    /// When the loop looks again by itself; it needs to be woken only for what is due before.
+    /// When the loop wakes up on its own. Only a claim that is due earlier needs to wake it.
     asleep_until: u64,
 }
 
-/// When a claim is due, and its number.
+/// Due time and sequence number of a claim.
 pub(super) type DueTime = (u64, u64);
 
 impl DueQueue {
-    /// A step of this claim is due at this time.
+    /// Schedules a step of this claim at the time `at`.
     pub(super) fn add(&self, claim: Arc<dyn Renewable>, at: u64) -> DueTime {
         let mut waiting = self.waiting();
         waiting.number += 1;
@@ -49,7 +49,7 @@ impl DueQueue {
         self.waiting().claims.len()
     }
 
-    /// Takes out what is due, so many at most, and says how long nothing else is.
+    /// Removes and returns at most `most` due claims, and returns the time until the next one is due.
     pub(super) fn due(&self, now: u64, most: usize) -> (Vec<Arc<dyn Renewable>>, Option<Duration>) {
         let mut waiting = self.waiting();
         let mut due = Vec::new();
@@ -64,14 +64,14 @@ impl DueQueue {
         (due, wait)
     }
 
-    /// Some of those that are due, chosen at random, which stay where they are.
+    /// Returns a random sample of at most `most` due claims, which stay in the queue.
     pub(super) fn some_due(&self, now: u64, most: usize) -> Vec<Arc<dyn Renewable>> {
         let waiting = self.waiting();
         let due = waiting.claims.range(..=(now, u64::MAX)).map(|(_, claim)| Arc::clone(claim));
         fastrand::choose_multiple(due, most)
     }
 
-    /// Comes back when something is due before the loop would have looked.
+    /// Completes when a claim is added that is due before the loop would wake up.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -80,7 +80,7 @@ impl DueQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one out, whenever it is due.
+    /// Removes one claim, whether it is due or not.
     #[cfg(test)]
     pub(super) fn take(&self, at: usize) -> Option<Arc<dyn Renewable>> {
         let mut waiting = self.waiting();

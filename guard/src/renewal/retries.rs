@@ -1,8 +1,8 @@
-//! What could not be written is tried again: in batches, and not before the store answers.
+//! Retries failed writes in batches, once the store answers.
 //!
-//! As long as the store does not answer, a few claims at a time are looked up to find out, with exponential backoff and jitter, and the
-//! others wait: retries add no load to a store that is slow. The claims whose look-up is answered are tried first, since another node of a
-//! cluster may have theirs. Once all are answered, the rest is tried in batches, spread over a part of the lease.
+//! While the store does not answer, the loop looks up a few claims at a time, with exponential backoff and jitter, and the others wait:
+//! retries add no load to a slow store. Claims whose lookup is answered are retried first, since they may be on another node of a cluster.
+//! Once all lookups are answered, the rest is retried in batches, spread over a part of the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,36 +14,36 @@ use tokio::time::{sleep, timeout};
 use super::{Renewable, RenewalQueue};
 use crate::backoff::Backoff;
 
-/// How many are tried at once at most: as many as a connection to Redis sends together.
+/// Maximum batch size: as many commands as a Redis connection sends in one pipeline.
 const BATCH: usize = 64;
-/// The first and the longest pause while the store does not answer.
+/// First and longest pause while the store does not answer.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
-/// The longest pause between two batches of a store that answers.
+/// Longest pause between two batches while the store answers.
 const BREATH: Duration = Duration::from_millis(100);
-/// All that wait are tried once in this part of a lease.
+/// Divisor of the lease: the whole queue is retried once within this part of it.
 const SWEEP: u32 = 8;
-/// How long a batch is waited for: a step that takes longer goes on beside the next one. Every store of ours has a shorter deadline.
+/// Timeout of a batch. A step that takes longer continues alongside the next batch. The stores of this crate have shorter deadlines.
 const ENOUGH: Duration = Duration::from_secs(10);
-/// How many claims are looked up at once to find out whether the store answers.
+/// Number of concurrent lookups that probe whether the store answers.
 const PROBES: usize = 4;
 
-/// How many are tried at once, and how long to pause after them.
+/// Batch size, and pause between batches.
 struct Pace {
     size: usize,
-    /// Whether the store has answered the last batch.
+    /// Whether the store answered all of the last batch.
     is_trusted: bool,
     backoff: Backoff,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug, Clone, Copy)]
 struct BatchResult {
-    /// How many were tried, and how many the store has answered.
+    /// Number of claims tried; the store answered `answered` of them.
     count: usize,
     answered: usize,
-    /// The shortest lease of them.
+    /// Shortest lease in the batch.
     lease: Duration,
-    /// How many wait still.
+    /// Number of claims still in the queue.
     waiting: usize,
 }
 
@@ -52,8 +52,8 @@ impl Pace {
         Self { size: 1, is_trusted: false, backoff: Backoff::between(PAUSE.0, PAUSE.1) }
     }
 
-    /// How long to pause after a batch. One that was answered is followed by twice as many, until all that wait are through in a part of
-    /// their lease.
+    /// Returns the pause after a batch. After an answered batch the size doubles, and the pause is short enough that the whole queue is
+    /// retried within a part of the lease.
     fn after(&mut self, tried: BatchResult) -> Duration {
         if tried.answered == 0 {
             return self.unanswered();
@@ -67,14 +67,14 @@ impl Pace {
         }
     }
 
-    /// The store does not answer.
+    /// Returns to single tries with backoff, since the store does not answer.
     fn unanswered(&mut self) -> Duration {
         (self.size, self.is_trusted) = (1, false);
         self.backoff.next()
     }
 }
 
-/// Tries again what is due, until the guard is gone and all are done.
+/// Retries due claims until the guard and all its claims are dropped.
 pub(super) async fn keep_trying(queue: RenewalQueue, mut gone: watch::Receiver<()>) {
     let mut pace = Pace::new();
     let mut steps = JoinSet::new();
@@ -99,7 +99,7 @@ pub(super) async fn keep_trying(queue: RenewalQueue, mut gone: watch::Receiver<(
             continue;
         }
         pace.is_trusted = false;
-        // Steps that hang leave no room for others before one of them ends.
+        // Steps that hang occupy the batch until one of them ends.
         let wait = if steps.is_empty() { wait } else { Some(wait.unwrap_or(BREATH).max(BREATH)) };
         if queue.0.idle(&queue.0.retries, wait, &mut gone).await.is_break() {
             return;
@@ -107,7 +107,7 @@ pub(super) async fn keep_trying(queue: RenewalQueue, mut gone: watch::Receiver<(
     }
 }
 
-/// Those of whose record the store answers a look-up.
+/// Returns the claims whose lookup the store answers.
 async fn answered(claims: &[Arc<dyn Renewable>]) -> Vec<Arc<dyn Renewable>> {
     let mut looks = JoinSet::new();
     for claim in claims.iter().cloned() {
@@ -116,7 +116,7 @@ async fn answered(claims: &[Arc<dyn Renewable>]) -> Vec<Arc<dyn Renewable>> {
     looks.join_all().await.into_iter().flatten().collect()
 }
 
-/// Takes a step of each, and waits for them for a while.
+/// Runs a step of each claim, and waits for them up to the timeout of a batch.
 async fn try_again(queue: &RenewalQueue, batch: Vec<Arc<dyn Renewable>>, steps: &mut JoinSet<bool>) -> BatchResult {
     let lease = batch.iter().map(|claim| claim.lease()).min().unwrap_or_default();
     let count = batch.len();

@@ -17,23 +17,23 @@ use crate::run_id::RunId;
 use crate::store::sql::{RecordRow, StatementOutcome, has_waited_in_vain, millis};
 use crate::ticket::Ticket;
 
-/// How long a database is asked what became of a claim.
+/// Timeout for asking the database whether a claim was committed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// And how long it rests where it wants to be asked again.
+/// Pause before the database is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is to be done in a transaction. A duplicate is no error.
+/// The decision about a claim in a transaction. A duplicate is not an error.
 #[derive(Debug)]
 pub enum TxVerdict {
-    /// Go on, and commit.
+    /// Do the work, and commit.
     Run(TxClaim),
-    /// It was done before: this is what was answered, if that was kept.
+    /// An earlier transaction did the work; this is its reply, if one was stored.
     Done(Option<Reply>),
-    /// Do not go on, for this reason.
+    /// Do not do the work, for this reason.
     Reject(Rejection),
 }
 
-/// A claim in a transaction: it lasts if the transaction is committed, and is gone if not.
+/// A claim in a transaction. It persists if the transaction is committed, and disappears otherwise.
 #[must_use = "what was claimed is done by the same transaction"]
 pub struct TxClaim {
     name: String,
@@ -42,15 +42,15 @@ pub struct TxClaim {
     made: Moment,
 }
 
-/// What was found under the name of a claim.
+/// The row under the name of a claim.
 pub(super) enum ClaimRow {
-    /// Nothing: the claim is there now.
+    /// There was no row: the claim is inserted.
     Free,
-    /// What this claim itself has committed.
+    /// The committed row of this claim.
     Own,
-    /// What somebody else has.
+    /// The row of another claim.
     Others(DoneRecord),
-    /// What somebody has not committed yet, for longer than the database lets anybody wait. The transaction that waited has failed.
+    /// A row that another transaction has not committed before the lock timeout of the database. The transaction that waited has failed.
     InProgress,
 }
 
@@ -65,23 +65,24 @@ impl TxClaim {
             deadline: deadline(rules),
             reply: Err(NoReply::NotGiven),
         };
-        // Not the name that a store has for the same key: a guard may have its own record in the same table.
+        // Differs from the name that a store uses for the same key: a guard may have its own record in the same table.
         let name = ticket.name("onceward:transaction");
         Ok(Self { name, rules: rules.clone(), record, made: Moment::now() })
     }
 
-    /// The name of the run, to write beside what it does.
+    /// Returns the id of the run, to store it with the rows that the run writes.
     pub fn run_id(&self) -> RunId {
         self.record.run
     }
 
-    /// Keeps an answer for whoever comes later, in the same transaction, once. One that is larger than the
-    /// [limit](KeyRules::reply_limit) is not kept, and a duplicate is told that there was one. From here on the record lives for
-    /// [`retain`](KeyRules::retain), however long the transaction took until now.
+    /// Stores a reply for duplicates, in the same transaction. Call it once.
+    ///
+    /// A reply that is larger than the [limit](KeyRules::reply_limit) is not stored, and a duplicate learns only that there was one. From
+    /// here on the record lives for [`retain`](KeyRules::retain), however long the transaction has taken.
     ///
     /// # Errors
-    /// If the database does not take it. [`ClaimError::NotClaimed`] if the claim is not there as it was made, as after a rollback to
-    /// a savepoint before it: then nothing is written, whoever has the name now.
+    /// If the database rejects the reply. [`ClaimError::NotClaimed`] if the claim is not there as it was made, as after a rollback to a
+    /// savepoint before it: then nothing is written, whichever transaction has the name now.
     pub async fn complete_in<DB: Dialect>(
         &self,
         transaction: &mut Transaction<'_, DB>,
@@ -90,13 +91,15 @@ impl TxClaim {
         self.complete(transaction, Ok(reply)).await
     }
 
-    /// Asks whether this claim was committed, where the answer to that was lost. Whoever still has the transaction in hand, such as a
-    /// backend that has not noticed yet that its caller is gone, is waited for; so what this says stays true.
+    /// Returns whether this claim was committed, for a commit whose reply was lost.
+    ///
+    /// If the transaction is still open, for example in a database backend that has not noticed yet that its client is gone, this waits for
+    /// its end. The result is therefore final.
     ///
     /// # Errors
-    /// If the database cannot be asked, or does not say for half a minute: then it is not known yet. [`ClaimError::Expired`] if nothing is
-    /// there and [`retain`](KeyRules::retain) is over, or nearly, since the claim was made: what has expired cannot be told from what was
-    /// never committed.
+    /// If the database cannot be reached, or gives no result for half a minute: the outcome is not known yet. [`ClaimError::Expired`] if
+    /// there is no record of this claim and [`retain`](KeyRules::retain) has passed, or nearly passed, since the claim was made: an expired
+    /// record cannot be distinguished from one that was never committed.
     pub async fn was_committed<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<bool, ClaimError> {
         let asked = timeout(PATIENCE, async {
             loop {
@@ -116,7 +119,7 @@ impl TxClaim {
         asked.await.unwrap_or(Err(ClaimError::Database(sqlx::Error::PoolTimedOut)))
     }
 
-    /// Finds what is there, and leaves it as it is.
+    /// Looks up the row, and leaves it unchanged.
     async fn look_for_it<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<ClaimRow, ClaimError> {
         let mut transaction = DB::begin(pool).await?;
         let found = self.find(&mut transaction).await;
@@ -124,7 +127,7 @@ impl TxClaim {
         found
     }
 
-    /// Whether a record that was written then may have expired by now, should the database's clock run a little faster than ours.
+    /// Returns whether a record written at `written` may have expired, in case the clock of the database runs a little faster than ours.
     pub(super) fn may_be_over_since(&self, written: Moment) -> bool {
         written.elapsed() >= self.rules.retain.mul_f64(0.9)
     }
@@ -143,7 +146,7 @@ impl TxClaim {
         })
     }
 
-    /// Inserts, and finds what is there if that cannot be.
+    /// Inserts the claim, or returns the row that is there already.
     pub(super) async fn find<DB: Dialect>(
         &self,
         transaction: &mut Transaction<'_, DB>,
@@ -154,7 +157,7 @@ impl TxClaim {
             let there = match DB::claim(transaction, &row).await {
                 Ok(StatementOutcome { is_done: true, .. }) => return Ok(ClaimRow::Free),
                 Ok(StatementOutcome { there: Some(there), .. }) => there,
-                // It was committed while this one waited for it: now it is seen.
+                // The other transaction was committed while this one waited: its row is visible now.
                 Ok(StatementOutcome { there: None, .. }) => continue,
                 Err(error) if has_waited_in_vain(&error) => return Ok(ClaimRow::InProgress),
                 Err(error) => return Err(error.into()),
@@ -178,7 +181,7 @@ impl TxClaim {
         if DB::complete(transaction, &held, &row).await? { Ok(()) } else { Err(ClaimError::NotClaimed) }
     }
 
-    /// What a duplicate gets: the reply, or why there is none. Other content is told before anything else.
+    /// Returns what a duplicate receives: the reply, or why there is none. Different content is rejected before anything else.
     pub(super) fn duplicate_of(&self, done: DoneRecord) -> Result<Result<Reply, NoReply>, Rejection> {
         match done.fingerprint.zip(self.record.fingerprint) {
             Some((theirs, ours)) if theirs != ours => Err(Code::KeyReused.into()),
@@ -187,7 +190,7 @@ impl TxClaim {
     }
 }
 
-/// Until when a record that is written now is valid.
+/// Returns the time at which a record that is written now expires.
 fn deadline(rules: &KeyRules) -> u64 {
     Clock::system().wall().saturating_add(rules.retain.as_millis() as u64)
 }

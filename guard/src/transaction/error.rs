@@ -1,11 +1,11 @@
 use crate::store::StoreError;
 use crate::store::sql::{SqlError, StatementError, asks_for_a_repetition, has_failed_already};
 
-/// Why nothing was claimed in a transaction.
+/// An error of a claim in a transaction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// The database could not put this transaction in order with others. Roll it back, and do all of it again.
+    /// The database could not serialize this transaction with others. Roll it back, and repeat all of it.
     #[error("the database wants this transaction again, from its beginning: {0}")]
     RetryTransaction(#[source] sqlx::Error),
     /// An earlier statement of this transaction has failed.
@@ -13,30 +13,31 @@ pub enum ClaimError {
         "this transaction has failed before, and takes no more statements: roll it back, and claim first in a new one"
     )]
     FailedAlready,
-    /// The tables are missing, or not ours.
+    /// The tables are missing, or do not belong to Onceward.
     #[error(transparent)]
     Tables(SqlError),
-    /// What is on record was written by another version.
+    /// The record was written by another version.
     #[error("the database holds a record that this version does not know")]
     UnknownRecord,
-    /// The claim is not in this transaction: it was made in another one, or this was rolled back to before it.
+    /// The claim is not in this transaction: it was made in another one, or this one was rolled back to a savepoint before it.
     #[error("this transaction does not have the claim; complete it in the transaction in which it was made")]
     NotClaimed,
-    /// Whether it was committed is not known any more: its record, if there is one, may have expired.
+    /// Whether the claim was committed is unknown: its record, if there is one, may have expired.
     #[error(
         "a record of this may have expired, so that nobody knows any more whether it was committed; let `retain` be longer"
     )]
     Expired,
-    /// The work has ended well, and still holds its transaction.
+    /// The work succeeded, but still holds its transaction.
     #[error("the work did not give its transaction back, so nothing could be committed; drop it before the work ends")]
     NotGivenBack,
-    /// The database said no, or is out of reach. Nothing was claimed: without its commit, nothing of a transaction lasts.
+    /// The database returned an error, or cannot be reached. Nothing was claimed, since an uncommitted transaction has no effect. From
+    /// [`TxClaim::was_committed`](super::TxClaim::was_committed) it means that the outcome is not known yet.
     #[error(transparent)]
     Database(sqlx::Error),
 }
 
 impl ClaimError {
-    /// Whether the same transaction may succeed when it is begun again.
+    /// Returns whether the transaction may succeed if it is repeated.
     pub fn asks_for_a_repetition(&self) -> bool {
         matches!(self, Self::RetryTransaction(_))
     }
@@ -58,7 +59,7 @@ impl From<sqlx::Error> for ClaimError {
     }
 }
 
-/// Nothing of a transaction lasts that was not committed.
+/// An uncommitted transaction has no effect, so only [`ClaimError::Expired`] leaves the outcome unknown.
 impl From<ClaimError> for StoreError {
     fn from(error: ClaimError) -> Self {
         if matches!(error, ClaimError::Expired) { Self::unknown(error) } else { Self::not_executed(error) }

@@ -6,13 +6,13 @@ use sqlx::Transaction;
 
 use super::Dialect;
 
-/// A transaction that is lent to some work, which does what it does in it and drops it. It is committed by `transact`.
+/// A transaction that is lent to the work, which executes its statements in it and drops it. `transact` commits the transaction.
 pub struct TxHandle<DB: Dialect> {
     transaction: Option<Transaction<'static, DB>>,
     returned: TxReturn<DB>,
 }
 
-/// Where it comes back to.
+/// Receives the transaction when the handle is dropped.
 pub(super) struct TxReturn<DB: Dialect>(Arc<Mutex<Option<Transaction<'static, DB>>>>);
 
 impl<DB: Dialect> TxHandle<DB> {
@@ -23,7 +23,7 @@ impl<DB: Dialect> TxHandle<DB> {
 }
 
 impl<DB: Dialect> TxReturn<DB> {
-    /// The transaction, unless somebody still has it.
+    /// Returns the transaction, unless the work still holds it.
     pub(super) fn take_back(&self) -> Option<Transaction<'static, DB>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! A whole transaction, begun again where the database wants it, and asked about where its end was lost.
+//! Runs a whole transaction, repeats it if the database asks for that, and resolves commits whose reply was lost.
 
 use std::error::Error;
 use std::future::Future;
@@ -25,40 +25,40 @@ use crate::run::{RunError, RunOutcome};
 use crate::store::StoreError;
 use crate::store::sql::{StatementError, asks_for_a_repetition, wants_a_repetition};
 
-/// How often a transaction is begun at most that the database wants again.
+/// Maximum number of tries of a transaction that the database asks to repeat.
 const TRIES: u32 = 20;
-/// The first and the longest pause before it is.
+/// First and longest pause between tries.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// How long a commit may take before its answer counts as lost.
+/// Timeout of a commit, after which its reply counts as lost.
 const COMMIT: Duration = Duration::from_secs(10);
-/// How long it is then asked what became of it.
+/// Time limit for finding out whether a lost commit took effect.
 const RESOLVE: Duration = Duration::from_secs(30);
 
-/// What one try has come to.
+/// The result of one try.
 enum TryResult<T, E> {
-    /// It is over, in this way.
+    /// The final result.
     Ended(Result<RunOutcome<T>, RunError<E>>),
-    /// An earlier try of the same run had been committed.
+    /// An earlier try of the same run was committed.
     WasCommitted,
-    /// Whether it had is not known any more: its record may be over.
+    /// Whether an earlier try was committed is unknown: its record may have expired.
     Forgotten,
-    /// Nothing was committed, and the next try may succeed. This is what to say if there is none.
+    /// Nothing was committed, and the next try may succeed. The error is returned if there is no next try.
     Repeat(RunError<E>),
-    /// It came to this value under its claim, with a record written at this time, and nobody has heard whether that was committed.
+    /// The work returned this value under its claim, its record was written at this time, and the reply to the commit was lost.
     Lost(T, Moment, StatementError),
 }
 
-/// How a try goes on.
+/// How a try continues.
 enum Continuation {
     /// Under its claim.
     Claimed,
-    /// Without, in the same transaction: a guard that observes does not keep anybody from anything.
+    /// Without a claim, in the same transaction: a guard that observes stops no request.
     Unclaimed,
-    /// Without, in a new one, because this one has failed.
+    /// Without a claim, in a new transaction, because this one has failed.
     Afresh,
 }
 
-/// What a try came to that may have been committed, when its record was written, and until when that is asked.
+/// A try that may have been committed: its value, when its record was written, and the deadline for finding out.
 struct LostCommit<T> {
     value: T,
     written: Moment,
@@ -74,7 +74,7 @@ impl<T, E> From<ClaimError> for TryResult<T, E> {
     }
 }
 
-/// What all tries have in common.
+/// The state that all tries share.
 struct Trial<'a, DB: Dialect> {
     engine: &'a Engine,
     pool: &'a Pool<DB>,
@@ -96,7 +96,7 @@ where
     F: Future<Output = Result<T, E>>,
     W: FnMut(TxHandle<DB>) -> F,
 {
-    // Whoever calls this from a handler is counted already, and goes on when nothing new may begin.
+    // A handler that calls this is counted already, and may continue when new work is rejected.
     let _running = engine.shutdown.begin();
     let claimed = match (engine.mode, TxClaim::of(rules, intent)) {
         (Mode::Enforce, Err(rejection)) => return Err(RunError::Rejected(rejection)),
@@ -105,7 +105,7 @@ where
     };
     let trial = Trial { engine, pool, intent, claimed };
     let (mut tries, mut backoff) = (1, Backoff::between(PAUSE.0, PAUSE.1));
-    // The second commit that is lost has no more time than the first.
+    // A second lost commit has the same deadline as the first.
     let (mut lost, mut until): (Option<LostCommit<T>>, Option<Instant>) = (None, None);
     loop {
         match (trial.once(&mut lost, &mut work).await, &lost) {
@@ -113,7 +113,7 @@ where
                 let committed = lost.ok_or_else(|| RunError::Rejected(Code::ReplyNotKept.into()));
                 return committed.map(|lost| RunOutcome::Executed(lost.value));
             }
-            // Nothing is done a second time on a guess.
+            // The work is not repeated while its outcome is unknown.
             (TryResult::Forgotten, _) => return Err(RunError::Store(ClaimError::Expired.into())),
             (TryResult::Lost(value, written, failure), _) => {
                 let until = *until.get_or_insert_with(|| Instant::now() + RESOLVE);
@@ -123,7 +123,7 @@ where
                 tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
                 lost = Some(LostCommit { value, written, until });
             }
-            // It cannot be asked at the moment, and what became of it is still not known.
+            // The database cannot be asked at the moment, and the outcome of the commit is still unknown.
             (TryResult::Repeat(error) | TryResult::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
                 if Instant::now() >= lost.until {
                     return Err(RunError::Store(StoreError::unknown(error.to_string())));
@@ -139,7 +139,7 @@ where
 }
 
 impl<DB: Dialect> Trial<'_, DB> {
-    /// Tries it once. What an earlier try has lost is asked for before that, and is forgotten once it is known that it was not committed.
+    /// Runs the transaction once. First finds out whether the lost commit of an earlier try took effect, and clears `lost` if it did not.
     async fn once<T, E, F, W>(&self, lost: &mut Option<LostCommit<T>>, work: &mut W) -> TryResult<T, E>
     where
         T: Serialize + DeserializeOwned,
@@ -174,11 +174,11 @@ impl<DB: Dialect> Trial<'_, DB> {
         let worked = work(handle).await;
         match (worked, returned.take_back()) {
             (Ok(value), Some(transaction)) => conclude(transaction, claimed, value).await,
-            // What is not committed did not happen, whoever still has it in hand.
+            // An uncommitted transaction has no effect, even if the work still holds it.
             (Ok(_), None) => ClaimError::NotGivenBack.into(),
             (Err(error), transaction) => {
                 if let Some(transaction) = transaction {
-                    // One that cannot be rolled back is not committed either.
+                    // A transaction that cannot be rolled back is not committed either.
                     let _ = transaction.rollback().await;
                 }
                 let again = is_to_be_repeated(&error);
@@ -188,7 +188,7 @@ impl<DB: Dialect> Trial<'_, DB> {
         }
     }
 
-    /// How a try goes on that has found this, or how it ends.
+    /// Decides how a try continues with the row it found, or how it ends.
     fn judge<T: DeserializeOwned, E>(
         &self,
         own: &TxClaim,
@@ -213,7 +213,7 @@ impl<DB: Dialect> Trial<'_, DB> {
                 self.engine.observe(Outcome::Rejected(Code::InProgress), action);
                 Ok(Continuation::Afresh)
             }
-            // What was lost may be what is in progress: then it is asked again.
+            // The transaction in progress may be the lost one: ask again.
             (Ok(ClaimRow::InProgress), lost) => {
                 let refused = RunError::Rejected(Code::InProgress.into());
                 Err(if lost.is_some() { TryResult::Repeat(refused) } else { TryResult::Ended(Err(refused)) })
@@ -227,20 +227,20 @@ impl<DB: Dialect> Trial<'_, DB> {
     }
 }
 
-/// Writes down what it came to, and commits.
+/// Writes the result of the work, and commits.
 async fn conclude<DB: Dialect, T: Serialize, E>(
     mut transaction: Transaction<'static, DB>,
     claimed: Option<&TxClaim>,
     value: T,
 ) -> TryResult<T, E> {
     let Some(claimed) = claimed else {
-        // A database answers a commit of what has failed with a rollback, and calls that well.
+        // A database answers the commit of a failed transaction with a rollback, and reports success.
         return match DB::goes_on(&mut transaction).await {
             Ok(()) => committed(transaction, value, None).await,
             Err(error) => ClaimError::from(error).into(),
         };
     };
-    // What cannot be written as text is done all the same.
+    // The work succeeded, even if its result cannot be serialized.
     let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NoReply::Unwritable);
     let written = Moment::now();
     match claimed.complete(&mut transaction, reply).await {
@@ -249,7 +249,8 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
     }
 }
 
-/// Commits, and tells what is known of it. What was claimed has its record, since the time when that was written.
+/// Commits, and returns the outcome as far as known. `written` is the time at which the record of the claim was written, if there is a
+/// claim.
 async fn committed<DB: Dialect, T, E>(
     transaction: Transaction<'static, DB>,
     value: T,
@@ -264,12 +265,12 @@ async fn committed<DB: Dialect, T, E>(
     };
     match written {
         Some(written) if !failure.is_certain() => TryResult::Lost(value, written, failure),
-        // Without a claim there is nothing to ask for, and to do it again might be to do it twice.
+        // Without a claim there is no record to look up, and a repetition might apply the work twice.
         _ => TryResult::Ended(Err(RunError::Store(failure.into()))),
     }
 }
 
-/// What somebody else's run came to.
+/// Returns the result of an earlier run.
 fn replayed<T: DeserializeOwned, E>(claimed: &TxClaim, done: DoneRecord) -> Result<RunOutcome<T>, RunError<E>> {
     match claimed.duplicate_of(done) {
         Ok(Ok(reply)) => serde_json::from_slice(reply.body()).map(RunOutcome::Replayed).map_err(RunError::Unreadable),
@@ -278,8 +279,8 @@ fn replayed<T: DeserializeOwned, E>(claimed: &TxClaim, done: DoneRecord) -> Resu
     }
 }
 
-/// Whether an error of the work, or its cause, is a serialization failure or deadlock of this transaction, so that all of it is begun again.
-/// The failure of a store that the work has asked says nothing about this transaction.
+/// Returns whether an error of the work, or one of its causes, is a serialization failure or deadlock of this transaction, so that all of
+/// it must be repeated. The failure of a store that the work has used says nothing about this transaction.
 fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
@@ -294,7 +295,7 @@ fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// No longer than until then, if there is a then.
+/// Runs `step` until `deadline`, if there is one.
 async fn within<T, E: Into<ClaimError>>(
     deadline: Option<Instant>,
     step: impl Future<Output = Result<T, E>>,
