@@ -164,7 +164,7 @@ impl Guard {
     ///
     /// | the work ends with | token, interval, key | key with [at most once](crate::KeyRules::at_most_once) |
     /// |---|---|---|
-    /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`] |
+    /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`], or before [`retain`](KeyRules::retain) has passed |
     /// | `Err(Failure::NotApplied(error))` | not applied | not applied: the next caller runs it again |
     /// | `Err(Failure::Unknown(error))`, a panic, a future that is dropped | unknown: a token stays used, a claim lasts until its lease expires | unknown |
     ///

@@ -98,7 +98,7 @@ impl fmt::Debug for Intent<'_> {
     }
 }
 
-/// The caller that asks. An anonymous caller has to be written out.
+/// The caller of an action. An anonymous caller has to be stated explicitly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject<'a>(SubjectKind<'a>);
 

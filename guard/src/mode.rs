@@ -26,7 +26,7 @@ pub(crate) struct RolloutCounts {
 }
 
 impl RolloutCounts {
-    /// Counts a request that ran although it would have had this outcome.
+    /// Counts a request that ran in observe mode, by the outcome that it would have had.
     pub(crate) fn observe(&self, outcome: &'static str) {
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         *observed.entry(outcome).or_default() += 1;

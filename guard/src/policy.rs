@@ -102,7 +102,7 @@ impl IntervalRules {
         self
     }
 
-    /// Runs submissions although the store failed: their responses are marked as `unprotected`, and they are
+    /// Runs submissions when the store fails: their responses are marked as `unprotected`, and they are
     /// [counted](crate::Guard::let_through). No other policy can fail open.
     ///
     /// ```compile_fail,E0599

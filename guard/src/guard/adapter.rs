@@ -65,7 +65,7 @@ impl Guard {
         self.0.note_unprotected(action, error);
     }
 
-    /// Counts and logs a request that ran although it would have had this outcome.
+    /// Counts and logs a request that ran in observe mode, by the outcome that it would have had.
     pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
         self.0.observe(outcome, action);
     }

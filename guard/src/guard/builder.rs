@@ -85,7 +85,8 @@ impl GuardBuilder {
     /// Also accepts tokens and passes that were signed with the secret that guards share through the store when none is set. It takes the
     /// place of the old or the new secret in the steps of [`secret_previous`](Self::secret_previous):
     ///
-    /// 1. From the shared secret to a set one: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then `secret(new)`.
+    /// 1. From the shared secret to a set one: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then
+    ///    `secret(new)`.
     /// 2. Back: `secret(old)` and `secret_previous_shared()`; then `secret_previous(old)`; then neither.
     ///
     /// As long as this is set, a party that can write to the store can make the guard accept a secret of its own.

@@ -40,7 +40,7 @@ pub(super) async fn decide(engine: &Arc<Engine>, policy: &Policy, intent: &Inten
 async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
     let mint = match engine.secrets.known() {
         Some(mint) => mint,
-        // A text without the shape of a token is rejected before the store is asked for the secret.
+        // A text without the shape of a token is rejected before the secret is fetched from the store.
         None => match shape(intent) {
             Ok(_) => Box::pin(engine.mint()).await?,
             Err(rejection) => return Ok(rejection.into()),
@@ -56,8 +56,8 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
     if let (Some(remember), None) = (&rules.remember, intent.attempt) {
         return Box::pin(check_remembered(engine, remember, intent, token, in_flight)).await;
     }
-    // If the epoch is not known, the command that redeems a plain token checks it. The store is asked only if the epoch is in doubt, and
-    // that future is boxed: few requests need it, and all would pay for its size.
+    // If the epoch is not known, the command that redeems a plain token checks it. An extra store command is sent only if the epoch is in
+    // doubt, and its future is boxed: few requests need it, and all would pay for its size.
     let is_doubtful = match engine.store.epoch(&ticket) {
         Some(epoch) => epoch != token.epoch,
         None => intent.attempt.is_some(),
