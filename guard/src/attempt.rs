@@ -1,7 +1,7 @@
-//! One try at redeeming, named by a caller we trust: the same try asked twice is accepted twice.
+//! Attempts: one try at redeeming, named by a trusted caller. A retry of the same attempt is accepted again.
 //!
-//! A gateway or a backend may ask twice for one request, because it lost the answer or because it is built that way. With
-//! a name for the try, the second question finds its own mark on the token and gets the first answer again.
+//! A gateway or a backend may check one request twice, because it lost the reply or because it is built like that. With an attempt, the
+//! second check finds its own record on the token and receives the first verdict again.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use sha2::{Digest as _, Sha256};
 
 use crate::digest;
 
-/// The most characters of an attempt.
+/// Maximum number of characters in an attempt.
 const LONGEST: usize = 255;
 
-/// The name of one try, which fits into a log and into a header. Whoever knows it may release what it has redeemed, so
-/// it does not show itself.
+/// The name of one try, short enough for a log or a header. A caller that knows it may release what it has redeemed, so `Debug` does not
+/// reveal it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Attempt(String);
 
 impl Attempt {
-    /// A try of this name.
+    /// Creates an attempt with this name.
     ///
     /// # Errors
-    /// Unless it is 1 to 255 visible ASCII characters.
+    /// If the name does not have 1 to 255 visible ASCII characters.
     pub fn new(text: impl Into<String>) -> Result<Self, BadAttempt> {
         let text = text.into();
         let is_name = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name { Ok(Self(text)) } else { Err(BadAttempt) }
     }
 
-    /// What a claim says of it under a key. With other content it is another attempt.
+    /// Returns the digest that a claim on a key holds. With other content, it is another attempt.
     pub(crate) fn under(&self, ticket: &[u8; 32], fingerprint: Option<[u8; 16]>) -> [u8; 16] {
         let fingerprint = fingerprint.as_ref().map_or(&[][..], |fingerprint| &fingerprint[..]);
         digest::half(digest::of([&ticket[..], fingerprint, self.0.as_bytes()]))
     }
 
-    /// What the store records of it: the name itself is the caller's.
+    /// Returns the digest that the store holds, which does not reveal the name.
     pub(crate) fn digest(&self) -> [u8; 16] {
         digest::half(Sha256::digest(self.0.as_bytes()).into())
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Attempt {
     }
 }
 
-/// What is wrong with an attempt. It says what is allowed, and never what was sent.
+/// The error for an invalid attempt. It states what is allowed, and never what the caller sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an attempt has 1 to {LONGEST} visible ASCII characters")]
 pub struct BadAttempt;

@@ -1,4 +1,4 @@
-//! Time, asked for in one place, so that a test can move it by hand.
+//! Clocks: time is read in one place, so that a test can control it.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -8,22 +8,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[cfg(feature = "sql")]
 use uuid::Uuid;
 
-/// Where a guard and its memory store get the time from.
+/// The time source of a guard and its memory store.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Option<ManualClock>);
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self(None)
     }
 
-    /// Whether it is moved by hand.
+    /// Returns whether this is a [`ManualClock`].
     pub(crate) fn is_manual(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Milliseconds since 1970: what tokens are dated by, the same on every machine.
+    /// Returns milliseconds since 1970, for timestamps that other machines read, such as the expiry of a token.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub fn wall(&self) -> u64 {
         match &self.0 {
@@ -32,7 +32,7 @@ impl Clock {
         }
     }
 
-    /// Milliseconds since some moment in the past: only ever goes forward, whatever is done to the machine's date.
+    /// Returns milliseconds of a monotonic clock: it never goes backward, even if the system time is changed.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub(crate) fn steady(&self) -> u64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -43,24 +43,24 @@ impl Clock {
     }
 }
 
-/// A time in milliseconds since 1970, as tokens and records hold it.
+/// Converts milliseconds since 1970, as tokens and records hold them.
 pub(crate) fn system_time(millis: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }
 
-/// What the boot clock reads: it counts since the machine was started, also while the machine sleeps, and cannot be set.
+/// A reading of the boot clock: the time since the machine was started, including the time it slept. It cannot be set.
 #[cfg(feature = "sql")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Uptime {
-    /// Which clock was read. Processes that name the same one read the same.
+    /// The name of the clock. Processes that have the same name read the same clock.
     pub(crate) boot: String,
-    /// Milliseconds since it began.
+    /// Milliseconds since the clock started.
     pub(crate) millis: u64,
 }
 
 #[cfg(feature = "sql")]
 impl Uptime {
-    /// What it reads now. Where the system has no such clock, each process reads one of its own.
+    /// Reads the clock. Where the system has no boot clock, each process reads a clock of its own.
     pub(crate) fn now() -> Self {
         static MACHINE: LazyLock<Option<String>> = LazyLock::new(boot_clock::name);
         static PROCESS: LazyLock<String> = LazyLock::new(|| format!("process {}", Uuid::new_v4()));
@@ -71,7 +71,7 @@ impl Uptime {
     }
 }
 
-/// A moment from which time is counted that also passes while the machine sleeps, as it does for a database.
+/// A point in time, to measure elapsed time including the time that the machine slept, as a database does.
 #[cfg(feature = "sql")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
@@ -81,12 +81,12 @@ pub(crate) struct Moment {
 
 #[cfg(feature = "sql")]
 impl Moment {
-    /// This moment.
+    /// Returns the current point in time.
     pub(crate) fn now() -> Self {
         Self { at: tokio::time::Instant::now(), uptime: Uptime::now().millis }
     }
 
-    /// How long ago that was, by the clock that says more: the steady one may stand still while the machine sleeps.
+    /// Returns the elapsed time by the clock that shows more: the monotonic clock may stop while the machine sleeps.
     pub(crate) fn elapsed(&self) -> Duration {
         let by_the_boot_clock = Uptime::now().millis.saturating_sub(self.uptime);
         self.at.elapsed().max(Duration::from_millis(by_the_boot_clock))
@@ -100,8 +100,8 @@ mod boot_clock {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    /// Names the boot, and the time namespace, in which the same clock is set off by a constant. A namespace's number is given to another
-    /// one when it is gone, so its offset belongs to the name. `None` if the system does not name its boot.
+    /// Returns a name of the boot and the time namespace, which shifts the boot clock by a constant. The number of a namespace is reused
+    /// after it is removed, so its offset is part of the name. Returns `None` if the system has no boot id.
     pub(super) fn name() -> Option<String> {
         let boot = read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let namespace = read_link("/proc/self/ns/time").unwrap_or_default();
@@ -117,7 +117,7 @@ mod boot_clock {
     }
 }
 
-/// There is none that all processes read alike.
+/// Other systems have no boot clock that all processes read alike.
 #[cfg(all(feature = "sql", not(target_os = "linux")))]
 mod boot_clock {
     pub(super) fn name() -> Option<String> {
@@ -129,17 +129,17 @@ mod boot_clock {
     }
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that stands still until the test advances it.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that stands at some day in 2027.
+    /// Creates a clock that shows a fixed time in 2027.
     pub fn new() -> Self {
         Self(Arc::new(AtomicU64::new(1_800_000_000_000)))
     }
 
-    /// Lets this much time pass at once.
+    /// Advances the clock by this much.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
     }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn time_passes_while_the_machine_sleeps() {
-        // It was taken when the machine was started, and the steady clock has counted nothing since.
+        // As if taken at boot, with a monotonic clock that has stood still since.
         let (since_boot, moment) = (Uptime::now().millis, Moment { uptime: 0, ..Moment::now() });
         assert!(moment.elapsed() >= Duration::from_millis(since_boot));
     }

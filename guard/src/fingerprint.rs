@@ -1,8 +1,8 @@
-//! What a request says, as a digest: two requests with one key either say the same or they do not.
+//! Fingerprints: digests that decide whether two requests with one key have the same content.
 //!
-//! The same is what a careful client may send when it tries again: members of a JSON object in another order, another
-//! boundary between the parts of a form. Everything else is different, down to `1` and `1.0`. Whatever cannot be read
-//! as what its content type says counts byte by byte, which never takes two different bodies for the same.
+//! Two requests have the same content if they differ only in what a client may change when it retries, such as the order of the members of
+//! a JSON object, or the boundary of a multipart form. Every other difference counts, down to `1` and `1.0`. A body that cannot be parsed
+//! as its content type is compared byte by byte, which never equates two different bodies.
 
 mod content_digest;
 pub(crate) mod fields;
@@ -22,12 +22,12 @@ pub use self::fields::{BadPointer, Fields};
 use self::header_value::HeaderValue;
 use crate::digest;
 
-/// A digest of what a request says.
+/// A digest of the content of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of any bytes, for whoever is not asked over HTTP: a message, the arguments of a function.
+    /// Returns the fingerprint of any bytes, for intents outside of HTTP: a message, the arguments of a function.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -36,10 +36,10 @@ impl Fingerprint {
         &self.0
     }
 
-    /// What the store gets to see of it. Who reads the store but does not know the key cannot try bodies against it,
-    /// although most bodies are easy to guess. Nor does it show that two callers have sent the same.
+    /// Returns the digest that the store holds. A reader of the store without the key cannot test guessed bodies against it, although most
+    /// bodies are easy to guess. Nor does it show that two callers have sent the same content.
     pub(crate) fn keyed(&self, key: &[u8], ticket: &[u8; 32]) -> [u8; 16] {
-        // What follows the key has one length, and half of the digest is left out, so nobody can go on from one to another.
+        // The input after the key has a fixed length and the digest is truncated, so a length extension attack is not possible.
         digest::half(Sha256::new().chain_update(key).chain_update(ticket).chain_update(self.0).finalize().into())
     }
 }
@@ -51,12 +51,12 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What a request says.
+/// The content of a request.
 #[derive(Clone, Copy)]
 pub struct Content<'a> {
     /// The method, as sent.
     pub method: &'a str,
-    /// The path, as sent: percent-encoded, without the query. All spellings of one path are the same.
+    /// The path, as sent: percent-encoded, without the query. All spellings of one path have the same fingerprint.
     pub path: &'a str,
     /// The query, as sent, without the question mark; empty if there is none.
     pub query: &'a str,
@@ -67,8 +67,8 @@ pub struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// The digest of all that counts. Method, path, query and content type always do; `fields` says what counts of a
-    /// body that has fields. The field that carries a token, in the query or in a form, never counts.
+    /// Returns the fingerprint. It always includes the method, path, query and content type; `fields` selects what it includes of a body
+    /// that has fields. The field that carries a token, in the query or in a form, is never included.
     pub fn fingerprint(&self, fields: &Fields) -> Fingerprint {
         let media_type = self.content_type.and_then(|text| HeaderValue::parse(text.as_bytes()));
         let mut to = self.write_head(media_type.as_ref());
@@ -79,7 +79,7 @@ impl Content<'_> {
         to.finish()
     }
 
-    /// The same of all but the body, which is not there as a whole.
+    /// Returns the fingerprint of everything except the body, when the whole body is not available.
     pub(crate) fn fingerprint_of_head(&self) -> Fingerprint {
         let media_type = self.content_type.and_then(|text| HeaderValue::parse(text.as_bytes()));
         let mut to = self.write_head(media_type.as_ref());
@@ -100,7 +100,7 @@ impl Content<'_> {
         match (media_type, self.content_type) {
             (Some(media_type), _) => {
                 to.tag(Tag::Canonical);
-                // Each try has a boundary of its own. In other types it would be an ordinary parameter.
+                // Each retry has its own boundary. In other types, it would be an ordinary parameter.
                 let left_out = if media_type.value().starts_with(b"multipart/") { "boundary" } else { "" };
                 media_type.write_without(left_out, to);
             }
@@ -112,8 +112,7 @@ impl Content<'_> {
         }
     }
 
-    /// Writes the body by its fields; if it has none, or cannot be read as what it is said to be, writes nothing and
-    /// returns `None`.
+    /// Writes the body by its fields. Writes nothing and returns `None` if it has none, or cannot be parsed as its content type.
     fn write_fields(
         &self,
         media_type: Option<&HeaderValue<'_>>,

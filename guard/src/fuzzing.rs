@@ -1,4 +1,4 @@
-//! What fuzzers call: each takes any bytes and panics if something is not as it has to be. No part of the interface.
+//! Entry points for fuzzers: each accepts any bytes and panics if an invariant does not hold. Not part of the public API.
 
 use crate::fingerprint::{Content, Fields};
 use crate::intent::{Binding, Subject};
@@ -8,10 +8,10 @@ use crate::token::TokenFields;
 use crate::token::mint::Mint;
 use crate::token::secret::Secret;
 
-/// Anything as a token: there is one way to write each, and none that was not signed is taken.
+/// Checks any bytes as a token: each token has one spelling only, and an unsigned one is rejected.
 ///
 /// # Panics
-/// If it finds a fault.
+/// If an invariant does not hold.
 pub fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Some((fields, tag)) = TokenFields::open(text) {
@@ -20,7 +20,7 @@ pub fn token(bytes: &[u8]) {
     let Ok(secret) = Secret::new("a secret that the fuzzer does not know") else { return };
     let (mint, nobody) = (Mint::new([secret]), Subject::anonymous());
     assert!(mint.verify(text, "a", &nobody).is_err(), "nobody has signed it");
-    // One that was signed, altered at one place.
+    // A signed token, altered at one position.
     let good = mint.sign(uuid::Uuid::nil(), u64::MAX, [0; 8], &Binding::none());
     let mut altered = good.as_str().as_bytes().to_vec();
     if let [place, with, ..] = *bytes {
@@ -31,10 +31,10 @@ pub fn token(bytes: &[u8]) {
     }
 }
 
-/// Anything as the value of an `Idempotency-Key` header: what is taken is the same when it is quoted.
+/// Checks any bytes as the value of an `Idempotency-Key` header: a key that is accepted is the same when it is quoted.
 ///
 /// # Panics
-/// If it finds a fault.
+/// If an invariant does not hold.
 pub fn header(bytes: &[u8]) {
     let Ok(key) = Key::from_header(bytes) else { return };
     let text = std::str::from_utf8(key.as_bytes()).expect("a key is text");
@@ -42,11 +42,11 @@ pub fn header(bytes: &[u8]) {
     assert_eq!(Key::from_header(quoted.as_bytes()).ok(), Some(key), "quoted it is another");
 }
 
-/// Anything as a form in a body: what is found does not depend on the pieces it comes in, and its fingerprint does not depend
-/// on its token.
+/// Checks any bytes as a form in a body: the result does not depend on how the body is split into chunks, and the fingerprint does not
+/// depend on the token.
 ///
 /// # Panics
-/// If it finds a fault.
+/// If an invariant does not hold.
 pub fn form(bytes: &[u8]) {
     let [cuts, body @ ..] = bytes else { return };
     crate::http::scan_in_pieces(body, usize::from(*cuts).max(1));
@@ -61,10 +61,10 @@ pub fn form(bytes: &[u8]) {
     assert_eq!(of(kind, body), of(kind, &with_token), "a token is no content");
 }
 
-/// Anything as a record of the store: what is understood is written in one way, and nothing else is.
+/// Checks any bytes as a record of the store: a record that is understood has one encoding only.
 ///
 /// # Panics
-/// If it finds a fault.
+/// If an invariant does not hold.
 pub fn record(bytes: &[u8]) {
     let again = match Record::decode(bytes) {
         Ok(Record::Issued) => Record::ISSUED.to_vec(),
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// What the fuzzers begin with.
+    /// The seeds of the fuzzers.
     const SEEDS: [&[u8]; 7] = [
         b"ow1_AHAV5zh3eEYNpJtEYdKc02AAAAGh5bFR9Ld7tpRiI_iJFfC8M9vJu5Pp6xZ6setKmw",
         b"\"8e03978e-40d5-43dd-bc93-6894a57f9324\";a=1",

@@ -1,6 +1,6 @@
 //! The guard: issues tokens, and decides whether a submission runs.
 //!
-//! Every verb is a method here, and calls into the file that does it.
+//! Every operation is a method of [`Guard`] that delegates to a submodule.
 
 mod adapter;
 mod builder;
@@ -49,23 +49,23 @@ use crate::token::Token;
 use crate::transaction::{self, Dialect, TxHandle};
 use crate::verdict::Verdict;
 
-/// How long a token may live.
+/// The allowed range of a token's time to live.
 const TOKEN_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 
-/// Decides whether a submission runs. Cheap to clone; all clones are one guard.
+/// Decides whether a submission runs. Cheap to clone; all clones share the same state.
 #[derive(Clone)]
 pub struct Guard(Arc<Engine>);
 
 impl Guard {
-    /// How long a token may live.
+    /// The allowed range of a token's time to live.
     pub const TOKEN_TTL: RangeInclusive<Duration> = TOKEN_TTL;
 
-    /// A guard with default settings on this store.
+    /// Creates a guard on this store with default settings.
     pub fn new(store: impl Store) -> Self {
         Self::builder(store).build()
     }
 
-    /// A guard on this store, with settings of your own.
+    /// Returns a builder of a guard on this store.
     pub fn builder(store: impl Store) -> GuardBuilder {
         GuardBuilder::on(store)
     }
@@ -73,47 +73,47 @@ impl Guard {
     /// Issues a token that expires after `ttl`.
     ///
     /// # Errors
-    /// If `ttl` is outside of [`TOKEN_TTL`](Self::TOKEN_TTL), if the store did not take the token, or if that is unknown. A token that is
-    /// not stored is never given out.
+    /// If `ttl` is outside of [`TOKEN_TTL`](Self::TOKEN_TTL), if the store did not write the token, or if whether it did is unknown. A
+    /// token that is not stored is never returned.
     pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, IssueError> {
         issue::issue(&self.0, ttl, &bound).await
     }
 
-    /// The time to live that a caller asked for, from a second to `longest`; the default if it asked for none.
+    /// Returns the time to live that a client requested, which must be from one second to `longest`, or the default if it requested none.
     ///
     /// # Errors
-    /// What the caller receives if it asked for a time that is not allowed.
+    /// The rejection that the client receives if the requested time is not allowed.
     pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
         issue::ttl(&self.0, asked, longest)
     }
 
-    /// Decides whether a submission runs, whatever the guard's [`mode`](Self::mode) is: acting on the mode is up to the caller. For a token
-    /// that is not valid here the store is not asked.
+    /// Decides whether a submission runs, regardless of the guard's [`mode`](Self::mode): applying the mode is up to the caller. Once the
+    /// signing secret is known, a token that is not valid for the intent is rejected without a store command.
     ///
     /// # Errors
-    /// If the store could not be asked; [`rejection_after`](Self::rejection_after) says what the client receives. Nothing may run.
+    /// If the store failed; [`rejection_after`](Self::rejection_after) returns what the client receives. The submission must not run.
     ///
     /// # Cancel safety
     ///
-    /// **Not cancel safe** with a plain token: dropping this future may consume the token without a run. Spawn it as a task of its own, or
-    /// give the request an [attempt](Intent::attempt), which may ask again. Under every other policy a claim that may have been written is
-    /// revoked in the background.
+    /// **Not cancel safe** with a plain token: dropping this future may consume the token without a run. Spawn it as a separate task, or
+    /// set an [attempt](Intent::attempt), which may check again. Under every other policy, the background task revokes a claim that may
+    /// have been written.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let verdict = self.decide(policy, intent).await;
         self.count_verdict(policy, &verdict, intent);
         verdict
     }
 
-    /// As [`check`](Self::check), but a duplicate of a run in flight waits for its reply, for this long at most.
+    /// Like [`check`](Self::check), but a duplicate of a run in flight waits for its reply, for at most `longest`.
     ///
-    /// If the first run was not applied, the duplicates that wait decide again, once: one of them gets the verdict to run, and the others
-    /// wait for that run. A waiter is rejected as `in_progress` if the time is over, if too many wait already, or if the second run was not
-    /// applied either. A run whose outcome is unknown is never decided again. Under a key only waiters in the process whose run was not
-    /// applied decide again: waiters elsewhere cannot tell a key that was released from a claim that has expired, and are rejected as
-    /// `in_progress`.
+    /// If the first run was not applied, the waiting duplicates are decided once more: one of them receives the verdict to run, and the
+    /// others wait for that run. A waiter is rejected as `in_progress` if its timeout expires, if too many duplicates wait already, or if
+    /// the second run was not applied either. A run whose outcome is unknown is never decided again. Under a key, only waiters in the
+    /// process that released the key are decided again: waiters in other processes cannot distinguish a released key from an expired claim,
+    /// and are rejected as `in_progress`.
     ///
     /// # Errors
-    /// As `check` does.
+    /// The same as for `check`.
     pub async fn check_and_wait(
         &self,
         policy: &Policy,
@@ -123,11 +123,11 @@ impl Guard {
         self.check_and_wait_until(policy, intent, tokio::time::sleep(longest)).await
     }
 
-    /// As [`check_and_wait`](Self::check_and_wait), but until this future completes: a timeout, or a client that has closed its
-    /// connection. It is polled only while the duplicate waits.
+    /// Like [`check_and_wait`](Self::check_and_wait), but the duplicate waits until `enough` completes: a timeout, or a client that closes
+    /// its connection. The future is polled only while the duplicate waits.
     ///
     /// # Errors
-    /// As `check` does.
+    /// The same as for `check`.
     pub async fn check_and_wait_until(
         &self,
         policy: &Policy,
@@ -142,37 +142,38 @@ impl Guard {
         verdict
     }
 
-    /// The rejection that a client receives if the store failed while it was asked whether to run. The cause belongs in the operator's log,
-    /// and never goes to the client.
+    /// Returns the rejection that a client receives if the store failed during a check. The cause belongs in the operator's log, and is
+    /// never sent to the client.
     pub fn rejection_after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Rejection {
         check::rejection_after(error, policy, intent)
     }
 
-    /// Whether the intent presents a token of ours that is valid for it and has not expired. The store is not asked, so whether it was used
-    /// is not known, and nothing is used up: for routing and for early responses, never to decide.
+    /// Returns whether the intent presents a token that this guard's secrets signed, that is valid for the intent, and that has not
+    /// expired. Sends no store command, so it consumes nothing and does not know whether the token was used: for routing and for early
+    /// responses, never to decide.
     pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
         self.0.secrets.known().is_some_and(|mint| check::present(&self.0, &mint, policy, intent).is_ok())
     }
 
-    /// Runs some work once, and gives what came of it to every later caller with the same intent. A caller that comes while the
-    /// work runs is refused, and told when to come back.
+    /// Runs some work once per intent. Under a key or with a remembered token, a later caller with the same intent receives the stored
+    /// result, and a caller that arrives while the work is in flight is rejected and learns when to retry.
     ///
     /// # When the work fails
     ///
-    /// An `Err` counts like a response with status 500, unless it is a [`Failure`](crate::Failure) that says more:
+    /// An `Err` counts like a response with status 500, unless it is a [`Failure`](crate::Failure) that states the effect:
     ///
     /// | the work ends with | token, interval, key | key with [at most once](crate::KeyRules::at_most_once) |
     /// |---|---|---|
-    /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`] |
+    /// | `Err(error)`, `Err(Failure::Failed(error))` | not applied: the next caller runs it again | unknown: it does not run again before [`Guard::settle`], or before [`retain`](KeyRules::retain) has passed |
     /// | `Err(Failure::NotApplied(error))` | not applied | not applied: the next caller runs it again |
-    /// | `Err(Failure::Unknown(error))`, a panic, a future that is dropped | unknown: a token stays used, a claim waits for its lease | unknown |
+    /// | `Err(Failure::Unknown(error))`, a panic, a future that is dropped | unknown: a token stays used, a claim lasts until its lease expires | unknown |
     ///
-    /// The caller gets [`RunError::Failed`] if the work was not applied, and [`RunError::Unknown`] if that is unknown.
+    /// The caller receives [`RunError::Failed`] if the work was not applied, and [`RunError::Unknown`] if the outcome is unknown.
     ///
     /// # Cancel safety
     ///
-    /// **Not cancel safe**: dropping this future while the work runs leaves an unknown outcome. Spawn it as a task of its own
-    /// where that may happen.
+    /// **Not cancel safe**: dropping this future while the work runs makes the outcome unknown. Spawn it as a separate task where that may
+    /// happen.
     ///
     /// # Examples
     ///
@@ -193,7 +194,7 @@ impl Guard {
     /// # }).unwrap();
     /// ```
     ///
-    /// Under *at most once*, work says where it is certain that nothing took effect:
+    /// Under *at most once*, the work returns `NotApplied` where it is certain that nothing took effect:
     ///
     /// ```
     /// use onceward::Failure::{self, NotApplied};
@@ -223,7 +224,7 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// If nothing came of it.
+    /// If the work did not run, failed, or has a stored result that cannot be read.
     pub async fn run<T, E, F, W>(
         &self,
         policy: &Policy,
@@ -239,27 +240,28 @@ impl Guard {
         run::run(self, policy, intent, work).await
     }
 
-    /// Runs some work in a transaction of this pool, once: what it wrote is committed together with a record of it, and whoever comes
-    /// later with the same intent gets what came of it. Whoever comes meanwhile waits.
+    /// Runs some work once, in a transaction of this pool: its writes are committed together with a record of the run. A later caller with
+    /// the same intent receives the stored result. A concurrent caller waits.
     ///
-    /// Work that fails is rolled back, so it did not take effect, and the next one with the same intent runs it again, also with
-    /// [at most once](KeyRules::at_most_once). So is work that the database wants again: it may run more than once, and is committed once. What it does outside of the transaction is its own affair.
-    /// Should the answer to the commit be lost, it is asked for with the name of the run, and never guessed. The pool's own
-    /// settings say at which isolation all of that runs. The [module](crate::transaction) has an example.
+    /// Work that fails is rolled back, so it did not take effect, and the next caller with the same intent runs it again, even under [at
+    /// most once](KeyRules::at_most_once). If the database asks for a retry of the transaction, the work is rolled back and runs again: it
+    /// may run more than once, and is committed once. Its effects outside of the transaction are not protected. If the reply to the commit
+    /// is lost, the guard looks the run up by its id and never guesses. The pool's settings determine the isolation level. The
+    /// [module](crate::transaction) has an example.
     ///
-    /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis is the quick way to an answer and the table is the truth: if Redis
-    /// has forgotten, the handler runs, and this gives what came of it before. The answer then is marked as *executed*, since the handler
-    /// was, and it is counted once, by `Protect`: this counts no verdicts of its own. A handler that answers with an error marks its
-    /// answer with [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and under *at most once* takes a 500 or 503 for
-    /// an unknown outcome.
+    /// Behind [`Protect`](crate::actix::Protect) on Redis, Redis serves as a cache and the table is authoritative: if Redis has lost the
+    /// record, the handler runs, and this method returns the stored result. The response is then marked as *executed*, because the handler
+    /// ran, and `Protect` counts it once: this method counts no verdicts. A handler that responds with an error marks its response with
+    /// [`RunError::effect`]: `Protect` cannot know that the work was rolled back, and under *at most once* treats a 500 or 503 as an
+    /// unknown outcome.
     ///
     /// # Errors
-    /// If nothing came of it. [`RunError::Store`] with [`StoreError::Unknown`] means that it may have been committed, and that the
-    /// database did not say for half a minute, or said it when [`retain`](KeyRules::retain) was over: until then the same intent again
-    /// finds out.
+    /// If the work did not run, failed, or was not committed. [`RunError::Store`] with [`StoreError::Unknown`] means that the work may have
+    /// been committed: the database did not report the outcome within 30 seconds, or only after [`retain`](KeyRules::retain) had passed.
+    /// Within `retain`, a retry with the same intent finds the outcome.
     ///
-    /// A commit that has no answer within ten seconds is asked about over another connection. Its own goes back to the pool, which asks it
-    /// whether it is there for as long as it takes; `PoolOptions::after_release` can put an end to that.
+    /// If a commit receives no reply within 10 seconds, the guard looks up its outcome over another connection. The connection of the
+    /// commit returns to the pool, which pings it without a timeout; `PoolOptions::after_release` can close it instead.
     #[cfg(feature = "sql")]
     pub async fn transact<DB, T, E, F, W>(
         &self,
@@ -278,7 +280,7 @@ impl Guard {
         transaction::run::transact(&self.0, pool, rules, intent, work).await
     }
 
-    /// Opens a pass that was made by [`Pass::into_signed`](crate::Pass::into_signed); `None` if none of our secrets has signed it.
+    /// Opens a pass that [`Pass::into_signed`](crate::Pass::into_signed) created. Returns `None` if none of the guard's secrets signed it.
     ///
     /// # Errors
     /// If the signing secret could not be fetched.
@@ -286,47 +288,49 @@ impl Guard {
         signed::open(&self.0, text).await
     }
 
-    /// Fetches the signing secret, unless it is known: before a claim whose pass is to be [signed](crate::Pass::into_signed), so that
-    /// nothing stays claimed for which no pass can be signed.
+    /// Fetches the signing secret, unless it is known. Call this before the check if its pass is to be [signed](crate::Pass::into_signed),
+    /// so that no claim is written for which no pass can be signed.
     ///
     /// # Errors
-    /// If the store could not be asked.
+    /// If the store failed.
     pub async fn fetch_secret(&self) -> Result<(), StoreError> {
         self.0.mint().await.map(drop)
     }
 
-    /// Shows what is on record of a submission, and changes nothing.
+    /// Returns the record of a submission, and changes nothing.
     ///
     /// # Errors
-    /// If the store could not be asked.
+    /// If the store failed.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Snapshot, StoreError> {
         inspect::look(&self.0, policy, intent).await
     }
 
-    /// Shows what is on record under a ticket, as a log names it, and changes nothing.
+    /// Returns the record under a ticket, as it appears in a log, and changes nothing.
     ///
     /// # Errors
-    /// If the store could not be asked.
+    /// If the store failed.
     pub async fn look_at(&self, ticket: &Ticket) -> Result<Snapshot, StoreError> {
         inspect::look_at(&self.0, ticket).await
     }
 
-    /// Shows everything that can be told of the token that is presented, and changes nothing; `None` if the text does not have the shape of
-    /// a token. For people, never to decide whether to run.
+    /// Returns everything that is known about the presented token, and changes nothing. Returns `None` if the text does not have the shape
+    /// of a token. For people, never to decide whether to run.
     ///
     /// # Errors
-    /// If the store could not be asked.
+    /// If the store failed.
     pub async fn inspect(&self, intent: &Intent<'_>) -> Result<Option<TokenInfo>, StoreError> {
         inspect::inspect(&self.0, intent).await
     }
 
-    /// Settles a run whose outcome is unknown, under a key or with a remembered token: it took effect, and a duplicate receives this reply
-    /// from now on; or it did not, and the next request runs. A run that is still alive, as far as this machine's clock can tell, is left
-    /// alone. With the name of the run, as [`look`](Self::look) shows it, that run alone is settled: repeating it does no harm, even if the
-    /// handler has run again meanwhile. [`Effect::Unknown`] changes nothing, and a reply is stored with [`Effect::Applied`] only.
+    /// Settles a run whose outcome is unknown, under a key or with a remembered token.
+    ///
+    /// With [`Effect::Applied`], a duplicate receives this reply from now on. With [`Effect::NotApplied`], the next request runs.
+    /// [`Effect::Unknown`] changes nothing, and a reply is stored with [`Effect::Applied`] only. A run that is still alive according to
+    /// this machine's clock is not changed. With a run id, as [`look`](Self::look) returns it, only that run is settled: repeating the call
+    /// is harmless, even if the handler has run again since.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store failed, or if its reply was lost: retry the call.
     pub async fn settle(
         &self,
         rules: &KeyRules,
@@ -338,11 +342,11 @@ impl Guard {
         settle::settle_intent(&self.0, rules, intent, Settlement { run, effect, reply }).await
     }
 
-    /// As [`settle`](Self::settle), by the ticket alone, as a log names it. A token that is settled as not applied does not become valid
-    /// again: its expiry is not on record.
+    /// Like [`settle`](Self::settle), by the ticket alone, as it appears in a log. A token that is settled as not applied does not become
+    /// valid again: its expiry is not on record.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store failed, or if its reply was lost: retry the call.
     pub async fn settle_ticket(
         &self,
         rules: &KeyRules,
@@ -355,56 +359,57 @@ impl Guard {
         settle::settle(&self.0, rules, &target, Settlement { run, effect, reply }).await
     }
 
-    /// Makes a token valid again that this attempt has redeemed, for the rest of its life: the submission did not take effect.
+    /// Releases a token that this attempt has redeemed, because the submission did not take effect: the token is valid again until it
+    /// expires.
     ///
-    /// `run` is what [`Pass::run_id`](crate::Pass::run_id) named when the attempt redeemed the token; the same attempt gets the same one when
-    /// it asks again. Repeating a release does no harm: once the attempt has redeemed the token again, that is another run, and the release
-    /// of the first is [lost](Settled::Lost). So is one for a token of an earlier epoch of the store.
+    /// `run` is the id that [`Pass::run_id`](crate::Pass::run_id) returned when the attempt redeemed the token; a retry of the attempt
+    /// receives the same one. Repeating a release is harmless: once the attempt has redeemed the token again, that is another run, and the
+    /// release of the first is [lost](Settled::Lost). So is the release of a token from an earlier epoch of the store.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store failed, or if its reply was lost: retry the call.
     pub async fn release(&self, token: &str, attempt: &Attempt, run: RunId) -> Result<Settled, StoreError> {
         release::release(&self.0, token, attempt, run).await
     }
 
-    /// Takes a token out of use, whatever it is bound to: for operators, not for callers. The record of a run stays there.
+    /// Revokes a token, whatever it is bound to: for operators, not for clients. The record of a run is kept.
     ///
     /// # Errors
-    /// If the store could not be asked, or if its reply was lost: send it again.
+    /// If the store failed, or if its reply was lost: retry the call.
     pub async fn revoke(&self, token: &str) -> Result<Revocation, StoreError> {
         revoke::revoke(&self.0, token).await
     }
 
-    /// Asks the store whether it answers and accepts writes.
+    /// Checks that the store responds and accepts writes.
     ///
     /// # Errors
-    /// If it does not. A Redis that has reached `maxmemory` and evicts nothing rejects new records: [`StoreError::is_full`] tells that from
-    /// one that cannot be reached.
+    /// If it does not. A Redis that has reached `maxmemory` and evicts nothing rejects new records: [`StoreError::is_full`] distinguishes
+    /// it from one that cannot be reached.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.0.store.ping().await
     }
 
-    /// Starts a graceful shutdown: from now on responses close their connections, so that clients connect elsewhere.
+    /// Starts a graceful shutdown: from now on, responses close their connections, so that clients connect elsewhere.
     pub fn begin_draining(&self) {
         self.0.shutdown.begin_draining();
     }
 
-    /// Whether a graceful shutdown has started.
+    /// Returns whether a graceful shutdown has started.
     pub fn is_draining(&self) -> bool {
         self.0.shutdown.is_draining()
     }
 
-    /// Rejects new work, and waits until every run in flight under this guard has ended, however long that takes.
+    /// Rejects new work, and waits without a timeout until every run in flight under this guard has ended.
     ///
-    /// Await this before the server is stopped: a server waits for its connections only, and drops a run whose client has gone.
-    /// [`begin_draining`](Self::begin_draining) a moment earlier spares callers a rejection.
+    /// Await this before you stop the server: a server waits for its connections only, and drops a run whose client has disconnected.
+    /// Calling [`begin_draining`](Self::begin_draining) shortly before avoids rejecting requests.
     pub async fn drain(&self) {
         self.0.shutdown.wait().await;
     }
 
-    /// Runs a whole graceful shutdown before a server is stopped: [starts it](Self::begin_draining), goes on for
-    /// [`last_call`](Self::last_call), and [drains](Self::drain) for [`drain_limit`](Self::drain_limit) at most. Returns whether every run has
-    /// ended; otherwise the outcome of those that are cut off is unknown, and a warning is logged.
+    /// Performs a complete graceful shutdown before a server is stopped: [starts it](Self::begin_draining), keeps serving for
+    /// [`last_call`](Self::last_call), and [drains](Self::drain) for at most [`drain_limit`](Self::drain_limit). Returns whether every run
+    /// has ended. If not, the remaining runs are aborted with an unknown outcome, and a warning is logged.
     pub async fn shut_down(&self) -> bool {
         self.begin_draining();
         tokio::time::sleep(self.last_call()).await;
@@ -415,54 +420,54 @@ impl Guard {
         is_drained
     }
 
-    /// How many requests would have been rejected or replayed in [`Mode::Observe`], by the code of the rejection or `replayed`. `unread` counts
-    /// requests that could not be judged, because their handler answered without reading a body that had not arrived.
+    /// Returns how many requests would have been rejected or replayed in [`Mode::Observe`], by the code of the rejection or `replayed`.
+    /// `unread` counts requests that could not be judged, because their handler responded without reading a body that had not arrived.
     pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
         self.0.rollout.observed()
     }
 
-    /// How many submissions ran unprotected because the store could not be asked and their policy
-    /// [fails open](crate::IntervalRules::fail_open).
+    /// Returns how many submissions ran unprotected, because the store failed and their policy [fails
+    /// open](crate::IntervalRules::fail_open).
     pub fn let_through(&self) -> u64 {
         self.0.rollout.unprotected()
     }
 
-    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, how full a memory store is. Call it before metrics are
-    /// exported; it costs requests nothing. Of several guards the last one is seen.
+    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, usage of a memory store. Call it before metrics are
+    /// exported; it adds no cost to requests. If several guards report, the last one overwrites the others.
     ///
-    /// Everything else that [`onceward_api::metric`] lists is counted as it happens, by the recorder that was installed when the guard was
+    /// All other metrics in [`onceward_api::metric`] are recorded as they happen, by the recorder that was installed when the guard was
     /// built.
     pub fn report(&self) {
         let gauge = |metric: &metric::Metric, value: f64| metrics::gauge!(metric.name).set(value);
         gauge(&metric::RUNNING, self.0.shutdown.count() as f64);
         gauge(&metric::WAITING, self.0.waiters.count() as f64);
         gauge(&metric::RETRYING, self.0.renewals.retrying() as f64);
-        // A slow store reports itself.
+        // The store sets it if a node is slow.
         gauge(&metric::SLOW_NODES, 0.0);
         self.0.store.report();
     }
 
-    /// The guard's mode.
+    /// Returns the guard's mode.
     pub fn mode(&self) -> Mode {
         self.0.mode
     }
 
-    /// How long a token lives by default.
+    /// Returns the default time to live of a token.
     pub fn token_ttl(&self) -> Duration {
         self.0.token_ttl
     }
 
-    /// The grace period after a signal to stop, in which clients can connect elsewhere.
+    /// Returns the grace period at the start of a graceful shutdown, in which clients can connect elsewhere.
     pub fn last_call(&self) -> Duration {
         self.0.last_call
     }
 
-    /// How long a run may take to end once the process is told to stop.
+    /// Returns how long a graceful shutdown waits for runs in flight.
     pub fn drain_limit(&self) -> Duration {
         self.0.drain_limit
     }
 
-    /// The address of the pages that explain problem codes.
+    /// Returns the base URL of the pages that explain problem codes.
     pub fn problem_base(&self) -> &str {
         &self.0.problem_base
     }
@@ -490,7 +495,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(60);
 
-    /// A store that the test keeps a hand on.
+    /// Returns a guard, with its store and its clock for the test to use directly.
     fn guard() -> (Guard, Arc<Memory>, ManualClock) {
         let manual = ManualClock::new();
         let store = Arc::new(Memory::with_clock((&manual).into()));
@@ -523,7 +528,7 @@ mod tests {
         }
     }
 
-    /// A store that answers a redeem only in the second poll.
+    /// A store whose reply to a redeem arrives with the second poll.
     struct SlowTake(Memory);
 
     #[crate::store::async_trait]

@@ -1,4 +1,4 @@
-//! What a request asks, free of any framework.
+//! The intent of a request, independent of any framework.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,23 +14,23 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::run_id::RunId;
 
-/// What a request asks: which operation, for whom, and what it presents to be let in.
+/// The intent of a request: the action, the subject, and the token or key that it presents.
 #[derive(Clone)]
 pub struct Intent<'a> {
     pub(crate) action: Cow<'a, str>,
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
     pub(crate) attempt: Option<&'a Attempt>,
-    /// Whether the sender names the same attempt when it sends again.
+    /// Whether the sender uses the same attempt when it retries.
     pub(crate) repeats_attempt: bool,
     pub(crate) key: Option<&'a Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// The run in which this is asked, if a guard around the handler has begun one.
+    /// The run in which this is checked, if a guard around the handler has started one.
     pub(crate) within: Option<RunId>,
 }
 
 impl<'a> Intent<'a> {
-    /// `subject` asks for `action`, and presents nothing yet. An action that is a method and a path goes by its
+    /// Creates an intent of `subject` for `action` that presents nothing yet. An action that is a method and a path is compared by its
     /// [canonical path](canonical_action).
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
         Self {
@@ -59,31 +59,32 @@ impl<'a> Intent<'a> {
         self
     }
 
-    /// Says what is asked, so that a key that comes again with something else is found out. Without it, whatever comes
-    /// under a key is taken for the same.
+    /// Adds the fingerprint of the content, so that a key that is reused with other content is rejected. Without it, all requests under a
+    /// key count as the same.
     #[must_use]
     pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
         self.fingerprint = Some(fingerprint);
         self
     }
 
-    /// Names this try. Asked twice under one name, a token is accepted twice, for a minute; so believe a name only
-    /// from a caller that you trust, such as your own gateway.
+    /// Names this attempt. A token is accepted again for the same attempt, for a minute; so accept the name only from a caller that you
+    /// trust, such as your own gateway.
     #[must_use]
     pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
         (self.attempt, self.repeats_attempt) = (Some(attempt), true);
         self
     }
 
-    /// Names this try, for a gateway that gives each request of its clients another name. A client that is refused sends again under
-    /// another attempt, so if an answer of the store is lost, it is told `redeem_unknown`, and to fetch a new token.
+    /// Names this attempt, for a gateway that uses another name for each request of its clients. A rejected client retries under another
+    /// attempt, so if the reply of the store is lost, the client receives `redeem_unknown` and has to fetch a new token.
     #[must_use]
     pub fn gateway_attempt(mut self, attempt: &'a Attempt) -> Self {
         (self.attempt, self.repeats_attempt) = (Some(attempt), false);
         self
     }
 
-    /// What the store gets to see of who presents a token, and for what. SubjectKind does not know the token cannot try names against it.
+    /// Returns the digest of subject and action that the store holds for a token. A reader of the store without the token cannot test
+    /// guessed names against it.
     pub(crate) fn asker(&self, token: Uuid) -> [u8; 16] {
         let mut asker = Sha256::new().chain_update(token.as_bytes());
         digest::feed(&mut asker, [self.subject.to_bytes().as_slice(), self.action.as_bytes()]);
@@ -97,7 +98,7 @@ impl fmt::Debug for Intent<'_> {
     }
 }
 
-/// SubjectKind is asking. Being nobody in particular has to be written out.
+/// The caller of an action. An anonymous caller has to be stated explicitly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject<'a>(SubjectKind<'a>);
 
@@ -109,28 +110,28 @@ enum SubjectKind<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Nobody in particular.
+    /// A caller that is not identified.
     pub fn anonymous() -> Self {
         Self(SubjectKind::Anonymous)
     }
 
-    /// A caller by the name the application knows it by: a user id, not an access token, which changes when it is
-    /// refreshed although the caller does not.
+    /// A caller by the name that the application uses for it: a user id, not an access token, which changes when it is refreshed although
+    /// the caller does not.
     pub fn named(name: impl Into<Cow<'a, str>>) -> Self {
         Self(SubjectKind::Named(name.into()))
     }
 
-    /// Whoever is at this address; several people may be.
+    /// The client at this address; several people may share it.
     pub fn client_address(address: IpAddr) -> Self {
         Self(SubjectKind::Address(address.to_canonical()))
     }
 
-    /// Whether it is nobody in particular.
+    /// Returns whether the caller is not identified.
     pub fn is_anonymous(&self) -> bool {
         self.0 == SubjectKind::Anonymous
     }
 
-    /// The same, without a copy of its name.
+    /// Returns the same subject without a copy of its name.
     pub(crate) fn borrowed(&self) -> Subject<'_> {
         Subject(match &self.0 {
             SubjectKind::Anonymous => SubjectKind::Anonymous,
@@ -139,7 +140,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Bytes that no other subject has: a caller who is named like an address is not that address.
+    /// Returns bytes that no other subject has: a caller whose name looks like an address is not that address.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (tag, text) = match &self.0 {
             SubjectKind::Anonymous => (0, Cow::Borrowed("")),
@@ -150,7 +151,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What a token is good for. A token that is bound to nothing is good on every route that does not ask for more.
+/// The action and the subject that a token is valid for. An unbound token is valid on every route that does not require a bound one.
 #[derive(Debug, Clone, Default)]
 pub struct Binding<'a> {
     pub(crate) action: Option<Cow<'a, str>>,
@@ -158,24 +159,24 @@ pub struct Binding<'a> {
 }
 
 impl<'a> Binding<'a> {
-    /// Good for anything.
+    /// Returns a binding that allows every action and every subject.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Good for this action if there is one, and for this caller, as somebody has asked for it.
+    /// Returns a binding to this action, if there is one, and to this subject, as a client requests it.
     pub fn to(action: Option<&'a str>, subject: Subject<'a>) -> Self {
         Self { action: action.map(canonical_action), ..Self::default() }.subject(subject)
     }
 
-    /// Good for this action only. One that is a method and a path goes by its [canonical path](canonical_action).
+    /// Restricts the token to this action. An action that is a method and a path is compared by its [canonical path](canonical_action).
     #[must_use]
     pub fn action(mut self, action: &'a str) -> Self {
         self.action = Some(canonical_action(action));
         self
     }
 
-    /// Good for this caller only; anonymous is no caller, and binds nothing.
+    /// Restricts the token to this subject. An anonymous subject does not restrict it.
     #[must_use]
     pub fn subject(mut self, subject: Subject<'a>) -> Self {
         self.subject = (!subject.is_anonymous()).then_some(subject);

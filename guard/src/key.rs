@@ -1,25 +1,25 @@
-//! A key: the caller's own name for one submission, the same in every try.
+//! A key: the client's own name for one submission, the same in every retry.
 
 use std::fmt;
 
 use sfv::{BareItem, Item, Parser};
 
-/// The most characters of a key.
+/// Maximum number of characters in a key.
 const LONGEST: usize = 255;
-/// The most bytes of a key of several parts, separators and all.
+/// Maximum number of bytes in a key of several parts, including separators.
 const LONGEST_OF_PARTS: usize = 1024;
-/// Stands between parts, in which it cannot occur.
+/// Separates the parts, which cannot contain it.
 const SEPARATOR: &str = "\u{1f}";
 
-/// A key that the caller made. It never shows itself.
+/// A key that the client chose. `Debug` does not reveal it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(String);
 
 impl Key {
-    /// A key as it stands, such as an order's number.
+    /// Creates a key from a text, such as an order number.
     ///
     /// # Errors
-    /// Unless it has 1 to 255 characters, none of them a control character.
+    /// If the text does not have 1 to 255 characters, or contains a control character.
     pub fn new(text: impl Into<String>) -> Result<Self, BadKey> {
         let text = text.into();
         if !(1..=LONGEST).contains(&text.chars().count()) {
@@ -28,11 +28,11 @@ impl Key {
         if text.contains(char::is_control) { Err(BadKey::Control) } else { Ok(Self(text)) }
     }
 
-    /// A key of several parts: source and sequence number; user, operation and business id. `a` and `bc` are not `ab`
-    /// and `c`. One part alone is the key of that text.
+    /// Creates a key from several parts: source and sequence number; user, operation and business id. `a` and `bc` differ from `ab` and
+    /// `c`. A single part gives the key of that text.
     ///
     /// # Errors
-    /// Without a part; if a part is empty or has a control character; if they exceed 1024 bytes, with one byte between
+    /// If there is no part, if a part is empty or contains a control character, or if the parts exceed 1024 bytes, with one byte between
     /// each two of them.
     pub fn of_parts(parts: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, BadKey> {
         let mut text = String::new();
@@ -50,12 +50,12 @@ impl Key {
         if text.is_empty() { Err(BadKey::Parts) } else { Ok(Self(text)) }
     }
 
-    /// The value of an `Idempotency-Key` header. The standard wants a quoted string (RFC 9651) and most callers send
-    /// the bare text: both are the same key. Parameters behind a quoted one mean nothing, but have to be well formed.
+    /// Parses the value of an `Idempotency-Key` header. The standard requires a quoted string (RFC 9651), and most clients send the bare
+    /// text: both give the same key. Parameters after a quoted key have no meaning, but must be well formed.
     ///
     /// # Errors
-    /// Unless it has 1 to 255 characters of visible ASCII. A bare one cannot have a quote, a comma or a semicolon:
-    /// `a, b` is what a proxy makes of two headers, and `a;b` might be a key with a parameter. Quoted it can.
+    /// If the key does not have 1 to 255 visible ASCII characters. A bare key cannot contain a quote, a comma or a semicolon: `a, b` is
+    /// what a proxy makes of two headers, and `a;b` might be a key with a parameter. A quoted key can.
     pub fn from_header(value: &[u8]) -> Result<Self, BadKey> {
         let value = value.trim_ascii();
         let text = if value.starts_with(b"\"") { unquote(value)? } else { bare(value)? };
@@ -93,29 +93,29 @@ fn bare(value: &[u8]) -> Result<String, BadKey> {
     if text.contains(['"', ',', ';']) { Err(BadKey::Bare) } else { Ok(text.to_owned()) }
 }
 
-/// What is wrong with a key. It says what is allowed, and never what was sent.
+/// The error for an invalid key. It states what is allowed, and never what the client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
-    /// It is empty or too long.
+    /// The key is empty or too long.
     #[error("a key has 1 to {LONGEST} characters")]
     Length,
-    /// It has a control character.
+    /// The key contains a control character.
     #[error("a key has no control characters")]
     Control,
-    /// A part is empty or has a control character.
+    /// A part is empty or contains a control character.
     #[error("no part of a key is empty or has control characters")]
     Part,
-    /// There is no part, or they are too long together.
+    /// There is no part, or the parts together are too long.
     #[error("a key of several parts has at least one part, and at most {LONGEST_OF_PARTS} bytes, separators included")]
     Parts,
-    /// A header has something else than visible ASCII.
+    /// A header contains characters other than visible ASCII.
     #[error("a key in a header has visible ASCII characters only, and no blanks")]
     Invisible,
-    /// A bare value has a character that it cannot have.
+    /// A bare value contains a character that is allowed only in quotes.
     #[error("a key with a quote, a comma or a semicolon is sent in quotes, as \"a;b\", and there is one key only")]
     Bare,
-    /// A quoted value is not written as it has to be.
+    /// A quoted value is not well formed.
     #[error("a key in quotes ends with its quote, and has a backslash only before a quote or another backslash")]
     Quoted,
 }

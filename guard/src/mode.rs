@@ -1,24 +1,24 @@
-//! How much a guard does, for a service that brings one in step by step.
+//! Modes of a guard, for a step-by-step rollout.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// How much a guard does, on its routes and in [`Guard::run`](crate::Guard::run).
+/// The mode of a guard, on its routes and in [`Guard::run`](crate::Guard::run).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
-    /// Nothing: no command is sent to the store, and no byte of a request or an answer is changed.
+    /// Does nothing: sends no command to the store, and changes no byte of a request or a response.
     Off,
-    /// It checks, counts and logs what it would not let run, and changes nothing for the caller. It does not wait for a body
-    /// either: where the guard looks into one that has not arrived, the handler is called first and the request is judged after
-    /// its answer, by the body that the handler has read by then.
+    /// Checks requests, counts and logs those that it would not run, and changes nothing for the client. It does not wait for a body
+    /// either: if the guard needs a body that has not arrived, the handler is called first, and the request is judged after its response,
+    /// by the part of the body that the handler has read by then.
     Observe,
-    /// It protects.
+    /// Protects requests.
     #[default]
     Enforce,
 }
 
-/// Counts for a service that brings a guard in step by step.
+/// Counters for a step-by-step rollout.
 #[derive(Default)]
 pub(crate) struct RolloutCounts {
     observed: Mutex<BTreeMap<&'static str, u64>>,
@@ -26,7 +26,7 @@ pub(crate) struct RolloutCounts {
 }
 
 impl RolloutCounts {
-    /// Counts a request that ran although it would have had this outcome.
+    /// Counts a request that ran in observe mode, by the outcome that it would have had.
     pub(crate) fn observe(&self, outcome: &'static str) {
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         *observed.entry(outcome).or_default() += 1;
@@ -36,7 +36,7 @@ impl RolloutCounts {
         self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts a submission that ran although the store could not be asked.
+    /// Counts a submission that ran although the store failed.
     pub(crate) fn count_unprotected(&self) {
         self.unprotected.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A policy is a row of the table: how a request enters, and what its answer says about the effect.
+//! Policies: how a guard recognises a duplicate, and how a response status maps to an effect.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use crate::effect::Effect;
 use crate::metrics::PolicyLabel;
 use crate::reply::{NoReply, Reply};
 
-/// How a submission is told from its repetition.
+/// How a guard recognises the duplicate of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// A token that we issued is good for one use.
+    /// A token that the guard issued is valid for one use.
     Token(TokenRules),
-    /// A key that the caller made names one submission, and its first answer is given again.
+    /// A key that the client chose names one submission, and a duplicate receives the first reply.
     Key(KeyRules),
-    /// Nobody made anything: the same, from the same caller, is taken once in a while.
+    /// Deduplicates without a token or key: accepts at most one equivalent request per subject and interval.
     Interval(IntervalRules),
 }
 
-/// What holds for a token.
+/// The settings of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TokenRules {
     pub(crate) bound: bool,
@@ -27,27 +27,28 @@ pub struct TokenRules {
 }
 
 impl TokenRules {
-    /// Good once, on every route it is not bound away from.
+    /// Creates rules under which a token is valid once, on every route that its binding allows.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Accepts only a token that was issued for this action, and for this caller where there is one.
+    /// Accepts only a token that was issued for this action, and for this subject unless it is anonymous.
     #[must_use]
     pub fn bound(mut self) -> Self {
         self.bound = true;
         self
     }
 
-    /// Keeps the answer this long, and gives it again to the same submission. A browser shows the answer to the second
-    /// click; so this is what a plain form wants. A run that nobody can tell the end of is never repeated.
+    /// Stores the reply for `retain`, and replays it to a duplicate of the submission. A browser shows the response to the second click, so
+    /// this suits a plain form. A run whose outcome is unknown is never repeated.
     #[must_use]
     pub fn remember(self, retain: Duration) -> Self {
         self.remember_by(KeyRules::retryable().retain(retain))
     }
 
-    /// The same, with a lease, a ceiling and a limit of your own. The claim is always held; what an answer says goes by what
-    /// holds for tokens all the same: a 500 gives the token back, so that the form can be sent again.
+    /// Like [`remember`](Self::remember), with your own lease, ceiling and limit. The claim always outlives its lease, as under [at most
+    /// once](KeyRules::at_most_once). The status of a response still has the effect that it has for tokens: a 500 releases the token, so
+    /// that the form can be sent again.
     #[must_use]
     pub fn remember_by(mut self, rules: KeyRules) -> Self {
         self.remember = Some(KeyRules { at_most_once: true, ..rules });
@@ -55,7 +56,7 @@ impl TokenRules {
     }
 }
 
-/// What holds for an interval.
+/// The settings of an interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntervalRules {
     pub(crate) every: Duration,
@@ -66,42 +67,43 @@ pub struct IntervalRules {
 }
 
 impl IntervalRules {
-    /// For less than this nothing can be claimed safely: an answer of the store takes its time.
+    /// Shortest claim: a reply of the store takes time, so a shorter claim would not be safe.
     const SHORTEST_CLAIM: Duration = Duration::from_millis(300);
 
-    /// The same again only after a second.
+    /// Creates rules with an interval of one second.
     pub fn new() -> Self {
         let ceiling = KeyRules::retryable().ceiling;
         Self { every: Duration::from_secs(1), ceiling, is_lock: false, fails_open: false, message: None }
     }
 
-    /// The same again only after this long.
+    /// Sets the interval. Default: 1 second.
     ///
     /// # Errors
-    /// If that is no time at all.
+    /// If the interval is shorter than a millisecond.
     pub fn every(mut self, every: Duration) -> Result<Self, SettingError> {
         self.every = every;
         if every < Duration::from_millis(1) { Err(SettingError::IntervalTooShort) } else { Ok(self) }
     }
 
-    /// How long it is kept for a handler that takes longer than the interval: an hour. Work that takes longer still is taken for
-    /// lost, and the same may run beside it.
+    /// Sets how long the interval is extended for a handler that takes longer than the interval. Default: 1 hour. A run that takes even
+    /// longer counts as lost, and a duplicate may run concurrently.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Duration) -> Self {
         self.ceiling = ceiling;
         self
     }
 
-    /// Makes it a plain lock: refused as `locked` while the first runs, for [an hour at most](Self::ceiling), and free as soon as it has ended,
-    /// however it did. It is then `every` that a lock outlives its owner by, if that has died.
+    /// Makes the interval a lock: a duplicate is rejected as `locked` while the first run is in flight, for [an hour at
+    /// most](Self::ceiling) by default, and the lock is released as soon as that run ends, whatever its outcome. If the owner crashes, the
+    /// lock expires after `every`.
     #[must_use]
     pub fn release_always(mut self) -> Self {
         self.is_lock = true;
         self
     }
 
-    /// Lets submissions through when the store cannot be asked: they are answered as `unprotected`, and
-    /// [counted](crate::Guard::let_through). No other policy can do that.
+    /// Runs submissions when the store fails: their responses are marked as `unprotected`, and they are
+    /// [counted](crate::Guard::let_through). No other policy can fail open.
     ///
     /// ```compile_fail,E0599
     /// onceward::KeyRules::retryable().fail_open();
@@ -116,19 +118,19 @@ impl IntervalRules {
         self
     }
 
-    /// What a duplicate is told, in place of the text that `too_soon` or `locked` has.
+    /// Sets the text that a duplicate receives, in place of the text of `too_soon` or `locked`.
     #[must_use]
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// The claim behind it.
+    /// Returns the rules of the claim for this interval.
     pub(crate) fn claim(&self) -> KeyRules {
         KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ceiling: self.ceiling, ..KeyRules::retryable() }
     }
 
-    /// Whether the claim outlasts the interval, and has to be shortened.
+    /// Returns whether the claim lives longer than the interval, and has to be shortened.
     pub(crate) fn is_shorter_than_its_claim(&self) -> bool {
         self.every < Self::SHORTEST_CLAIM
     }
@@ -140,7 +142,7 @@ impl Default for IntervalRules {
     }
 }
 
-/// A setting that a guard or a policy cannot have.
+/// The error for an invalid setting of a guard or a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
@@ -180,15 +182,16 @@ pub struct KeyRules {
 }
 
 impl KeyRules {
-    /// The shortest lease: a renewal has to fit into it, and a store that is busy for a moment.
+    /// Shortest lease: a renewal has to fit into it, even if the store is briefly busy.
     const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-    /// For work that must not run twice, such as a payment. A run whose outcome is unknown, because its process crashed or its handler
-    /// answered 408, 500, 501 or 503, keeps the key: a duplicate receives `outcome_unknown` until [`Guard::settle`](crate::Guard::settle)
-    /// says how the run ended, or until [`retain`](Self::retain) has passed (24 hours by default).
+    /// Creates rules for work that must not run twice, such as a payment. A run whose outcome is unknown, because its process crashed or
+    /// its handler responded with 408, 500, 501 or 503, keeps the key: a duplicate receives `outcome_unknown` until
+    /// [`Guard::settle`](crate::Guard::settle) records how the run ended, or until [`retain`](Self::retain) has passed (24 hours by
+    /// default).
     ///
-    /// A response with status 401, 403, 425 or 429 says that nothing took effect and frees the key. A handler that passes on such a status
-    /// of another party after it took effect has to say so.
+    /// A response with status 401, 403, 425 or 429 means that nothing took effect and frees the key. A handler that passes on such a status
+    /// from another service after it took effect has to state the effect.
     ///
     /// Both constructors set the same limits: a lease of 15 seconds, renewed for an hour at most, and a reply of up to 1 MiB that is stored
     /// for a day.
@@ -196,8 +199,8 @@ impl KeyRules {
         Self { at_most_once: true, ..Self::retryable() }
     }
 
-    /// For work that may run again after a failure. A crash frees the key when its lease expires, and a response with status 500 frees it at
-    /// once: the next request with the same key runs the handler again, even if the first run took effect before it failed.
+    /// Creates rules for work that may run again after a failure. A crash frees the key when its lease expires, and a response with status
+    /// 500 frees it at once: the next request with the same key runs the handler again, even if the first run took effect before it failed.
     pub fn retryable() -> Self {
         Self {
             lease: Duration::from_secs(15),
@@ -209,50 +212,51 @@ impl KeyRules {
         }
     }
 
-    /// How long a claim lives after its process has crashed: 15 seconds. It is renewed as long as the process lives, so it may well be
-    /// shorter than the handler takes.
+    /// Sets how long a claim lives after its process has crashed. Default: 15 seconds. It is renewed as long as the process lives, so it
+    /// may be shorter than the handler takes.
     ///
     /// # Errors
-    /// If it is shorter than 100 milliseconds: a renewal has to fit into it.
+    /// If the lease is shorter than 100 milliseconds: a renewal has to fit into it.
     pub fn lease(mut self, lease: Duration) -> Result<Self, SettingError> {
         self.lease = lease;
         if lease < Self::SHORTEST_LEASE { Err(SettingError::LeaseTooShort) } else { Ok(self) }
     }
 
-    /// How long a claim is renewed: an hour. Work that takes longer is taken for lost.
+    /// Sets how long a claim is renewed. Default: 1 hour. A run that takes longer counts as lost.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Duration) -> Self {
         self.ceiling = ceiling;
         self
     }
 
-    /// How long the reply is kept, and an unknown outcome that is [held](Self::at_most_once): a day. Afterwards the same key runs again.
+    /// Sets how long a reply is stored, and how long an unknown outcome under [at most once](Self::at_most_once) keeps the key. Default: 1
+    /// day. Afterwards, a request with the same key runs again.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         self.retain = retain;
         self
     }
 
-    /// How large a reply is kept: 1 MiB. Of a larger one it is only kept that there was one.
+    /// Sets the size up to which a reply is stored. Default: 1 MiB. For a larger reply, only the fact that the run took effect is stored.
     #[must_use]
     pub fn reply_limit(mut self, bytes: usize) -> Self {
         self.reply_limit = bytes;
         self
     }
 
-    /// Keeps and replays every answer of a handler, failures included, as Stripe does.
+    /// Stores and replays every response of a handler, including failures, as Stripe does.
     #[must_use]
     pub fn replay_everything(mut self) -> Self {
         self.replays_everything = true;
         self
     }
 
-    /// Whether this reply is kept: not if it is too large or cannot be written down.
+    /// Returns whether this reply is stored: not if it is too large or cannot be encoded.
     pub fn keeps(&self, reply: &Reply) -> bool {
         reply.size() <= self.reply_limit && reply.fits()
     }
 
-    /// What is kept of a reply: all, or why nothing is.
+    /// Returns the reply to store, or the reason why none is stored.
     pub(crate) fn kept(&self, reply: Result<Reply, NoReply>) -> Result<Reply, NoReply> {
         reply.and_then(|reply| if self.keeps(&reply) { Ok(reply) } else { Err(NoReply::TooLarge) })
     }
@@ -269,22 +273,22 @@ impl KeyRules {
 }
 
 impl Policy {
-    /// A token that we issued is good for one use, on every route it is not bound away from.
+    /// Creates a policy under which a token that the guard issued is valid for one use, on every route that its binding allows.
     pub fn token() -> Self {
         Self::Token(TokenRules::new())
     }
 
-    /// A key that the caller made names one submission.
+    /// Creates a policy under which a key that the client chose names one submission.
     pub fn key(rules: KeyRules) -> Self {
         Self::Key(rules)
     }
 
-    /// The same is taken once in a while.
+    /// Creates a policy that accepts at most one equivalent request per subject and interval.
     pub fn interval(rules: IntervalRules) -> Self {
         Self::Interval(rules)
     }
 
-    /// What an answer of the handler says about the effect by its status, where nobody says it better.
+    /// Returns the effect that a status of the handler's response implies, unless the handler states the effect.
     pub fn effect(&self, status: u16) -> Effect {
         match (self, status) {
             (Self::Key(rules), status) => rules.effect(status),
@@ -295,14 +299,14 @@ impl Policy {
         }
     }
 
-    /// Whether an error of a type that only an extractor makes proves that the handler was not entered. A handler can construct such
-    /// an error, so at most once asks for a better proof. Under a token or in an interval every 4xx counts as not applied anyway.
+    /// Returns whether an error of a type that only an extractor creates proves that the handler was not entered. A handler can construct
+    /// such an error, so at most once requires a better proof. Under a token or in an interval, every 4xx counts as not applied anyway.
     pub(crate) fn believes_extractors(&self) -> bool {
         matches!(self, Self::Key(rules) if !rules.at_most_once)
     }
 
-    /// What an error of the work says about the effect, where nobody says it better: the same as a response with status 500. It
-    /// cannot be replayed, so [`replay_everything`](KeyRules::replay_everything) changes nothing of that.
+    /// Returns the effect that an error of the work implies, unless the work states the effect: the same as a response with status 500. An
+    /// error cannot be replayed, so [`replay_everything`](KeyRules::replay_everything) does not change this.
     pub(crate) fn effect_of_failure(&self) -> Effect {
         match self {
             Self::Key(rules) if rules.at_most_once => Effect::Unknown,
@@ -310,7 +314,7 @@ impl Policy {
         }
     }
 
-    /// Whether an answer is kept for whoever comes later.
+    /// Returns whether a reply is stored for duplicates.
     pub(crate) fn keeps_replies(&self) -> bool {
         match self {
             Self::Key(_) => true,
@@ -319,12 +323,12 @@ impl Policy {
         }
     }
 
-    /// Whether a submission runs although the store could not be asked.
+    /// Returns whether a submission runs although the store failed.
     pub(crate) fn fails_open(&self) -> bool {
         matches!(self, Self::Interval(rules) if rules.fails_open)
     }
 
-    /// Its name in metrics and logs.
+    /// Returns the name of the policy in metrics and logs.
     pub(crate) fn label(&self) -> PolicyLabel {
         match self {
             Self::Token(rules) if rules.remember.is_none() => PolicyLabel::Token,
@@ -339,7 +343,7 @@ impl Policy {
 mod tests {
     use super::*;
 
-    /// A column of the table, as text: `+` it happened, `-` it did not, `?` nobody can tell.
+    /// A column of the table, as text: `+` is applied, `-` is not applied, `?` is unknown.
     fn column(policy: &Policy, statuses: &[u16]) -> String {
         let sign = |status: &u16| match policy.effect(*status) {
             Effect::Applied => '+',

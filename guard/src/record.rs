@@ -1,4 +1,4 @@
-//! What the store holds, as versioned bytes.
+//! Records in the store, as versioned bytes.
 
 mod claim;
 mod codec;
@@ -11,50 +11,50 @@ use self::codec::Reader;
 pub(crate) use self::done::{DoneRecord, NOBODY, REVOKED};
 use crate::run_id::RunId;
 
-/// The version of the layout, the first byte of every record. A record of another version is never interpreted.
+/// Version of the layout, and first byte of every record. A record of another version is never interpreted.
 const VERSION: u8 = 2;
-/// The second byte says what kind of record it is.
+/// The second byte of a record is its kind.
 const ISSUED: u8 = b'i';
 const ATTEMPTED: u8 = b'a';
 const CLAIMED: u8 = b'c';
 const DONE: u8 = b'd';
 
-/// What is known of a ticket.
+/// The record of a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// A token that nobody has used yet.
+    /// A token that was not used yet.
     Issued,
-    /// A token that one attempt has used.
+    /// A token that an attempt has redeemed.
     Attempted(AttemptRecord),
-    /// A run that has begun.
+    /// A run that has started.
     Claimed(ClaimRecord),
-    /// A run that has ended, and what it answered.
+    /// A run that has ended, and its reply.
     Done(DoneRecord),
 }
 
-/// Which attempt has used a token.
+/// The attempt that has redeemed a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttemptRecord {
-    /// The attempt's digest.
+    /// The digest of the attempt.
     pub(crate) attempt: [u8; 16],
-    /// This use of the token. An attempt that releases the token and redeems it again makes another one.
+    /// The run that the token was redeemed for. An attempt that releases the token and redeems it again starts another run.
     pub(crate) run: RunId,
-    /// Until when this record lives, in milliseconds since 1970.
+    /// When this record expires, in milliseconds since 1970.
     pub(crate) deadline: u64,
-    /// When the token itself expires, for putting it back.
+    /// When the token itself expires, needed to put it back.
     pub(crate) expires_at: u64,
 }
 
-/// Bytes that this build does not understand: written by another version, so nothing may be concluded from them.
+/// Bytes that this build does not understand. Another version wrote them, so nothing may be concluded from them.
 #[derive(Debug, thiserror::Error)]
 #[error("the store holds a record that this version does not know")]
 pub(crate) struct UnknownRecord;
 
 impl Record {
-    /// The bytes of an issued token: always the same, so that they can be compared without being read.
+    /// The bytes of an issued token: always the same, so that they can be compared without being decoded.
     pub(crate) const ISSUED: [u8; 2] = [VERSION, ISSUED];
 
-    /// What a request with a token of which this is on record is told: somebody has used it, or revoked it before anybody had.
+    /// Returns what a request receives if its token has this record: the token was used, or it was revoked before it was used.
     pub(crate) fn used(&self) -> Code {
         match self {
             Self::Done(done) if done.is_revocation() => Code::TokenRevoked,

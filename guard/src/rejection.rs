@@ -1,4 +1,4 @@
-//! Why nothing ran.
+//! Rejections: reasons why a submission did not run.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use onceward_api::{Code, Problem, Retry};
 
 use crate::reply::{NoReply, Reply};
 
-/// How long a caller waits before it asks again, where nothing better is known.
+/// Default time after which a client may retry.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Why nothing ran. It is an answer, not a failure.
+/// The reason why a submission did not run. It is a regular result, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     code: Code,
@@ -19,37 +19,37 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// A rejection with what its code says of itself.
+    /// Creates a rejection with the default text of its code.
     pub fn new(code: Code) -> Self {
         let is_worth_waiting = code.retry() == Retry::Same || code.status() == 503;
         Self { code, detail: code.detail().into(), retry_after: is_worth_waiting.then_some(MOMENT) }
     }
 
-    /// Says what it was this time. It goes to the client alone; a token or a key does not belong in it.
+    /// Replaces the text. It is sent to the client only; it must not contain a token or a key.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Says when the same may be sent again.
+    /// Sets the time after which the client may retry.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// What a program goes by.
+    /// Returns the code, for programs.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// When the same may be sent again, if it may.
+    /// Returns the time after which the client may retry, if it may.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The rejection as the contract's problem.
+    /// Returns the rejection as a problem, as the contract defines it.
     pub fn problem(&self) -> Problem {
         Problem::new(self.code).detail(self.detail.clone())
     }
@@ -67,7 +67,7 @@ impl From<NoReply> for Rejection {
     }
 }
 
-/// What a duplicate receives. It never runs.
+/// The verdict on a duplicate, which never runs.
 #[derive(Debug)]
 pub(crate) enum Duplicate {
     /// The stored response of the first run.

@@ -1,11 +1,11 @@
-//! A kept answer: what a duplicate is given instead of a second run.
+//! Replies: stored responses, which duplicates receive instead of a second run.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The headers that are kept of every answer. The others speak of that one exchange, or of that one caller's session.
+/// Headers that are stored by default. The others belong to one exchange, or to the session of one client.
 const KEPT: [&str; 9] = [
     "cache-control",
     "content-disposition",
@@ -18,7 +18,7 @@ const KEPT: [&str; 9] = [
     "vary",
 ];
 
-/// What is never kept, whoever asks for it: it would hand out somebody's login again, or break the connection it is sent on.
+/// Headers that are never stored, even on request: they would reveal a client's credentials, or break the connection of the replay.
 const NEVER: [&str; 12] = [
     "authorization",
     "connection",
@@ -34,7 +34,7 @@ const NEVER: [&str; 12] = [
     "www-authenticate",
 ];
 
-/// A kept answer.
+/// A stored response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     status: u16,
@@ -43,7 +43,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An answer with this status and body, and no header yet.
+    /// Creates a reply with this status and body, and no headers yet.
     pub fn new(status: u16, body: impl Into<Bytes>) -> Self {
         Self { status, headers: Vec::new(), body: body.into() }
     }
@@ -52,13 +52,13 @@ impl Reply {
         Self { status, headers, body }
     }
 
-    /// Whether it can be written down at all.
+    /// Returns whether the reply can be encoded in a record.
     pub(crate) fn fits(&self) -> bool {
         let fits = |length: usize| length <= usize::from(u16::MAX);
         fits(self.headers.len()) && self.headers.iter().all(|(name, value)| fits(name.len()) && fits(value.len()))
     }
 
-    /// Adds a header, beside others of the same name. One that is never kept is left out.
+    /// Adds a header, and keeps others of the same name. A header that is never stored is ignored.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<Bytes>) -> Self {
         let name = match KEPT.into_iter().find(|kept| kept.eq_ignore_ascii_case(name)) {
@@ -71,32 +71,32 @@ impl Reply {
         self
     }
 
-    /// Whether an answer's header is kept where nobody asks for more.
+    /// Returns whether a response header is stored by default. The name has to be in lower case.
     pub fn keeps(name: &str) -> bool {
         KEPT.contains(&name)
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The headers that were kept, in their order.
+    /// Returns the stored headers, in their order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.headers.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// The headers, without a copy of the names that every response may have.
+    /// Returns the headers, without a copy of the names that are stored by default.
     pub(crate) fn named_headers(&self) -> impl Iterator<Item = &(Cow<'static, str>, Bytes)> {
         self.headers.iter()
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// How much there is to keep.
+    /// Returns the size of headers and body, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() + self.body.len()
     }
@@ -106,41 +106,40 @@ fn is_never_kept(name: &str) -> bool {
     NEVER.contains(&name) || name.starts_with("onceward-") || name.starts_with("proxy-")
 }
 
-/// An answer may hold anything, so it does not show itself.
+/// Shows only status and size: a reply may contain sensitive data.
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply").field("status", &self.status).field("bytes", &self.body.len()).finish_non_exhaustive()
     }
 }
 
-/// Why a run that took effect has no response on record: a duplicate is told, and does not run.
+/// The reason why a run that took effect has no stored response. A duplicate receives it, and does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoReply {
-    /// The record does not say why.
+    /// The record does not contain a reason.
     Unrecorded,
-    /// The response was larger than [`KeyRules::reply_limit`](crate::KeyRules::reply_limit), or a header of it too long to store.
+    /// The response was larger than [`KeyRules::reply_limit`](crate::KeyRules::reply_limit), or one of its headers was too long to store.
     TooLarge,
-    /// The response was streamed: its length was not known beforehand.
+    /// The response was streamed, so its length was not known in advance.
     Streamed,
-    /// The response was streamed and compressed, as `actix_web::middleware::Compress` does inside of the guard. Wrapped outside of it,
-    /// the response is stored and each replay is compressed as its client reads it.
+    /// The response was streamed and compressed, as by `actix_web::middleware::Compress` inside of the guard. If `Compress` wraps the guard
+    /// instead, the response is stored, and each replay is compressed for its client.
     Compressed,
-    /// The response broke off while it was read.
+    /// The response body failed while it was read.
     BrokeOff,
     /// The run was completed without a response.
     NotGiven,
-    /// The run was settled afterwards, without a response.
+    /// The run was settled later, without a response.
     Settled,
-    /// The value that the run returned could not be written as JSON.
+    /// The value that the run returned could not be serialized as JSON.
     Unwritable,
-    /// The store had no room for the response, or has dropped it since to make room for others: see
-    /// [`Memory::limit`](crate::store::Memory::limit).
+    /// The store had no room for the response, or has evicted it since: see [`Memory::limit`](crate::store::Memory::limit).
     NoRoom,
 }
 
 impl NoReply {
-    /// Each but the first, by its number in a record.
+    /// All reasons, by their number in a record. Number 1 means that the response follows.
     const NUMBERED: [(u8, Self); 9] = [
         (0, Self::Unrecorded),
         (2, Self::TooLarge),
@@ -153,7 +152,7 @@ impl NoReply {
         (9, Self::NoRoom),
     ];
 
-    /// How a record says so, in the place where 1 says that the response follows.
+    /// Returns the number of the reason in a record.
     pub(crate) fn number(self) -> u8 {
         Self::NUMBERED.into_iter().find(|(_, reason)| *reason == self).map_or(0, |(number, _)| number)
     }
@@ -162,7 +161,7 @@ impl NoReply {
         Self::NUMBERED.into_iter().find(|(known, _)| *known == number).map(|(_, reason)| reason)
     }
 
-    /// The reason as a sentence.
+    /// Returns the reason as a sentence.
     pub fn says(self) -> &'static str {
         match self {
             Self::Unrecorded => "Its response was not stored.",

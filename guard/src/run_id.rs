@@ -1,4 +1,4 @@
-//! The name of one run.
+//! Run ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use uuid::Uuid;
 
 use crate::random;
 
-/// The name of one run: what a record recognises its owner by, and what ties the lines of a log together.
+/// The id of one run. A record identifies its owner by it, and it connects the lines of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunId(Uuid);
 
 impl RunId {
-    /// A name that no other run has.
+    /// Generates an id that no other run has.
     pub(crate) fn new() -> Self {
         Self(random::id())
     }
@@ -26,7 +26,7 @@ impl RunId {
     }
 }
 
-/// As it is written in a log.
+/// Parses the id as it appears in a log.
 impl FromStr for RunId {
     type Err = uuid::Error;
 

@@ -1,4 +1,4 @@
-//! For the tests of applications that use a guard: a store in memory, and a clock that is moved by hand.
+//! Helpers for the tests of applications that use a guard: a memory store, and a clock that the test advances.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::guard::Guard;
 use crate::store::Memory;
 
-/// A guard for which time passes only when the clock is told so.
+/// Returns a guard on a memory store, and the clock of both, which stands still until the test advances it.
 pub fn guard() -> (Guard, ManualClock) {
     let manual = ManualClock::new();
     let clock = Clock::from(&manual);

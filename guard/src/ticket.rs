@@ -1,4 +1,4 @@
-//! The name under which the store knows a token, a key or an interval.
+//! Tickets: the names of records in the store.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,27 +14,27 @@ use crate::digest;
 use crate::intent::Subject;
 use crate::key::Key;
 
-/// What a ticket begins with where it is printed.
+/// Prefix of a ticket in a log.
 const PRINTED: &str = "ticket";
 
-/// What a ticket is for. Each kind has its own names in the store, and its own share of a memory store.
+/// The kind of a ticket. Each kind has its own names in the store, and its own share of a memory store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A token that we issued.
+    /// A token that a guard issued.
     Token,
-    /// A key that the caller made.
+    /// A key that the client chose.
     Key,
-    /// An interval in which the same may not come twice.
+    /// An interval in which the same submission runs at most once.
     Interval,
-    /// What guards share: the signing secret, and the salt of intervals.
+    /// Data that guards share: the signing secret, and the salt of intervals.
     Secret,
 }
 
 impl Kind {
-    /// Every kind there is.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Token, Self::Key, Self::Interval, Self::Secret];
 
-    /// Its name in the store.
+    /// Returns the name of the kind in the store.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// A digest: nothing a client sent can be read from it, and no client can choose it.
+/// The name of a record in the store. It is a digest: it does not reveal what a client sent, and no client can choose it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     kind: Kind,
@@ -53,61 +53,62 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A ticket of this kind for these bytes.
+    /// Returns the ticket of this kind for these bytes.
     pub fn of(kind: Kind, bytes: &[u8]) -> Self {
         Self { kind, digest: Sha256::digest(bytes).into() }
     }
 
-    /// The ticket of a token: of its id alone.
+    /// Returns the ticket of a token, which depends on its id alone.
     pub(crate) fn of_token(id: Uuid) -> Self {
         Self::of(Kind::Token, id.as_bytes())
     }
 
-    /// The ticket of a key: of who asks, for what, and the key, each behind its length, so that no caller can meet
-    /// another's record by moving characters from one to the next. An action that is a method and a path goes by its
-    /// [canonical path](canonical_action).
+    /// Returns the ticket of a key: a digest of subject, action and key, each behind its length, so that no caller can reach the record of
+    /// another by moving characters between them. An action that is a method and a path is compared by its [canonical
+    /// path](canonical_action).
     pub fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
         let action = canonical_action(action);
         let digest = digest::of([subject.to_bytes().as_slice(), action.as_bytes(), key.as_bytes()]);
         Self { kind: Kind::Key, digest }
     }
 
-    /// The ticket of an interval that goes by a name: as of a key, so that it is the same whatever secret a process signs with.
+    /// Returns the ticket of a named interval. It is derived as for a key, so that it does not depend on the signing secret of a process.
     pub(crate) fn of_name(subject: &Subject<'_>, action: &str, name: &Key) -> Self {
         Self { kind: Kind::Interval, ..Self::of_key(subject, action, name) }
     }
 
-    /// The ticket of any other interval, from a digest that is keyed with the store's salt: most of what is sent could be guessed.
+    /// Returns the ticket of any other interval, from a digest that is keyed with the store's salt: most content could be guessed
+    /// otherwise.
     pub(crate) fn of_interval(keyed: [u8; 32]) -> Self {
         Self { kind: Kind::Interval, digest: keyed }
     }
 
-    /// The ticket that has this digest.
+    /// Returns the ticket with this digest.
     pub(crate) fn from_digest(kind: Kind, digest: [u8; 32]) -> Self {
         Self { kind, digest }
     }
 
-    /// The ticket of the signing secret.
+    /// Returns the ticket of the signing secret.
     pub(crate) fn of_secret() -> Self {
         Self::of(Kind::Secret, b"signing")
     }
 
-    /// The ticket of the salt of intervals.
+    /// Returns the ticket of the salt of intervals.
     pub(crate) fn of_salt() -> Self {
         Self::of(Kind::Secret, b"intervals")
     }
 
-    /// What it is for.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The digest itself.
+    /// Returns the digest.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// The key of a store that many may use: `<prefix>:<kind>:<digest>`.
+    /// Returns the key in a store that other applications may use as well: `<prefix>:<kind>:<digest>`.
     pub fn name(&self, prefix: &str) -> String {
         let kind = self.kind.as_str();
         // Two colons, and the digest in base64url.
@@ -118,8 +119,7 @@ impl Ticket {
     }
 }
 
-/// A digest is as good as random, so a part of it tells tickets apart. The map's own key keeps anybody from choosing tickets
-/// that fall together.
+/// Hashes a part of the digest, which is as good as random. The random key of the map prevents a client from choosing tickets that collide.
 impl Hash for Ticket {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (_, part) = self.digest.split_at(24);
@@ -127,7 +127,7 @@ impl Hash for Ticket {
     }
 }
 
-/// As it is written in a log: `ticket:<kind>:<digest>`.
+/// Writes the ticket as in a log: `ticket:<kind>:<digest>`.
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name(PRINTED))
@@ -140,7 +140,7 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Reads a ticket as a log has it, so that whoever has the log can look it up. There is one way only to write each.
+/// Parses a ticket from a log, so that an operator can look it up. Each ticket has one spelling only.
 impl FromStr for Ticket {
     type Err = BadTicket;
 
@@ -156,7 +156,7 @@ impl FromStr for Ticket {
     }
 }
 
-/// What is no ticket.
+/// The error for a text that is not a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a ticket is written as in a log: `ticket:key:` and 43 letters, digits, `-` and `_`")]
 pub struct BadTicket;

@@ -16,22 +16,22 @@ use crate::epoch::Epoch;
 
 const PREFIX: &str = "ow1_";
 const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
-/// What that is in base64url, without padding.
+/// The length in base64url, without padding.
 const TEXT: usize = (LENGTH * 4).div_ceil(3);
-/// How much of the signature a token carries: 128 bits.
+/// Bytes of the signature in a token: 128 bits.
 pub(crate) const TAG: usize = 16;
 
-/// How long a record outlives the token's own expiry, so that clocks that differ a little do no harm.
+/// How long a record outlives the expiry of its token, to tolerate clock skew.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
-/// With less life than this left, in milliseconds, a token is not put back.
+/// Shortest remaining life, in milliseconds, with which a token is put back.
 const WORTH_PUTTING_BACK: u64 = 1_000;
 
-/// The token names an action.
+/// The token is bound to an action.
 pub(crate) const FLAG_ACTION: u8 = 0b01;
-/// The token names a subject.
+/// The token is bound to a subject.
 pub(crate) const FLAG_SUBJECT: u8 = 0b10;
 
-/// A one-time token, ready to be handed out. It shows itself to [`as_str`](Self::as_str) alone, never to a log.
+/// A one-time token for a client. Only [`as_str`](Self::as_str) reveals its text; `Debug` does not, so that it never appears in a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     text: String,
@@ -39,12 +39,12 @@ pub struct Token {
 }
 
 impl Token {
-    /// The text that the client sends back.
+    /// Returns the text that the client sends back.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// When it expires.
+    /// Returns when the token expires.
     pub fn expires_at(&self) -> SystemTime {
         clock::system_time(self.expires_at)
     }
@@ -56,7 +56,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What a token says, once its signature has been found good.
+/// The fields of a token. [`open`](Self::open) does not verify the signature; `Mint::verify` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenFields {
     pub(crate) flags: u8,
@@ -74,7 +74,7 @@ impl TokenFields {
         self.flags & FLAG_SUBJECT != 0
     }
 
-    /// How long it is put back for, if it has a second or more to live.
+    /// Returns how long to put a token back for, if at least one second of its life is left.
     pub(crate) fn worth_putting_back(expires_at: u64, clock: &Clock) -> Option<Duration> {
         let left = expires_at.saturating_sub(clock.wall());
         (left >= WORTH_PUTTING_BACK).then(|| Duration::from_millis(left) + GRACE)
@@ -92,7 +92,7 @@ impl TokenFields {
         Token { text, expires_at: self.expires_at }
     }
 
-    /// Reads the one way in which a token can be written; `None` is anything else.
+    /// Decodes a token, or returns `None` if the text is not one. Each token has one encoding only.
     pub(crate) fn open(text: &str) -> Option<(Self, [u8; TAG])> {
         let mut buffer = [0; LENGTH + 3];
         let text = text.strip_prefix(PREFIX).filter(|text| text.len() == TEXT)?;

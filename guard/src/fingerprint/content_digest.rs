@@ -1,17 +1,17 @@
-//! What is digested, written so that it can be read in one way only.
+//! The input of a digest, encoded without ambiguity.
 
 use sha2::{Digest as _, Sha256};
 
 use super::Fingerprint;
 
-/// What kind of thing follows.
+/// The kind of data that follows.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tag {
-    /// Nothing: it is not there.
+    /// Nothing: the data is absent.
     Absent,
     /// Bytes as they were sent.
     Raw,
-    /// The one way of writing what may be sent in several.
+    /// The canonical form of data that has several spellings.
     Canonical,
     /// The fields of a query or a form.
     Pairs,
@@ -29,16 +29,16 @@ pub(super) enum Tag {
     Object,
 }
 
-/// Digests what it is given. Everything of variable length stands behind its length and every choice behind its tag,
-/// so two different contents are never the same bytes.
+/// Digests content. Data of variable length follows its length, and every alternative follows its tag, so that two different contents are
+/// never the same bytes.
 pub(super) struct ContentDigest {
     digest: Sha256,
-    /// Most of it comes in small pieces, which are digested together.
+    /// A buffer: most writes are small, and are digested together.
     pieces: [u8; PIECES],
     length: usize,
 }
 
-/// Four blocks of the digest.
+/// Size of the buffer: four blocks of SHA-256.
 const PIECES: usize = 256;
 
 impl ContentDigest {

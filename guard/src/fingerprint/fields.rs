@@ -1,11 +1,11 @@
-//! Which fields of a body count, named by JSON pointers (RFC 6901).
+//! Body fields that a fingerprint includes, named by JSON pointers (RFC 6901).
 
 use super::content_digest::ContentDigest;
 
-/// Which fields of a body count: all of them, unless it is said otherwise.
+/// Body fields included in the fingerprint. Default: all.
 ///
-/// A field is named by a JSON pointer: `/amount`, `/items/0/id`. In a form it is `/` and the name of the field; the
-/// pointer stands for all fields of that name. A body that has no fields, or cannot be read, always counts as a whole.
+/// A JSON pointer names a field: `/amount`, `/items/0/id`. In a form, it is `/` and the name of the field, and matches all fields of that
+/// name. A body that has no fields, or cannot be parsed, is always included as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields {
     pub(super) chosen: Chosen,
@@ -21,12 +21,12 @@ pub(super) enum Chosen {
 }
 
 impl Fields {
-    /// Every field counts.
+    /// Includes every field.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Only these fields count. One that is missing is different from one that is null or empty.
+    /// Includes only these fields. A missing field differs from one that is null or empty.
     ///
     /// # Errors
     /// If one of them is not a JSON pointer.
@@ -34,8 +34,8 @@ impl Fields {
         Ok(Self { chosen: Chosen::Only(parse(pointers)?), without_files: false })
     }
 
-    /// Every field counts but these, such as the time at which a request was sent. It does not matter
-    /// whether they are there at all; an element that is left out of a list leaves no gap.
+    /// Includes every field except these, such as the time at which a request was sent. Whether they are present does not matter; an
+    /// element that is excluded from a list leaves no gap.
     ///
     /// # Errors
     /// If one of them is not a JSON pointer.
@@ -43,7 +43,7 @@ impl Fields {
         Ok(Self { chosen: Chosen::AllBut(parse(pointers)?), without_files: false })
     }
 
-    /// Leaves out the files of a multipart form: the parts that have a filename.
+    /// Excludes the files of a multipart form: the parts that have a filename.
     #[must_use]
     pub fn without_files(mut self) -> Self {
         self.without_files = true;
@@ -51,7 +51,7 @@ impl Fields {
     }
 }
 
-/// Sorted, because it does not matter in which order they were named.
+/// Parses pointers and sorts them, because their order does not matter.
 fn parse(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pointer>, BadPointer> {
     let mut parsed = pointers.into_iter().map(|text| Pointer::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
     parsed.sort();
@@ -59,7 +59,7 @@ fn parse(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Pointer>, 
     Ok(parsed)
 }
 
-/// The names on the way to a field; none of them is the whole body.
+/// The names on the path to a field; an empty path is the whole body.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pointer(Vec<String>);
 
@@ -83,7 +83,7 @@ impl Pointer {
     }
 }
 
-/// `~1` is a slash and `~0` a tilde; anything else after a tilde is a mistake.
+/// Unescapes `~1` to a slash and `~0` to a tilde. Returns `None` if anything else follows a tilde.
 fn unescape(name: &str) -> Option<String> {
     let mut pieces = name.split('~');
     let first = pieces.next()?.to_owned();
@@ -94,7 +94,7 @@ fn unescape(name: &str) -> Option<String> {
     })
 }
 
-/// It names no field.
+/// The error for a text that is not a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{pointer}` is not a JSON pointer: it begins with a slash, as in `/order/amount`, and `~` is written `~0`, `/` in a name `~1`"

@@ -2,20 +2,20 @@
 
 use super::content_digest::ContentDigest;
 
-/// The value in lower case, and its parameters by name.
+/// A header value in lower case, and its parameters by name.
 ///
-/// A quoted parameter is what stands between its quotes, escapes and all: browsers and standards disagree on what a
-/// backslash means there, and as it stands it is the same in every try.
+/// A quoted parameter is the raw text between its quotes, including escapes: browsers and standards disagree on the meaning of a backslash
+/// there, and the raw text is the same in every retry.
 pub(crate) struct HeaderValue<'a> {
     value: Vec<u8>,
     parameters: Vec<Parameter<'a>>,
 }
 
-/// Its name in lower case, and its value.
+/// The name in lower case, and the value.
 type Parameter<'a> = (Vec<u8>, &'a [u8]);
 
 impl<'a> HeaderValue<'a> {
-    /// `None` if it is written in any other way, or gives one parameter twice.
+    /// Parses a header value. Returns `None` if it has any other form, or repeats a parameter.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let (value, mut rest) = split_before(text, b";");
         let value = plain(value.trim_ascii())?.to_ascii_lowercase();
@@ -39,7 +39,7 @@ impl<'a> HeaderValue<'a> {
         Some(self.parameters[at].1)
     }
 
-    /// Writes it without one of its parameters.
+    /// Writes the value without one of its parameters.
     pub(super) fn write_without(&self, left_out: &str, to: &mut ContentDigest) {
         let parameters = || self.parameters.iter().filter(|(name, _)| name != left_out.as_bytes());
         to.bytes(&self.value);
@@ -51,7 +51,7 @@ impl<'a> HeaderValue<'a> {
     }
 }
 
-/// Reads up to the next semicolon, and says what follows. Nothing between two semicolons is no parameter.
+/// Reads up to the next semicolon, and returns what follows. An empty text between two semicolons is not a parameter.
 fn split_parameter(text: &[u8]) -> Option<(Option<Parameter<'_>>, &[u8])> {
     if text.is_empty() || text.starts_with(b";") {
         return Some((None, text));
@@ -73,13 +73,13 @@ fn split_before<'a>(text: &'a [u8], marks: &[u8]) -> (&'a [u8], &'a [u8]) {
     text.split_at(text.iter().position(|byte| marks.contains(byte)).unwrap_or(text.len()))
 }
 
-/// A word that needs no quotes. More is taken for one than the standard allows: boundaries with a colon are common.
+/// Returns the word if it needs no quotes. Accepts more than the standard allows: boundaries with a colon are common.
 pub(super) fn plain(word: &[u8]) -> Option<&[u8]> {
     let good = |byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(byte);
     (!word.is_empty() && word.iter().all(good)).then_some(word)
 }
 
-/// What stands before the quote that ends the text, and what stands behind it. The quote that begins it is already gone.
+/// Splits a text at its closing quote. The opening quote is already removed.
 pub(super) fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut escaped = false;
     let end = text.iter().position(|byte| {

@@ -1,6 +1,6 @@
-//! A JSON document in the one way of writing it that does not depend on who wrote it.
+//! The canonical form of a JSON document.
 //!
-//! Numbers stay the text that they are. Read into a float, two account numbers of twenty digits would be the same.
+//! Numbers keep their text. Parsed as floats, two account numbers of twenty digits could be equal.
 
 mod walker;
 
@@ -13,18 +13,18 @@ use super::content_digest::{ContentDigest, Tag};
 use super::fields::{Chosen, Fields, Pointer};
 
 enum Node<'a> {
-    /// A number, true, false or null, as it is written.
+    /// A number, true, false or null, as sent.
     Literal(&'a str),
     Text(Cow<'a, str>),
     List(Vec<Self>),
-    /// Sorted by name, each name once.
+    /// Sorted by name, without duplicates.
     Object(Vec<(Cow<'a, str>, Self)>),
-    /// It does not count.
+    /// Excluded from the fingerprint.
     LeftOut,
 }
 
-/// Writes what counts of a document; if it is none, or has an object with the same name twice, which every reader
-/// understands differently, writes nothing and returns `None`.
+/// Writes the included fields of a document. Writes nothing and returns `None` if the body is not JSON, or if an object repeats a name,
+/// which parsers interpret differently.
 pub(super) fn write(body: &[u8], fields: &Fields, to: &mut ContentDigest) -> Option<()> {
     let mut document = read(body)?;
     to.tag(Tag::Json);
@@ -46,16 +46,16 @@ pub(super) fn write(body: &[u8], fields: &Fields, to: &mut ContentDigest) -> Opt
     Some(())
 }
 
-/// What stands at one place of a document.
+/// The value at one position of a document.
 pub(crate) enum Field {
     Absent,
-    /// A text, or a number as it is written.
+    /// A string, or a whole number as sent.
     Value(String),
     /// Anything else.
     Other,
 }
 
-/// What stands there; `None` if this is no document, or one of which every reader understands something else.
+/// Returns the value at a pointer, or `None` if the body is not JSON or parsers interpret it differently.
 pub(crate) fn field(body: &[u8], pointer: &Pointer) -> Option<Field> {
     let mut document = read(body)?;
     Some(match document.at(pointer) {
@@ -66,7 +66,7 @@ pub(crate) fn field(body: &[u8], pointer: &Pointer) -> Option<Field> {
     })
 }
 
-/// Whether it is a number without a fraction or an exponent, however many digits it has.
+/// Returns whether the literal is a number without a fraction or an exponent, with any number of digits.
 fn is_whole(literal: &str) -> bool {
     let digits = literal.strip_prefix('-').unwrap_or(literal);
     digits.bytes().all(|digit| digit.is_ascii_digit())
@@ -90,7 +90,7 @@ impl Node<'_> {
         })
     }
 
-    /// Left in place until it is written, so that what another pointer names does not move.
+    /// Excludes a field. The node stays in place until it is written, so that the indexes in other pointers stay valid.
     fn leave_out(&mut self, pointer: &Pointer) {
         if let Some(node) = self.at(pointer) {
             *node = Self::LeftOut;
@@ -130,7 +130,7 @@ fn write_text(tag: Tag, text: &str, to: &mut ContentDigest) {
     to.bytes(text.as_bytes());
 }
 
-/// As RFC 6901 has it: digits, with no zero before them.
+/// Parses a list index as RFC 6901 defines it: digits without a leading zero.
 fn index(name: &str) -> Option<usize> {
     let canonical = name == "0" || name.starts_with(|first: char| matches!(first, '1'..='9'));
     canonical.then(|| name.parse().ok())?

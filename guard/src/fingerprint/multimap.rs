@@ -1,19 +1,19 @@
-//! Things that have names, several of them perhaps the same: pairs of a query or a form, parts of a multipart body.
+//! Named items, whose names may repeat: pairs of a query or a form, parts of a multipart body.
 
 use onceward_api::header;
 
 use super::content_digest::ContentDigest;
 use super::fields::{Chosen, Pointer};
 
-/// Something that has a name.
+/// An item that has a name.
 pub(super) trait Named {
     fn name(&self) -> &[u8];
-    /// Writes all that it is, but for its name.
+    /// Writes everything except the name.
     fn write(&self, to: &mut ContentDigest);
 }
 
-/// Writes what counts of them, by name. Those of one name keep their order: it may say which item a price belongs to.
-/// What carries a token never counts, or a second try with a new token would say something else.
+/// Writes the included items, sorted by name. Items of the same name keep their order: it may determine which item a price belongs to. The
+/// item that carries a token is never included, or a retry with a new token would have another fingerprint.
 pub(super) fn write<T: Named>(mut all: Vec<T>, chosen: &Chosen, to: &mut ContentDigest) {
     all.retain(|one| one.name() != header::FIELD.as_bytes());
     all.sort_by(|one, other| one.name().cmp(other.name()));
@@ -38,7 +38,7 @@ fn write_those<T: Named>(all: &[T], counts: impl Fn(&T) -> bool, to: &mut Conten
     }
 }
 
-/// There is nothing within a field, so a longer pointer points to nothing.
+/// Returns whether a pointer names this item. An item has no inner fields, so a longer pointer names none.
 fn is_at(one: &impl Named, pointer: &Pointer) -> bool {
     match pointer.names() {
         [] => true,

@@ -1,7 +1,7 @@
-//! `multipart/form-data` (RFC 7578), read whole.
+//! `multipart/form-data` (RFC 7578), parsed as a whole.
 //!
-//! The reader is strict: text before the first boundary or after the last, a part without a name, a head that says
-//! something twice, all of that is read differently by different servers, so such a body counts byte by byte.
+//! The parser is strict: servers disagree on text before the first boundary or after the last, on a part without a name, and on a header
+//! that a part repeats. A body with any of these is digested byte by byte.
 
 use memchr::memmem;
 
@@ -10,17 +10,17 @@ use super::fields::Fields;
 use super::header_value::{self, HeaderValue};
 use super::multimap::{self, Named};
 
-/// What the head of a part may say (RFC 7578 has all else ignored).
+/// The headers of a part that are included (RFC 7578 has all others ignored).
 const SAID: [&str; 3] = ["content-disposition", "content-type", "content-transfer-encoding"];
 
 struct Part<'a> {
     name: &'a [u8],
-    /// The value of each header of [`SAID`].
+    /// The value of each header in [`SAID`].
     head: [Option<HeaderValue<'a>>; SAID.len()],
     value: &'a [u8],
 }
 
-/// Writes the parts that count; if the body cannot be read, writes nothing and returns `None`.
+/// Writes the included parts. Writes nothing and returns `None` if the body cannot be parsed.
 pub(super) fn write(body: &[u8], boundary: &[u8], fields: &Fields, to: &mut ContentDigest) -> Option<()> {
     let mut parts = read(body, boundary)?;
     parts.retain(|part| !(fields.without_files && part.is_file()));
@@ -33,7 +33,7 @@ fn read<'a>(body: &'a [u8], boundary: &[u8]) -> Option<Vec<Part<'a>>> {
     let delimiter = [b"\r\n--", boundary].concat();
     let finder = memmem::Finder::new(&delimiter);
     let mut parts = Vec::new();
-    // At the very beginning, the end of line before it is left out.
+    // The first delimiter has no line break before it.
     let mut rest = body.strip_prefix(&delimiter[2..])?;
     loop {
         if let Some(after) = rest.strip_prefix(b"--") {
@@ -69,7 +69,7 @@ fn read_head(head: &[u8]) -> Option<[Option<HeaderValue<'_>>; SAID.len()]> {
     let mut said = [const { None }; SAID.len()];
     for line in head.split(|byte| *byte == b'\n') {
         let colon = line.iter().position(|byte| *byte == b':')?;
-        // A line that goes on with the one before it would be taken for an unknown header.
+        // Rejects a folded line, which would otherwise be ignored as an unknown header.
         let name = header_value::plain(&line[..colon])?;
         let at = SAID.iter().position(|said| name.eq_ignore_ascii_case(said.as_bytes()));
         let Some(at) = at else { continue };

@@ -1,4 +1,4 @@
-//! `a=1&b=2`: a query, or a form in the body.
+//! URL-encoded pairs, `a=1&b=2`: a query, or a form in the body.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use super::content_digest::{ContentDigest, Tag};
 use super::fields::Fields;
 use super::multimap::{self, Named};
 
-/// Decoded to bytes, not to text: bytes that are no text would all become the same one.
+/// A pair, decoded to bytes and not to text: all bytes that are not valid UTF-8 would become the same replacement character.
 struct Pair<'a> {
     name: Cow<'a, [u8]>,
     value: Cow<'a, [u8]>,
 }
 
-/// Writes the pairs that count. There is no text that is not some list of pairs.
+/// Writes the included pairs. Every text is a valid list of pairs.
 pub(super) fn write(text: &[u8], fields: &Fields, to: &mut ContentDigest) {
     to.tag(Tag::Pairs);
     multimap::write(read(text), &fields.chosen, to);

@@ -1,4 +1,4 @@
-//! What adapters need of a guard beyond its public verbs.
+//! Methods that adapters need in addition to the public ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,18 @@ use crate::ticket::Ticket;
 use crate::token::Token;
 use crate::verdict::Verdict;
 
-/// The handler has answered, and the guard has not seen enough of the body to judge the request.
+/// Label of a request that could not be judged: the handler responded before the guard had seen enough of the body.
 const UNREAD: &str = "unread";
 
 #[allow(dead_code, reason = "each adapter is a feature of its own")]
 impl Guard {
-    /// As [`check`](Self::check), for an adapter that counts the verdict once it is final.
+    /// Like [`check`](Self::check), but leaves counting to the adapter, which counts the verdict once it is final.
     pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         check::decide(&self.0, policy, intent).await
     }
 
-    /// Waits if this is the rejection of a duplicate of a run in flight. It may be dropped while `idle` was last called with `true`.
+    /// Waits if this is the rejection of a duplicate of a run in flight. The future may be dropped while `idle` was last called with
+    /// `true`.
     pub(crate) async fn wait_if_in_progress(
         &self,
         rejection: Rejection,
@@ -38,7 +39,7 @@ impl Guard {
         wait::wait_after(&self.0, rejection, policy, intent, enough, idle).await
     }
 
-    /// Counts a verdict. A store that failed is counted by the code that the client receives.
+    /// Counts a verdict. A store error is counted by the code that the client receives.
     pub(crate) fn count_verdict(&self, policy: &Policy, verdict: &Result<Verdict, StoreError>, intent: &Intent<'_>) {
         let (metrics, label) = (&self.0.metrics, policy.label());
         match verdict {
@@ -49,47 +50,47 @@ impl Guard {
         }
     }
 
-    /// Counts a rejection before anything was decided.
+    /// Counts a rejection that precedes the decision.
     pub(crate) fn count_rejection(&self, policy: &Policy, code: Code) {
         self.0.metrics.reject(policy.label(), code);
     }
 
-    /// Whether a submission runs although the store could not be asked.
+    /// Returns whether a submission runs although the store failed.
     pub(crate) fn fails_open(&self, policy: &Policy, error: &StoreError) -> bool {
         check::fails_open(policy, error)
     }
 
-    /// Counts and logs a submission that runs although the store could not be asked.
+    /// Counts and logs a submission that runs although the store failed.
     pub(crate) fn note_unprotected(&self, action: &str, error: &StoreError) {
         self.0.note_unprotected(action, error);
     }
 
-    /// Counts and logs a request that ran although it would have had this outcome.
+    /// Counts and logs a request that ran in observe mode, by the outcome that it would have had.
     pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
         self.0.observe(outcome, action);
     }
 
-    /// Counts and logs a request that could not be judged: its handler answered without reading the body, which had not arrived.
+    /// Counts and logs a request that could not be judged: its handler responded without reading the body, which had not arrived.
     pub(crate) fn observe_unread(&self, action: &str) {
         self.0.count_observed(UNREAD, action);
     }
 
-    /// Counts a run that no pass counts, unless the guard is shutting down.
+    /// Counts a run in flight that has no pass. Returns `None` if the guard rejects new work.
     pub(crate) fn begin_run(&self) -> Option<InFlight> {
         self.0.shutdown.begin()
     }
 
-    /// A token that is stored nowhere, for the pages of an application whose guard does not enforce.
+    /// Creates a token that is not stored, for the pages of an application whose guard does not enforce.
     pub(crate) fn blank_token(&self, ttl: Duration, bound: &Binding<'_>) -> Token {
         issue::blank(&self.0, ttl, bound)
     }
 
-    /// The ticket that a submission claims; `None` if it presents nothing to claim by.
+    /// Returns the ticket that a submission claims, or `None` if it presents no token or key for it.
     pub(crate) async fn ticket_of(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Option<Ticket>, StoreError> {
         check::ticket(&self.0, policy, intent).await
     }
 
-    /// Whether the claim on a ticket is that of this run.
+    /// Returns whether this run holds the claim on a ticket.
     pub(crate) async fn is_claimed_by(&self, ticket: &Ticket, run: RunId) -> Result<bool, StoreError> {
         check::is_claimed_by(&self.0, ticket, run).await
     }
@@ -104,7 +105,7 @@ impl Guard {
         &self.0.waiters
     }
 
-    /// The thread that has built its store, if that is in memory.
+    /// Returns the thread that built the guard's store, if that is a memory store.
     pub(crate) fn origin_thread(&self) -> Option<&Arc<OriginThread>> {
         self.0.origin_thread.as_ref()
     }

@@ -20,7 +20,7 @@ use crate::store::{MeteredStore, OriginThread, Store};
 use crate::token::secret::Secret;
 use crate::waiters::Waiters;
 
-/// Settings of a [`Guard`].
+/// Builder of a [`Guard`].
 #[must_use = "a guard is made by `build`"]
 pub struct GuardBuilder {
     store: Arc<dyn Store>,
@@ -59,49 +59,50 @@ impl GuardBuilder {
         }
     }
 
-    /// Signs with this secret. With none, the guards of one store agree on one by themselves, through the store. A secret that is set never
-    /// goes to the store.
+    /// Sets the signing secret. If none is set, the guards that share a store agree on one through that store. A secret that is set is
+    /// never written to the store.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    /// Also accepts what was signed with this secret.
+    /// Also accepts tokens and passes that were signed with this secret.
     ///
-    /// To change the secret without refusing a caller, restart the processes three times, one after the other each time:
+    /// To rotate the secret without rejecting a client, perform three rolling restarts:
     ///
     /// 1. `secret(old)` and `secret_previous(new)`: every process accepts what the new secret will sign.
     /// 2. `secret(new)` and `secret_previous(old)`.
-    /// 3. `secret(new)` alone, once the tokens and passes that the old one has signed are over.
+    /// 3. `secret(new)` alone, once the tokens and passes that the old secret signed have expired.
     ///
-    /// Without the first step a process that has not been restarted refuses what a restarted one signs: `token_invalid`, and 400 for a pass.
-    /// [`secret_previous_shared`](Self::secret_previous_shared) stands for the secret that guards share, to change between that and one
-    /// that is set.
+    /// Without the first step, a process that has not been restarted rejects what a restarted one signs: `token_invalid`, and 400 for a
+    /// pass. To switch between the secret that guards share and one that is set, [`secret_previous_shared`](Self::secret_previous_shared)
+    /// stands for the shared one.
     pub fn secret_previous(mut self, secret: Secret) -> Self {
         self.secret_previous = Some(secret);
         self
     }
 
-    /// Also accepts what was signed with the secret that the guards of one store agree on where none is set. It takes the place of the old or
-    /// the new secret in the steps of [`secret_previous`](Self::secret_previous):
+    /// Also accepts tokens and passes that were signed with the secret that guards share through the store when none is set. It takes the
+    /// place of the old or the new secret in the steps of [`secret_previous`](Self::secret_previous):
     ///
-    /// 1. From the shared secret to a set one: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then `secret(new)`.
+    /// 1. From the shared secret to a set one: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then
+    ///    `secret(new)`.
     /// 2. Back: `secret(old)` and `secret_previous_shared()`; then `secret_previous(old)`; then neither.
     ///
-    /// As long as this is said, whoever can write to the store can have a secret of his own accepted.
+    /// As long as this is set, a party that can write to the store can make the guard accept a secret of its own.
     pub fn secret_previous_shared(mut self) -> Self {
         self.accepts_shared = true;
         self
     }
 
-    /// How often a guard looks at what it shares with others through the store: 1 second. This is how long guards may disagree on the
-    /// signing secret after the store has lost it and a new guard has begun; twice that, at most.
+    /// Sets how often a guard reads what it shares with other guards through the store. Default: 1 second. After the store has lost the
+    /// signing secret and a new guard has started, guards may disagree on the secret for about this long, and for at most twice this long.
     pub fn share_every(mut self, every: Duration) -> Self {
         self.share_every = every;
         self
     }
 
-    /// How long a token lives by default: 30 minutes.
+    /// Sets the default time to live of a token. Default: 30 minutes.
     ///
     /// # Errors
     /// If it is outside of [`Guard::TOKEN_TTL`].
@@ -110,27 +111,27 @@ impl GuardBuilder {
         Ok(self)
     }
 
-    /// Grace period at the start of a graceful shutdown ([`Guard::shut_down`], `actix::serve`): 250 milliseconds. Requests are served as before,
-    /// and every response closes its connection, so that clients connect elsewhere. Behind a load balancer, make it longer than the period of
-    /// its health check.
+    /// Sets the grace period at the start of a graceful shutdown ([`Guard::shut_down`], `actix::serve`). Default: 250 milliseconds.
+    /// Requests are served as before, and every response closes its connection, so that clients connect elsewhere. Behind a load balancer,
+    /// make it longer than the interval of its health check.
     pub fn last_call(mut self, time: Duration) -> Self {
         self.last_call = time;
         self
     }
 
-    /// How long a graceful shutdown waits for runs in flight before it aborts them: 30 seconds.
+    /// Sets how long a graceful shutdown waits for runs in flight before it aborts them. Default: 30 seconds.
     pub fn drain_limit(mut self, limit: Duration) -> Self {
         self.drain_limit = limit;
         self
     }
 
-    /// Where the time comes from.
+    /// Sets the clock. Default: the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where the pages stand that explain a problem's code, as in `https://example.com/problems/`.
+    /// Sets the base URL of the pages that explain problem codes, such as `https://example.com/problems/`.
     pub fn problem_base(mut self, base: impl Into<String>) -> Self {
         self.problem_base = base.into();
         if !self.problem_base.ends_with('/') {
@@ -139,32 +140,32 @@ impl GuardBuilder {
         self
     }
 
-    /// How many duplicates may wait at once for a run in progress, on routes that let them: 1,000. One submission gets at most a
-    /// quarter of them. One more is told that it is in progress.
+    /// Sets how many duplicates may wait at once for runs in flight, on routes that let them wait. Default: 1,000. The duplicates of one
+    /// submission get at most a quarter of them. Further duplicates are rejected as `in_progress`.
     pub fn waiters(mut self, most: usize) -> Self {
         self.waiters = most;
         self
     }
 
-    /// How much it does, on every route at most and in [`run`](Guard::run): everything.
+    /// Sets the mode of [`run`](Guard::run), and the strictest mode that a route can have. Default: [`Mode::Enforce`].
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Does nothing by itself: whoever asked for this takes every step.
+    /// Starts no background task: the test performs every step.
     #[cfg(test)]
     pub(crate) fn by_hand(mut self) -> Self {
         self.by_hand = true;
         self
     }
 
-    /// The guard.
+    /// Builds the guard.
     #[must_use]
     pub fn build(self) -> Guard {
         let secrets = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
-        // Measuring costs an allocation and two readings of the clock for each command, which is wasted without a recorder.
+        // Without a recorder, measuring would waste an allocation and two clock readings per command.
         let store = if metrics::is_recorded() { Arc::new(MeteredStore::new(self.store)) } else { self.store };
         if !self.by_hand && self.mode != Mode::Off {
             runtime::spawn(keep_sharing(Arc::clone(&secrets), Arc::clone(&store), self.share_every, gone.clone()));

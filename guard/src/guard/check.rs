@@ -21,11 +21,11 @@ use crate::token::TokenFields;
 use crate::token::mint::Mint;
 use crate::verdict::Verdict;
 
-/// Decides, and counts nothing.
+/// Decides whether a submission runs, and counts nothing.
 pub(super) async fn decide(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
     let decided = match policy {
         Policy::Token(rules) => check_token(engine, rules, intent).await,
-        // Boxed, so that a token does not carry the size of a claim with it.
+        // Boxed, so that the future of a plain token does not have the size of a claim.
         Policy::Key(rules) => Box::pin(check_key(engine, rules, intent)).await,
         Policy::Interval(rules) => Box::pin(check_interval(engine, rules, intent)).await,
     };
@@ -40,7 +40,7 @@ pub(super) async fn decide(engine: &Arc<Engine>, policy: &Policy, intent: &Inten
 async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
     let mint = match engine.secrets.known() {
         Some(mint) => mint,
-        // A text without the shape of a token is rejected before the store is asked for the secret.
+        // A text without the shape of a token is rejected before the secret is fetched from the store.
         None => match shape(intent) {
             Ok(_) => Box::pin(engine.mint()).await?,
             Err(rejection) => return Ok(rejection.into()),
@@ -56,8 +56,8 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
     if let (Some(remember), None) = (&rules.remember, intent.attempt) {
         return Box::pin(check_remembered(engine, remember, intent, token, in_flight)).await;
     }
-    // Where the epoch is not known, the step that redeems a plain token decides. The store is asked only where there is doubt, and the
-    // future is boxed, since every request pays for the size of what few need.
+    // If the epoch is not known, the command that redeems a plain token checks it. An extra store command is sent only if the epoch is in
+    // doubt, and its future is boxed: few requests need it, and all would pay for its size.
     let is_doubtful = match engine.store.epoch(&ticket) {
         Some(epoch) => epoch != token.epoch,
         None => intent.attempt.is_some(),
@@ -76,7 +76,7 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
             Ok(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
             Err(rejection) => rejection.into(),
         }),
-        // A late repetition of an attempt that was accepted in time is still that attempt.
+        // A late retry of an attempt that was accepted in time is still that attempt.
         (Some(rejection), Some(attempt)) => Ok(match Box::pin(engine().marked(&token, attempt)).await? {
             Some(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
             None => rejection.into(),
@@ -93,7 +93,7 @@ async fn check_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>) 
     enter(engine, claim, in_flight).await
 }
 
-/// A token that is too old is looked up all the same: a late retry still receives its reply.
+/// Looks up even a token that has expired or is stale: a late retry still receives its reply.
 async fn check_remembered(
     engine: &Arc<Engine>,
     rules: &KeyRules,
@@ -140,8 +140,8 @@ async fn enter(engine: &Arc<Engine>, claim: Arc<Claim>, in_flight: InFlight) -> 
     }
 }
 
-/// The rejection, unless the claim in the way is that of the run in which this is asked. That is an error in the application: the
-/// inner run would wait for the outer one for ever.
+/// Returns the rejection, or an internal error if the conflicting claim is that of the run in which this is checked. That is a bug in the
+/// application: the inner run would wait for the outer one forever.
 async fn unless_within(
     engine: &Engine,
     run: RunId,
@@ -162,7 +162,7 @@ async fn unless_within(
         .detail("The handler asked for what the guard around it holds, so its work did not run.")
 }
 
-/// The ticket that a submission claims; `None` if it presents nothing to claim by.
+/// Returns the ticket that a submission claims, or `None` if it presents no token or key for it.
 pub(super) async fn ticket(
     engine: &Engine,
     policy: &Policy,
@@ -175,12 +175,12 @@ pub(super) async fn ticket(
     })
 }
 
-/// Whether the claim on a ticket is that of this run.
+/// Returns whether this run holds the claim on a ticket.
 pub(super) async fn is_claimed_by(engine: &Engine, ticket: &Ticket, run: RunId) -> Result<bool, StoreError> {
     Ok(matches!(engine.record(ticket).await?, Some(Record::Claimed(claimed)) if claimed.run == run))
 }
 
-/// The claim of a duplicate that may wait, having been told that the first run is in flight.
+/// Returns the claim of a duplicate that was rejected as `in_progress` and may wait, or `None` if it cannot wait.
 pub(super) fn waiting_claim(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Option<Arc<Claim>> {
     match policy {
         Policy::Key(rules) => intent.key.map(|key| claim_of_key(engine, rules, intent, key)),
@@ -212,14 +212,14 @@ fn claim(
     fingerprint: Option<[u8; 16]>,
     origin: Origin,
 ) -> Arc<Claim> {
-    // A token's attempt is marked on the token itself.
+    // The attempt of a token is recorded on the token itself.
     let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
     let attempt = attempt.map(|attempt| attempt.under(ticket.digest(), fingerprint));
     let (engine, rules, action) = (Arc::clone(engine), rules.clone(), audit::named(&intent.action));
     Arc::new(Claim::new(Terms { engine, rules, origin, action, ticket, fingerprint, attempt }))
 }
 
-/// Everything that can be said of a token without the store, in the contract's order.
+/// Performs every check on a token that needs no store command, in the order of the contract.
 pub(super) fn present(
     engine: &Engine,
     mint: &Mint,
@@ -237,32 +237,33 @@ pub(super) fn present(
     }
 }
 
-/// Whether a submission runs although the store could not be asked. A record of another version is an answer of the store, and none to run by.
+/// Returns whether a submission runs although the store failed. A record of another version is a reply of the store, and does not allow a
+/// run.
 pub(super) fn fails_open(policy: &Policy, error: &StoreError) -> bool {
     policy.fails_open() && !error.is_because_of::<UnknownRecord>()
 }
 
-/// What a client receives if the store failed while it was asked whether to run.
+/// Returns what a client receives if the store failed during a check.
 pub(super) fn rejection_after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Rejection {
     let code = match (policy, error, intent.repeats_attempt) {
         (_, StoreError::NotExecuted(_), _) => Code::StoreUnavailable,
-        // A claim that may be there is revoked, or expires with its lease.
+        // A claim that may have been written is revoked, or its lease expires.
         (Policy::Key(_) | Policy::Interval(_), StoreError::Unknown(_), _) => Code::StoreUnavailable,
         (Policy::Token(TokenRules { remember: Some(_), .. }), StoreError::Unknown(_), _) => Code::StoreUnavailable,
-        // An attempt that was accepted after all is accepted again: the client sends the same again.
+        // If the attempt was accepted after all, a retry is accepted again.
         (Policy::Token(_), StoreError::Unknown(_), true) => Code::StoreUnavailable,
         (Policy::Token(_), StoreError::Unknown(_), false) => Code::RedeemUnknown,
     };
     code.into()
 }
 
-/// What is presented, if it has the shape of a token.
+/// Returns the presented text if it has the shape of a token.
 fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Rejection> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
     TokenFields::open(text).map(|_| text).ok_or(Code::TokenMalformed.into())
 }
 
-/// Whether a token is ours, and good for what it is presented for.
+/// Verifies that one of the guard's secrets signed the token, and that it is valid for this intent.
 pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<TokenFields, Rejection> {
     let text = intent.credential.ok_or(Code::TokenMissing)?;
     let token = mint.verify(text, &intent.action, &intent.subject)?;
@@ -284,7 +285,7 @@ mod tests {
     use crate::run_id::RunId;
     use crate::testing;
 
-    /// Whoever asks for a barred token takes what bars it in hand for a moment, and just then the token may be given back.
+    /// A plain redeem of a barred token removes the bar for a moment, and a concurrent request may release the token in that moment.
     #[tokio::test]
     async fn what_bars_a_token_goes_back_over_the_token_itself() {
         let (guard, clock) = testing::guard();

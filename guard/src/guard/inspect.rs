@@ -1,4 +1,4 @@
-//! Looking at records: by what a request presents, by a ticket from a log, or by a token.
+//! Reads records: by intent, by a ticket from a log, or by token.
 
 use onceward_api::Code;
 
@@ -39,12 +39,12 @@ async fn look_at_token(
 ) -> Result<Snapshot, StoreError> {
     let ticket = Ticket::of_token(token.id);
     let late = engine.lateness(token, &ticket).await?;
-    // A remembered outcome is kept for longer than the token is valid.
+    // A remembered reply is kept for longer than the token is valid.
     if let (Some(late), None) = (&late, &rules.remember) {
         return Ok(RecordState::Rejected(late.clone()).into());
     }
     let record = engine.record(&ticket).await?;
-    // A reply is for the caller that the first request came from.
+    // Only the caller that sent the first request may see its reply.
     if let Some(
         found @ (Record::Claimed(ClaimRecord { asker: Some(asker), .. })
         | Record::Done(DoneRecord { asker: Some(asker), .. })),
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((done.state, done.run, done.doubt), (RecordState::Done(Ok(Reply::new(201, "made"))), run, None));
     }
 
-    /// The clock of whoever looks need not be that of the owner.
+    /// The operator's clock may differ from the owner's.
     #[tokio::test]
     async fn whoever_is_alive_is_seen_to_be_whatever_the_clock_of_the_one_who_looks_says() {
         let (owner, ahead) = (ManualClock::new(), ManualClock::new());

@@ -1,4 +1,4 @@
-//! Issuing tokens.
+//! Issues tokens.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use crate::token::mint::Mint;
 use crate::token::secret::Secret;
 use crate::token::{GRACE, Token};
 
-/// Why no token was issued.
+/// The reason why no token was issued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssueError {
-    /// A token cannot live for so long, or for so short a time.
+    /// The time to live is outside of [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
     #[error(transparent)]
     Ttl(#[from] SettingError),
-    /// The store did not take the token, or whether it did is unknown.
+    /// The store did not write the token, or whether it did is unknown.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A time to live that a token can have.
+/// Returns the time to live if a token can have it.
 pub(super) fn valid(ttl: Duration) -> Result<Duration, SettingError> {
     if TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(SettingError::TokenTtl(ttl)) }
 }
@@ -55,8 +55,8 @@ pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -
     }
 }
 
-/// A token that is stored nowhere and signed with a secret that is forgotten at once: a guard that enforces rejects it as `token_invalid`,
-/// and not as a used one.
+/// Creates a token that is not stored, and is signed with a secret that is dropped at once: a guard that enforces rejects it as
+/// `token_invalid`, and not as used.
 pub(super) fn blank(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Token {
     sign(engine, &Mint::new([Secret::random()]), random::id(), ttl, Epoch::default(), bound)
 }
@@ -66,7 +66,7 @@ fn sign(engine: &Engine, mint: &Mint, id: Uuid, ttl: Duration, epoch: Epoch, bou
     mint.sign(id, engine.clock.wall().saturating_add(ttl_millis), epoch, bound)
 }
 
-/// The time to live that a caller asked for, or the default if it did not.
+/// Returns the time to live that a client requested, or the default if it requested none.
 pub(super) fn ttl(engine: &Engine, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
     match asked {
         None => Ok(engine.token_ttl),

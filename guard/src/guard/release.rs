@@ -1,4 +1,4 @@
-//! Giving back a token that an attempt has redeemed.
+//! Releases a token that an attempt has redeemed.
 
 use onceward_api::Code;
 
@@ -16,8 +16,8 @@ pub(super) async fn release(
     run: RunId,
 ) -> Result<Settled, StoreError> {
     match TokenFields::open(token) {
-        // What the token is bound to is not known here, so its signature cannot be checked: knowing the attempt is what allows the
-        // release, and an altered token is still invalid afterwards.
+        // The binding of the token is not known here, so its signature cannot be verified: knowing the attempt authorizes the release, and
+        // an altered token is still invalid afterwards.
         Some((fields, _)) => engine.unmark(&fields, attempt, run).await,
         None => Ok(Settled::Rejected(Code::TokenMalformed.into())),
     }
@@ -46,7 +46,7 @@ mod tests {
         redeem(guard, token, attempt).await.map(drop)
     }
 
-    /// Redeems, and names the run if there is an attempt.
+    /// Redeems a token, and returns the run if there is an attempt.
     async fn redeem(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<Option<RunId>, Code> {
         let attempt = attempt.map(named);
         let mut intent = Intent::new("a", Subject::anonymous()).credential(token);

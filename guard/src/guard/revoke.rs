@@ -1,4 +1,4 @@
-//! Taking a token out of use.
+//! Revokes tokens.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::store::{Compared, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, TokenFields};
 
-/// Other requests may use the token, and give it back, at the same time; each time the record is looked at again.
+/// Maximum number of tries. Concurrent requests may redeem and release the token; after each conflict, the record is read again.
 const TRIES: usize = 8;
 
-/// What became of taking a token out of use.
+/// The result of revoking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revocation {
-    /// It was good until now, and is refused with `token_revoked` from now on: no request has run with it, and no SDK replaces it by
-    /// itself.
+    /// The token was unused, and is rejected with `token_revoked` from now on (with `token_used` if the store was full): no request has run
+    /// with it, and no SDK replaces it by itself.
     Now,
-    /// It was revoked before, or nothing was on record: it was used, its time is over, or it is of another store. It is barred for the
-    /// rest of its life, so that whoever has it in hand at this moment cannot give it back; a request is told `token_used`.
+    /// The token was revoked before, or has no record: it was used, has expired, or belongs to another store. A token without a record is
+    /// barred until it expires, so that a request that redeemed it earlier cannot release it; requests with it receive `token_used`.
     Gone,
-    /// Somebody has used it, which is on record and stays there. An attempt that has used it cannot give it back any more.
+    /// A request has used the token; the record of that is kept. An attempt that used it can no longer release it.
     Used,
-    /// A run on a route that remembers answers has it, or nobody can tell how that ended. If it did not happen, the token works again, and
-    /// can be revoked then.
+    /// A run on a route that remembers replies holds the token, or the outcome of that run is unknown. If the run is not applied, the token
+    /// is valid again, and can be revoked then.
     InUse,
-    /// It has not the shape of a token.
+    /// The text does not have the shape of a token.
     Malformed,
 }
 
@@ -58,15 +58,15 @@ pub(super) async fn revoke(engine: &Engine, token: &str) -> Result<Revocation, S
             {
                 return Ok(Revocation::Used);
             }
-            // It was given back in this moment, or somebody has had its record in hand.
+            // A concurrent request has released the token, or has removed its record for a moment.
             _ => {}
         }
     }
     Err(StoreError::not_executed("gave up after 8 compare-and-swap conflicts on the token's record"))
 }
 
-/// Puts into the place of a token that was not used that it was revoked. A store that is full does not take that: there the token
-/// is removed, and told to be used from then on. So is one that has expired.
+/// Replaces the record of an unused token by a revocation. A full store rejects that write: the token is then removed, and counts as used
+/// from then on. An expired token is removed as well.
 async fn withdraw(engine: &Engine, ticket: &Ticket, token: &TokenFields) -> Result<Compared, StoreError> {
     if let Some((revoked, life)) = bar(engine, REVOKED, token) {
         match engine.store.swap(ticket, &Record::ISSUED, &revoked, life).await {
@@ -77,8 +77,8 @@ async fn withdraw(engine: &Engine, ticket: &Ticket, token: &TokenFields) -> Resu
     engine.store.remove(ticket, &Record::ISSUED).await
 }
 
-/// A record that refuses the token, and for how long that is needed; `None` if it has expired. What the token says of its expiry
-/// need not be true here, so that is believed as far as any token lives.
+/// Returns a record that bars the token, and its time to live, or `None` if the token has expired. The signature is not verified here, so
+/// the expiry in the token is trusted only up to the longest time that any token lives.
 fn bar(engine: &Engine, whose: RunId, token: &TokenFields) -> Option<(Vec<u8>, Duration)> {
     let now = engine.clock.wall();
     let left = Duration::from_millis(token.expires_at.checked_sub(now).filter(|left| *left > 0)?);
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(guard.release(marked.as_str(), &attempt, run).await.unwrap(), lost);
         assert_eq!(used(marked.as_str()).await, Code::TokenUsed);
 
-        // It is barred for as long as it could be used, and not for longer.
+        // The bar lives as long as the token could be used, and no longer.
         clock.advance(TTL - Duration::from_millis(1));
         assert_eq!((used(in_hand.as_str()).await, used(marked.as_str()).await), (Code::TokenUsed, Code::TokenUsed));
         clock.advance(GRACE * 2);

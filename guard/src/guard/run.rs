@@ -1,4 +1,4 @@
-//! Any function, run once: for jobs and message consumers.
+//! Runs any function once: for jobs and message consumers.
 
 use std::future::Future;
 
@@ -58,7 +58,7 @@ where
             return Err(error);
         }
     };
-    // What cannot be written as text is done all the same.
+    // The run took effect even if its value cannot be serialized.
     let reply = serde_json::to_vec(&value).map(|body| Reply::new(200, body)).map_err(|_| NoReply::Unwritable);
     Ok(match pass.end(Effect::Applied, reply).await {
         Ok(Settled::Lost) | Err(_) => RunOutcome::Unprotected(value),
@@ -66,7 +66,7 @@ where
     })
 }
 
-/// Only the right to run; what would not have run is counted.
+/// Returns only a verdict to run; any other outcome is counted.
 async fn check_and_count(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Option<Verdict> {
     let outcome = match guard.check(policy, intent).await {
         Ok(Verdict::Run(pass)) => return Some(Verdict::Run(pass)),

@@ -1,4 +1,4 @@
-//! Settling a run whose outcome is unknown: what only the application or an operator can.
+//! Settles a run whose outcome is unknown, which only the application or an operator can do.
 
 use std::time::Duration;
 
@@ -26,15 +26,15 @@ pub(super) struct Target<'a> {
     pub(super) action: &'a str,
 }
 
-/// How a run is said to have ended.
+/// The outcome to record for a run.
 pub(super) struct Settlement {
-    /// The run that is meant; any, if there is none.
+    /// The run to settle, or `None` for any run.
     pub(super) run: Option<RunId>,
     pub(super) effect: Effect,
     pub(super) reply: Option<Reply>,
 }
 
-/// Several callers may settle at the same time; each looks again then.
+/// Maximum number of tries. After a conflict with a concurrent settlement, the record is read again.
 const TRIES: usize = 4;
 
 pub(super) async fn settle_intent(
@@ -98,7 +98,7 @@ pub(super) async fn settle(
     Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the record to settle"))
 }
 
-/// Frees a key, or makes a token valid again for this long.
+/// Frees a key, or makes a token valid again for `life`.
 async fn free(engine: &Engine, ticket: &Ticket, held: &[u8], life: Option<Duration>) -> Result<Compared, StoreError> {
     match life {
         Some(life) => engine.store.swap(ticket, held, &Record::ISSUED, life).await,
@@ -106,7 +106,7 @@ async fn free(engine: &Engine, ticket: &Ticket, held: &[u8], life: Option<Durati
     }
 }
 
-/// The result where nothing is on record: a key is free, a token is used, and a run that took effect cannot be recorded any more.
+/// Returns the result if there is no record: a key is free, a token is used, and a run that took effect can no longer be recorded.
 fn absent(kind: Kind, effect: Effect) -> Settled {
     match (kind, effect) {
         (Kind::Token, Effect::NotApplied) => Settled::Final,

@@ -1,4 +1,4 @@
-//! A duplicate of a run in flight waits for its reply.
+//! Lets a duplicate of a run in flight wait for its reply.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::store::StoreError;
 use crate::verdict::Verdict;
 use crate::waiters::{RunEnd, Seat};
 
-/// Waits if this is the rejection of a duplicate of a run in flight. It may be dropped while `idle` was last called with `true`: at every
-/// other moment it may hold a claim.
+/// Waits if this is the rejection of a duplicate of a run in flight. The future may be dropped while `idle` was last called with `true`: at
+/// every other moment it may hold a claim.
 pub(super) async fn wait_after(
     engine: &Arc<Engine>,
     rejection: Rejection,
@@ -41,7 +41,7 @@ pub(super) async fn wait_after(
     Ok(waited.unwrap_or_else(|| Verdict::Reject(Rejection::new(Code::InProgress))))
 }
 
-/// What came of waiting; `None` if nothing did.
+/// Returns the verdict after the wait, or `None` if the wait ended without one.
 async fn wait_in(
     engine: &Arc<Engine>,
     seat: &Seat,
@@ -58,7 +58,7 @@ async fn wait_in(
         ended
     };
     let Some(first) = end().await else { return Ok(None) };
-    // Its key may belong to another request by now, for something else.
+    // By now, the key may belong to a request with other content.
     if let Some(duplicate) = told_at_end(claim, &first)? {
         return Ok(Some(duplicate.into()));
     }
@@ -74,7 +74,7 @@ async fn wait_in(
     }
 }
 
-/// What a waiter receives after a run that has ended so; `None` if the record shows no use.
+/// Returns what a waiter receives after a run has ended like this, or `None` if the record does not show that the token or key was used.
 fn told_at_end(claim: &Claim, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
     match ended {
         RunEnd::Found(Some(found)) => claim.duplicate_for(found),

@@ -2,41 +2,41 @@ use super::codec::{Reader, write_optional};
 use super::{CLAIMED, VERSION};
 use crate::run_id::RunId;
 
-/// A run that has begun.
+/// A run that is in flight, or whose outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClaimRecord {
-    /// Whose it is: random, so that no other run has the same, not even of the same attempt.
+    /// The run that owns the claim. The id is random, so that no other run has the same, not even of the same attempt.
     pub(crate) run: RunId,
-    /// The attempt that it was claimed for, if one was named: asked for again, the same attempt carries on with this run.
+    /// The digest of the attempt that the claim was written for, if the request has one. A retry of the same attempt continues this run.
     pub(crate) attempt: Option<[u8; 16]>,
-    /// What the request said, as far as the store may know; none if it was not looked at.
+    /// The keyed fingerprint of the content; `None` if the request has no fingerprint.
     pub(crate) fingerprint: Option<[u8; 16]>,
-    /// Who has asked, and for what, where the ticket does not say so: anybody may send a token that is bound to nobody.
+    /// A digest of subject and action, where the ticket does not include them: any client may send an unbound token.
     pub(crate) asker: Option<[u8; 16]>,
-    /// When it began, in milliseconds since 1970.
+    /// When the run started, in milliseconds since 1970.
     pub(crate) started_at: u64,
-    /// How long it lives without being renewed, in milliseconds.
+    /// How long the claim lives without a renewal, in milliseconds.
     pub(crate) lease: u64,
-    /// A claim that outlives its lease, so that nobody runs in its place before it is settled.
+    /// Present if the claim outlives its lease, so that no other request runs before it is settled.
     pub(crate) heartbeat: Option<Heartbeat>,
 }
 
-/// What a claim says that is held.
+/// The heartbeat of a claim that outlives its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Heartbeat {
-    /// When its owner was last known to live; zero once the owner has said that nobody can tell how it ended.
+    /// When the owner was last known to be alive; zero once the owner has marked the outcome as unknown.
     pub(crate) renewed_at: u64,
-    /// Until when the record lives.
+    /// When the record expires.
     pub(crate) deadline: u64,
 }
 
 impl ClaimRecord {
-    /// The same claim, held.
+    /// Returns the same claim with a heartbeat, so that it outlives its lease.
     pub(crate) fn with_heartbeat(&self, renewed_at: u64, deadline: u64) -> Self {
         Self { heartbeat: Some(Heartbeat { renewed_at, deadline }), ..self.clone() }
     }
 
-    /// Whether its owner may still be at work. A claim that is not held goes away by itself.
+    /// Returns whether the owner may still be running. A claim without a heartbeat expires by itself.
     pub(crate) fn is_running(&self, now: u64) -> bool {
         self.heartbeat.is_none_or(|heartbeat| now < heartbeat.renewed_at.saturating_add(self.lease))
     }

@@ -1,6 +1,6 @@
-//! Fields of a record, one after the other.
+//! Encodes and decodes the fields of a record.
 
-/// Reads fields. Whatever is missing is `None`.
+/// Reads fields in order. A missing field is `None`.
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Whether something follows. There is one way to write each, so that equal records are equal bytes.
+    /// Reads whether a field follows. Each value has one encoding only, so that equal records are equal bytes.
     pub(super) fn flag(&mut self) -> Option<bool> {
         match self.array()? {
             [0] => Some(false),
@@ -35,12 +35,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows, if it is there.
+    /// Reads an optional field.
     pub(super) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.flag()? { read(self).map(Some) } else { Some(None) }
     }
 
-    /// Bytes behind their length.
+    /// Reads bytes that follow their length.
     pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::from(self.small()?);
         let (bytes, rest) = self.0.split_at_checked(length)?;
@@ -48,13 +48,13 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// Everything that is left.
+    /// Returns the remaining bytes.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 }
 
-/// Writes what may be missing.
+/// Writes an optional field.
 pub(super) fn write_optional(to: &mut Vec<u8>, bytes: Option<&[u8]>) {
     to.push(u8::from(bytes.is_some()));
     to.extend_from_slice(bytes.unwrap_or_default());

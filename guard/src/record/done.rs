@@ -6,36 +6,36 @@ use crate::reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 
-/// Says that a response follows. Any other number says why there is none.
+/// Marks that a reply follows. Any other number is the reason why there is none.
 const REPLY: u8 = 1;
 
-/// A run that has ended.
+/// A run that has ended, or a bar on a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DoneRecord {
-    /// Whose it was.
+    /// The run.
     pub(crate) run: RunId,
-    /// What the request said, as far as the store may know; none if it was not looked at.
+    /// The keyed fingerprint of the content; `None` if the request has no fingerprint.
     pub(crate) fingerprint: Option<[u8; 16]>,
-    /// Who has asked, and for what, as in the claim.
+    /// A digest of subject and action, as in the claim.
     pub(crate) asker: Option<[u8; 16]>,
-    /// Until when the record lives, in milliseconds since 1970.
+    /// When the record expires, in milliseconds since 1970.
     pub(crate) deadline: u64,
-    /// The response, or why there is none.
+    /// The reply, or the reason why there is none.
     pub(crate) reply: Result<Reply, NoReply>,
 }
 
-/// Whose record it is that bars a token: no run's. The first has been used, as far as is known, and the second was not.
+/// Run ids of records that bar a token, which belong to no run. `NOBODY` bars a token that may have been used, `REVOKED` one that was not.
 pub(crate) const NOBODY: RunId = RunId::from_bytes([0; 16]);
 pub(crate) const REVOKED: RunId = RunId::from_bytes([0xff; 16]);
 
 impl DoneRecord {
-    /// A record that bars a token. No answer is for anybody, so that it is refused also where answers are remembered.
+    /// Creates a record that bars a token. Its asker matches no caller, so that the token is also rejected on routes that remember replies.
     pub(crate) fn bar(whose: RunId, deadline: u64) -> Self {
         let (asker, reply) = (Some(*whose.as_bytes()), Err(NoReply::Unrecorded));
         Self { run: whose, fingerprint: None, asker, deadline, reply }
     }
 
-    /// Whether it says that a token was revoked before it was used.
+    /// Returns whether a token was revoked before it was used.
     pub(crate) fn is_revocation(&self) -> bool {
         self.run == REVOKED
     }
@@ -57,7 +57,7 @@ impl DoneRecord {
         bytes
     }
 
-    /// The bytes of a record without its response, for a store that has no room for that; `None` if there is none in it.
+    /// Returns the bytes of a record without its reply, for a store that has no room for the reply, or `None` if the record has none.
     pub(crate) fn without_reply(bytes: &[u8]) -> Option<Vec<u8>> {
         let [VERSION, DONE, fields @ ..] = bytes else { return None };
         let mut reader = Reader::new(fields);
@@ -81,7 +81,7 @@ impl DoneRecord {
     }
 }
 
-/// The body comes last and needs no length.
+/// Writes the body last, so that it needs no length.
 fn write_reply(to: &mut Vec<u8>, reply: &Reply) {
     to.extend_from_slice(&reply.status().to_be_bytes());
     to.extend_from_slice(&small(reply.headers().count()));
@@ -104,7 +104,7 @@ fn read_reply(from: &mut Reader<'_>) -> Option<Reply> {
     Some(Reply::from_record(status, headers, Bytes::copy_from_slice(from.rest())))
 }
 
-/// What does not fit was left out when the answer was kept.
+/// Encodes a length. `Reply::fits` has already excluded replies with a larger one.
 fn small(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes()
 }

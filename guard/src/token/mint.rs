@@ -1,4 +1,4 @@
-//! The mint signs tokens, and tells its own from forged ones, without asking anybody.
+//! Signs tokens and verifies signatures, without a store command.
 
 use std::fmt;
 
@@ -13,19 +13,19 @@ use crate::intent::{Binding, Subject};
 use crate::token::secret::Secret;
 use crate::token::{FLAG_ACTION, FLAG_SUBJECT, TAG, Token, TokenFields};
 
-/// Signs with one secret, and accepts what a few others have signed.
+/// Signs with one secret, and accepts the signatures of several.
 #[derive(Clone)]
 pub(crate) struct Mint {
     keys: Vec<Hmac<Sha256>>,
 }
 
 impl Mint {
-    /// The first secret signs; all of them are accepted.
+    /// Creates a mint that signs with the first secret and accepts the signatures of all of them.
     pub(crate) fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
         Self { keys: secrets.into_iter().map(|secret| keyed(&secret)).collect() }
     }
 
-    /// Makes the token with this id.
+    /// Signs a token with this id.
     pub(crate) fn sign(&self, id: Uuid, expires_at: u64, epoch: Epoch, bound: &Binding<'_>) -> Token {
         let mut flags = 0;
         flags |= if bound.action.is_some() { FLAG_ACTION } else { 0 };
@@ -37,19 +37,19 @@ impl Mint {
         fields.seal(tag)
     }
 
-    /// Signs a pass that is given out in writing.
+    /// Signs the bytes of a pass.
     pub(crate) fn sign_pass(&self, bytes: &[u8]) -> [u8; TAG] {
         let mut tag = [0; TAG];
         tag.copy_from_slice(&cover_pass(self.keys[0].clone(), bytes).finalize().into_bytes()[..TAG]);
         tag
     }
 
-    /// Whether a pass in writing is one of ours.
+    /// Returns whether one of the secrets signed this pass.
     pub(crate) fn is_pass(&self, bytes: &[u8], tag: &[u8; TAG]) -> bool {
         self.keys.iter().any(|key| cover_pass(key.clone(), bytes).verify_truncated_left(tag).is_ok())
     }
 
-    /// Reads a token that is presented for an action by a subject. The error is why it is not good here.
+    /// Verifies a token that a subject presents for an action. The error is the code of the rejection.
     pub(crate) fn verify(&self, text: &str, action: &str, subject: &Subject<'_>) -> Result<TokenFields, Code> {
         let (fields, tag) = TokenFields::open(text).ok_or(Code::TokenMalformed)?;
         let action = fields.names_action().then_some(action);
@@ -72,14 +72,14 @@ fn keyed(secret: &Secret) -> Hmac<Sha256> {
     Hmac::new_from_slice(secret.as_bytes()).expect("HMAC takes a key of any length")
 }
 
-/// Signs the bytes of a pass as what they are: no token is ever signed as the same.
+/// Feeds the bytes of a pass into the MAC under a label, so that no token is ever signed as the same bytes.
 fn cover_pass(mut mac: Hmac<Sha256>, bytes: &[u8]) -> Hmac<Sha256> {
     digest::feed(&mut mac, [&b"pass"[..], bytes]);
     mac
 }
 
-/// Signs every field behind its length, so that no two different tokens are ever signed as the same bytes. The lengths have four bytes, so that
-/// a token that is bound to nothing fits into one block of SHA-256.
+/// Feeds every field into the MAC behind its length, so that no two different tokens are ever signed as the same bytes. Each length has
+/// four bytes, so that an unbound token fits into one block of SHA-256.
 fn cover(
     mut mac: Hmac<Sha256>,
     fields: &TokenFields,

@@ -1,5 +1,5 @@
-//! The salt of interval names. It is in the store and not in the settings: processes that sign with different secrets, as while a secret
-//! is changed, still find each other's intervals.
+//! The salt of interval names. It is in the store and not in the settings, so that processes that sign with different secrets, as during a
+//! rotation, still compute the same names.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::digest;
 use crate::intent::Subject;
 use crate::random::random;
 
-/// How many bytes it has.
+/// Length in bytes.
 const LENGTH: usize = 32;
 
-/// What the name of an interval that goes by its content is keyed with. Whoever sees the name, as in a log, cannot find out by guessing
-/// what was sent; whoever reads the store can.
+/// The key of the digest that names an interval by its content. A reader of the name, such as in a log, cannot recover the content by
+/// guessing; a reader of the store can.
 #[derive(Clone)]
 pub(crate) struct Salt {
     bytes: [u8; LENGTH],
@@ -22,12 +22,12 @@ pub(crate) struct Salt {
 }
 
 impl Salt {
-    /// Makes one that nobody can guess.
+    /// Generates a random salt.
     pub(crate) fn random() -> Self {
         Self::keyed(random())
     }
 
-    /// Takes one as the store has it; `None` if it is none.
+    /// Reads a salt as the store holds it, or returns `None` if it has the wrong length.
     pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self::keyed)
     }
@@ -40,7 +40,7 @@ impl Salt {
         &self.bytes
     }
 
-    /// A digest of what is done, by whom and with what.
+    /// Returns the keyed digest of action, subject and content.
     pub(crate) fn interval(&self, action: &str, subject: &Subject<'_>, what: &[u8]) -> [u8; 32] {
         let mut mac = self.key.clone();
         digest::feed(&mut mac, [&b"interval"[..], action.as_bytes(), &subject.to_bytes(), what]);

@@ -1,27 +1,30 @@
-//! The secret that tokens are signed with.
+//! The secret that signs tokens and passes.
 
 use std::fmt;
 
 use crate::random::random;
 
-/// At least 16 bytes that only the guards of one application know.
+/// A signing secret: at least 16 bytes that only the guards of one application know.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
 impl Secret {
-    /// The shortest secret that is accepted.
+    /// Minimum length of a secret, in bytes.
     pub const SHORTEST: usize = 16;
 
-    /// How long a secret is that guards make for themselves.
+    /// Length of a generated secret, in bytes.
     pub(crate) const SHARED: usize = 32;
 
-    /// Takes a secret as it stands.
+    /// Creates a secret from these bytes, which are used as they are.
+    ///
+    /// # Errors
+    /// If the secret is shorter than [`SHORTEST`](Self::SHORTEST).
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, WeakSecret> {
         let bytes = bytes.as_ref();
         if bytes.len() < Self::SHORTEST { Err(WeakSecret { length: bytes.len() }) } else { Ok(Self(bytes.into())) }
     }
 
-    /// Makes one that nobody can guess.
+    /// Generates a random secret.
     pub fn random() -> Self {
         Self(Box::new(random::<{ Self::SHARED }>()))
     }
@@ -37,7 +40,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret that is too short to be one.
+/// The error for a secret that is too short.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the secret has {length} bytes and needs at least {}; `openssl rand -base64 32` makes a good one",

@@ -1,15 +1,15 @@
-//! From text to nodes, over a document that has been found valid: all there is to tell is where things end.
+//! Parses a document that was validated before, so that only the end of each value has to be found.
 
 use std::borrow::Cow;
 
 use super::super::header_value::split_quoted;
 use super::Node;
 
-/// How deep a document may be nested, as far as most readers go; a deeper one counts byte by byte. serde_json has found
-/// it valid without going down, so the limit has to be kept here.
+/// Maximum nesting depth, as most parsers have; a deeper document is digested byte by byte. serde_json validates it without recursion, so
+/// the limit is enforced here.
 const DEEPEST: usize = 128;
 
-/// What is left of the text.
+/// The remaining text.
 pub(super) struct Walker<'a> {
     rest: &'a str,
 }
@@ -19,7 +19,7 @@ impl<'a> Walker<'a> {
         Self { rest: text }
     }
 
-    /// `None` if it is nested too deep, or an object has the same name twice.
+    /// Parses the document. Returns `None` if it is nested too deep, if an object repeats a name, or if a string has a lone surrogate.
     pub(super) fn document(mut self) -> Option<Node<'a>> {
         self.value(DEEPEST)
     }
@@ -56,7 +56,7 @@ impl<'a> Walker<'a> {
         Some(Node::List(values))
     }
 
-    /// Whether a list or an object ends here; if not, stands before its next member.
+    /// Returns whether a list or an object ends here; if not, skips to its next member.
     fn ends_with(&mut self, mark: char) -> Option<bool> {
         self.skip_blanks();
         if self.rest.starts_with(',') {
@@ -72,7 +72,7 @@ impl<'a> Walker<'a> {
         let (inner, _) = split_quoted(self.rest.as_bytes().strip_prefix(b"\"")?)?;
         let text = self.skip(inner.len() + 2)?;
         if inner.contains(&b'\\') {
-            // Half a surrogate pair is valid JSON and no text: serde_json will not have it, so it counts byte by byte.
+            // A lone surrogate is valid JSON but not valid text: serde_json rejects it, so the body is digested byte by byte.
             return serde_json::from_str(text).ok().map(Cow::Owned);
         }
         Some(Cow::Borrowed(&text[1..text.len() - 1]))
