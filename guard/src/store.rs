@@ -31,7 +31,7 @@ use crate::ticket::{Kind, Ticket};
 /// moment it expires, whether or not the store has removed it. A time to live below a millisecond counts as one millisecond. A store
 /// must not retry a verb by itself unless it knows for certain that the verb was not executed.
 ///
-/// `onceward::store::laws` (feature `laws`) checks all of this against your own store:
+/// `onceward::store::laws` (feature `laws`) checks your own store against this contract, except for times below a millisecond and retries:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -254,7 +254,7 @@ pub struct Taken {
     pub is_of_epoch: bool,
 }
 
-/// Whether new work may begin.
+/// The decision whether new work may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// New work may begin.

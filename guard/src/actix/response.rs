@@ -35,7 +35,8 @@ impl<B> MarkEffect for HttpResponse<B> {
     }
 }
 
-/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the status.
+/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the
+/// status.
 #[derive(Clone, Copy)]
 pub(super) struct InnerOutcome(pub(super) Outcome);
 

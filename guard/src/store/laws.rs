@@ -96,7 +96,7 @@ impl Laws {
         self.whoever_takes_is_told_in_which_epoch().await;
     }
 
-    /// A swap within the current epoch is an ordinary swap; within another epoch it changes nothing.
+    /// Checks that a swap within the current epoch is an ordinary swap; within another epoch it changes nothing.
     pub async fn nothing_is_swapped_under_an_epoch_that_is_over(&self) {
         let ticket = self.with(b"held", LONG).await;
         let (epoch, other) = self.epochs(&ticket).await;
@@ -110,7 +110,7 @@ impl Laws {
         owe!("a swap gives what is there", swapped, Some(Compared::Found(Bytes::from_static(b"new"))));
     }
 
-    /// A take reports whether the requested epoch is current.
+    /// Checks that a take reports whether the requested epoch is current.
     pub async fn whoever_takes_is_told_in_which_epoch(&self) {
         for is_of_epoch in [true, false] {
             let ticket = self.with(b"it", LONG).await;
@@ -130,7 +130,7 @@ impl Laws {
         (epoch, epoch.map(|byte| !byte))
     }
 
-    /// Exactly one of many concurrent inserts writes; all others receive its value.
+    /// Checks that exactly one of many concurrent inserts writes; all others receive its value.
     pub async fn one_insert_wins(&self) {
         for _ in 0..self.rounds {
             let ticket = fresh(Kind::Key);
@@ -146,7 +146,7 @@ impl Laws {
         }
     }
 
-    /// Exactly one of many concurrent takes receives the value.
+    /// Checks that exactly one of many concurrent takes receives the value.
     pub async fn one_take_gets_it(&self) {
         for _ in 0..self.rounds {
             let ticket = self.with(b"it", LONG).await;
@@ -157,7 +157,7 @@ impl Laws {
         }
     }
 
-    /// Exactly one of many concurrent swaps with the same held value succeeds.
+    /// Checks that exactly one of many concurrent swaps with the same held value succeeds.
     pub async fn one_swap_wins(&self) {
         for _ in 0..self.rounds {
             let ticket = self.with(b"held", LONG).await;
@@ -173,7 +173,7 @@ impl Laws {
         }
     }
 
-    /// A caller with a stale held value receives the current value and changes nothing.
+    /// Checks that a caller with a stale held value receives the current value and changes nothing.
     pub async fn a_stale_hold_changes_nothing(&self) {
         let ticket = self.with(b"new", LONG).await;
         let found = Compared::Found(Bytes::from_static(b"new"));
@@ -188,7 +188,7 @@ impl Laws {
         owe!("and nothing is there afterwards", self.look(&nothing).await, None);
     }
 
-    /// An expired record is absent for every verb, and a new one can be inserted in its place.
+    /// Checks that an expired record is absent for every verb, and a new one can be inserted in its place.
     pub async fn what_is_over_is_absent_for_every_verb(&self) {
         let mut tickets = Vec::new();
         for _ in 0..5 {
@@ -202,7 +202,7 @@ impl Laws {
         owe!("and its place is free", self.insert(&tickets[4], b"next", LONG).await, None);
     }
 
-    /// Insert, swap, renewal and put-back each set an expiry, and no other verb extends one.
+    /// Checks that insert, swap, renewal and put-back each set an expiry, and no other verb extends one.
     pub async fn every_write_has_an_expiry_of_its_own(&self) {
         let shortened = self.with(b"a", LONG).await;
         owe!("a swap is done", self.swap(&shortened, b"a", b"b", self.short).await, Compared::Done);
@@ -222,7 +222,7 @@ impl Laws {
         owe!("putting back sets an expiry", self.look(&back).await, None);
     }
 
-    /// A change to one ticket does not affect another, nor the same digest of another kind.
+    /// Checks that a change to one ticket does not affect another, nor the same digest of another kind.
     pub async fn tickets_are_independent(&self) {
         let name = fresh(Kind::Token).digest().to_vec();
         for kind in Kind::ALL {
@@ -236,7 +236,7 @@ impl Laws {
         }
     }
 
-    /// Values are arbitrary bytes, and are returned unchanged.
+    /// Checks that values are arbitrary bytes, and are returned unchanged.
     pub async fn values_are_any_bytes(&self) {
         let every: Vec<u8> = (0..=u8::MAX).collect();
         let large = vec![0xA5; 256 * 1024];
@@ -250,7 +250,7 @@ impl Laws {
         }
     }
 
-    /// A put-back is an insert: it never overwrites a record that was written in the meantime.
+    /// Checks that a put-back is an insert: it never overwrites a record that was written in the meantime.
     pub async fn what_was_taken_can_be_put_back(&self) {
         let ticket = self.with(b"it", LONG).await;
         for _ in 0..2 {
