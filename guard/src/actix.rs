@@ -1,5 +1,4 @@
-//! The guard for actix-web. It only translates: what is decided, is decided in [`Guard`](crate::Guard) and
-//! [`Policy`](crate::Policy).
+//! The guard for actix-web. This module only translates; [`Guard`](crate::Guard) and [`Policy`](crate::Policy) make the decisions.
 //!
 //! ```
 //! use actix_web::{App, HttpResponse, web};
@@ -22,8 +21,8 @@
 //! # let _ = app;
 //! ```
 //!
-//! Authentication wraps outside of [`Protect`]: a token is no proof of who somebody is, nor protection against
-//! requests that another site makes in a user's name.
+//! Authentication wraps outside of [`Protect`]: a token does not authenticate a user, and does not protect against cross-site request
+//! forgery.
 
 mod captured;
 mod extractors;
@@ -56,7 +55,7 @@ pub use self::subject::SubjectFrom;
 pub use self::token_route::token_route;
 use crate::http::KeySource;
 
-/// Where the key of a submission is read from: a header, or data of the submission itself.
+/// The source of a submission's key: a header, or data of the submission itself.
 ///
 /// ```
 /// use onceward::actix::KeyFrom;

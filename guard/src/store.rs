@@ -1,4 +1,4 @@
-//! The store: a map with expiry and five atomic verbs. It knows nothing of tokens, keys or HTTP.
+//! The store: a map with expiry and five atomic verbs. It knows nothing about tokens, keys or HTTP.
 
 mod memory;
 mod metered;
@@ -25,14 +25,13 @@ pub use self::sql::{MigrationOutcome, Sql, SqlError};
 pub use crate::epoch::Epoch;
 use crate::ticket::{Kind, Ticket};
 
-/// A place that keeps records for a while.
+/// A map of records with expiry.
 ///
-/// Each verb is one atomic step: nothing that another caller does may fall in the middle of it. A record whose time is
-/// over is absent from that moment on, for every verb, whether or not it has been cleared away. A time to live below a
-/// millisecond counts as one millisecond. No verb may be repeated behind the caller's back unless the store knows for
-/// certain that it was not executed.
+/// Each verb is one atomic step: no other caller's verb takes effect in the middle of it. A record is absent for every verb from the
+/// moment it expires, whether or not the store has removed it. A time to live below a millisecond counts as one millisecond. A store
+/// must not retry a verb by itself unless it knows for certain that the verb was not executed.
 ///
-/// `onceward::store::laws` (feature `laws`) checks all of this against a store of your own:
+/// `onceward::store::laws` (feature `laws`) checks your own store against this contract, except for times below a millisecond and retries:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -104,46 +103,47 @@ use crate::ticket::{Kind, Ticket};
 /// ```
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Writes `value` for `ttl` if nothing is there; otherwise changes nothing and gives what is there.
+    /// Writes `value` for `ttl` if there is no record; otherwise changes nothing and returns the existing value.
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError>;
 
-    /// Deletes what is there and gives it: of any number of callers, one gets it.
+    /// Deletes the record and returns its value. Of any number of concurrent callers, exactly one receives it.
     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
 
-    /// Writes `value` for `ttl` if exactly `held` is there. The same bytes again renew the time.
+    /// Writes `value` for `ttl` if the current value equals `held`. Writing the same bytes renews the expiry.
     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError>;
 
-    /// Deletes what is there if it is exactly `held`.
+    /// Deletes the record if its value equals `held`.
     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError>;
 
-    /// Gives what is there. Never used to decide whether something runs.
+    /// Returns the value without changing it. Never used to decide whether a handler runs.
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
 
-    /// `insert`, of what was there a moment ago: a store with a limit of its own keeps some room for it that `insert` does not get.
+    /// Like `insert`, for a record that was taken a moment ago. A store with its own limit keeps some room for it that `insert` does
+    /// not use.
     async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
         self.insert(ticket, value, ttl).await
     }
 
-    /// In which uninterrupted life of the store this ticket is kept, as far as is known without asking. A store that
-    /// forgets everything when it ends has another one each time it begins. Zero means that it cannot tell.
+    /// Returns the epoch of the store that holds this ticket, as far as it is known without a command. A store that loses its data when
+    /// it stops has a different epoch after each start. Zero means that the store cannot tell epochs apart.
     fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
         Some(Epoch::default())
     }
 
-    /// Asks for the same, because it is not known, or may be over.
+    /// Reads the epoch from the store, because it is not known or may have changed.
     async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
         Ok(self.epoch(ticket).unwrap_or_default())
     }
 
-    /// `take`, and whether this epoch still lasted when it was done. Where it did not, what was taken may have been taken
-    /// before, by somebody whom the store has forgotten.
+    /// Like `take`, and reports whether `epoch` was still current when the record was taken. If it was not, another caller may have
+    /// taken the same record before, and the store may have lost that change.
     async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
         let found = self.take(ticket).await?;
         Ok(Taken { found, is_of_epoch: self.epoch(ticket) == Some(epoch) })
     }
 
-    /// `swap`, if this epoch lasts; `None` if it is over, and then nothing was changed, or, in the moment of its end, what was
-    /// written has been taken away again.
+    /// Like `swap`, but only within `epoch`. Returns `None` if the epoch has ended: nothing was changed, or a write that raced with the
+    /// end of the epoch was rolled back.
     async fn swap_under(
         &self,
         ticket: &Ticket,
@@ -158,24 +158,24 @@ pub trait Store: Send + Sync + 'static {
         self.swap(ticket, held, value, ttl).await.map(Some)
     }
 
-    /// Whether new work may begin on this ticket: while most commands time out, it is rejected at once and not after a timeout.
-    /// Settlements and renewals do not ask.
+    /// Returns whether new work may begin on this ticket. While most commands time out, new work is rejected at once instead of after a
+    /// timeout. Settlements and renewals do not check this.
     fn admission(&self, _ticket: &Ticket) -> Admission {
         Admission::Accept
     }
 
-    /// Asks whether the store answers, and takes commands that write. A store that can be full overrides this and tries to insert.
+    /// Checks that the store answers and accepts writes. A store that can be full overrides this and tries to insert.
     async fn ping(&self) -> Result<(), StoreError> {
-        // What nobody has is taken: a replica could be looked into, and refuses this.
+        // Takes a record that does not exist: a replica would answer a read, but rejects this.
         self.take(&Ticket::of(Kind::Token, b"nobody's")).await.map(drop)
     }
 
-    /// Comes back when the store has been reached anew, since what is in it may have changed meanwhile.
+    /// Completes when the store has reconnected, since its data may have changed in the meantime.
     async fn reconnected(&self) {
         pending().await
     }
 
-    /// Tells the recorder of metrics how full it is, if it knows.
+    /// Reports how full the store is to the metrics recorder, if the store knows.
     fn report(&self) {}
 }
 
@@ -245,83 +245,83 @@ impl<S: Store> Store for Arc<S> {
     }
 }
 
-/// What was taken.
+/// The result of [`take_under`](Store::take_under).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// What was there.
+    /// The value of the record, if there was one.
     pub found: Option<Bytes>,
-    /// Whether the epoch in question lasted at that time.
+    /// Whether the requested epoch was current when the record was taken.
     pub is_of_epoch: bool,
 }
 
-/// Whether new work may begin.
+/// The decision whether new work may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It may.
+    /// New work may begin.
     Accept,
-    /// It may if the store answers a [`look`](Store::look) first: it did not answer in time of late, and one caller at a time finds out
-    /// whether it does again.
+    /// New work may begin if the store answers a [`look`](Store::look) first. The store timed out recently, and one caller at a time
+    /// probes whether it answers again.
     Probe,
-    /// It may not: the store does not answer in time.
+    /// New work is rejected: the store does not answer in time.
     Reject,
 }
 
-/// What a verb that compares first has done.
+/// The result of a verb that compares before it changes a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compared {
-    /// It was as expected, and the change was made.
+    /// The value was equal, and the change was made.
     Done,
-    /// Something else is there, and nothing was changed.
+    /// Another value was found, and nothing was changed.
     Found(Bytes),
-    /// Nothing is there, and nothing was changed.
+    /// There is no record, and nothing was changed.
     Gone,
 }
 
-/// The store could not be asked, or its reply did not arrive. Which of the two is all that matters.
+/// A verb that failed: either it was certainly not executed, or its outcome is unknown.
 ///
-/// [`source`](Error::source) is the error that was given to [`not_executed`](Self::not_executed) or [`unknown`](Self::unknown). Of a Redis that
-/// cannot be reached, the chain ends in the [`io::Error`](std::io::Error) of the connection.
+/// [`source`](Error::source) is the error that was passed to [`not_executed`](Self::not_executed) or [`unknown`](Self::unknown). If
+/// Redis cannot be reached, the chain ends in the [`io::Error`](std::io::Error) of the connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Certainly nothing was changed.
+    /// Nothing was changed, for certain.
     #[error("the store did not do it: {0}")]
     NotExecuted(#[source] Box<dyn Error + Send + Sync>),
-    /// It may have been executed, or may be executed yet, or neither.
+    /// The outcome is unknown: the verb may have been executed, may still be executed, or neither.
     #[error("the store's answer was lost: {0}")]
     Unknown(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// Certainly nothing was changed, because of this.
+    /// Creates an error for a verb that certainly changed nothing.
     pub fn not_executed(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::NotExecuted(reason.into())
     }
 
-    /// Nobody can tell whether it was done, because of this.
+    /// Creates an error for a verb whose outcome is unknown.
     pub fn unknown(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unknown(reason.into())
     }
 
-    /// Whether the store refused it for want of room.
+    /// Returns whether the store rejected the write because it is full.
     pub fn is_full(&self) -> bool {
         self.is_because_of::<StoreFull>()
     }
 
-    /// The same failure, of something on the way to a change that was then not asked for.
+    /// Converts a failure of a preparatory step into one of a change that was therefore never sent.
     pub(crate) fn certainly_not_executed(self) -> Self {
         let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
         Self::NotExecuted(reason)
     }
 
-    /// Whether this was the reason.
+    /// Returns whether the reason is an error of type `E`.
     pub(crate) fn is_because_of<E: Error + 'static>(&self) -> bool {
         let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
         reason.is::<E>()
     }
 }
 
-/// The store has no room for what is new, in its own words.
+/// The store has no room for a new record, with the store's own message.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct StoreFull {
@@ -335,7 +335,7 @@ impl StoreFull {
         Self { message, cause: None }
     }
 
-    /// As a server says.
+    /// Wraps the error of a server.
     #[cfg(feature = "redis")]
     pub(crate) fn because(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: error.to_string(), cause: Some(Box::new(error)) }

@@ -1,4 +1,4 @@
-//! The answer of a handler, on its way through the guard.
+//! The handler's response, as the guard judges, stores and sends it.
 
 use std::cell::Cell;
 
@@ -19,14 +19,15 @@ use crate::http::{BodyLength, ErrorSource, capture};
 use crate::reply::NoReply;
 use crate::reply::Reply;
 
-/// An answer. An error may have its answer in it and give it out once, so what is judged here is what is sent.
+/// A captured response. An error may hold its response and return it only once, so the response that is judged here is the one that is
+/// sent.
 pub(super) enum CapturedResponse<B> {
     Answer(ServiceResponse<EitherBody<B>>, Result<Bytes, NoReply>),
     Failed(Error, HttpResponse, Result<Bytes, NoReply>),
 }
 
 impl<B: MessageBody + 'static> CapturedResponse<B> {
-    /// Takes an answer as it is: nothing of it is kept, however small it is.
+    /// Captures a response without reading its body, so that none of it is stored.
     pub(super) fn new(answer: Result<ServiceResponse<B>, Error>) -> Self {
         match answer {
             Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NoReply::Unrecorded)),
@@ -37,7 +38,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// Takes an answer and looks into its body, if it has one that is known to be no longer than this.
+    /// Captures a response and reads its body, if the body's length is known and within `limit`.
     pub(super) async fn read(answer: Result<ServiceResponse<B>, Error>, limit: usize) -> Self {
         match answer {
             Ok(answer) => match unread(answer.response().body().size(), answer.headers(), limit) {
@@ -60,14 +61,14 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// The body, if it was looked into.
+    /// Returns the body, if it was read.
     pub(super) fn body(&self) -> Option<&Bytes> {
         match self {
             Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().ok(),
         }
     }
 
-    /// The same, or why it was not.
+    /// Returns the body, or the reason why it was not read.
     fn looked_into(&self) -> Result<&Bytes, NoReply> {
         match self {
             Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().map_err(|reason| *reason),
@@ -85,7 +86,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         self.head().status
     }
 
-    /// The path that was asked for in the end, if an answer tells.
+    /// Returns the path of the request as the handler saw it; unknown for an error.
     pub(super) fn path(&self) -> Option<&str> {
         match self {
             Self::Answer(answer, _) => Some(answer.request().uri().path()),
@@ -93,7 +94,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// What the handler has said of the effect itself.
+    /// Returns the effect that the handler stated itself.
     pub(super) fn said(&self) -> Option<Effect> {
         match self {
             Self::Answer(answer, _) => answer.response().extensions().get::<Effect>().copied(),
@@ -101,7 +102,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// The outcome that the handler or an inner guard reported itself: a rejection or a replay.
+    /// Returns the outcome that the handler or an inner guard reported itself: a rejection or a replay.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         match self {
             Self::Answer(answer, _) => answer.response().extensions().get::<InnerOutcome>().map(|said| said.0),
@@ -109,7 +110,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// Who made the error behind it.
+    /// Returns the origin of the error behind the response.
     pub(super) fn source(&self) -> ErrorSource {
         match self.error() {
             Some(error) if error.as_error::<ExtractorError>().is_some() => ErrorSource::Declared,
@@ -125,14 +126,14 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// What is stored of it, or why nothing is: its body was not read.
+    /// Returns the response to store, or the reason why its body was not read.
     pub(super) fn reply(&self, named: &[HeaderName]) -> Result<Reply, NoReply> {
         let body = self.looked_into()?.clone();
         let headers = self.head().headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         Ok(capture(self.status().as_u16(), headers, body, |name| named.iter().any(|other| other == name)))
     }
 
-    /// Sends it, with what is to be added to its headers.
+    /// Sends the response; `sign` adds headers.
     pub(super) fn send(
         self,
         sign: impl Fn(&mut HeaderMap) + 'static,
@@ -159,7 +160,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
     }
 }
 
-/// Why a body is not read, if it is not.
+/// Returns the reason why a body is not read; `None` if it is.
 fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NoReply> {
     let length = match size {
         BodySize::None => BodyLength::Known(0),
@@ -169,10 +170,10 @@ fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NoReply> 
     length.unread(limit)
 }
 
-/// Reads a body and puts it back. One that breaks off does so for the client too.
+/// Reads a body and puts it back. If the body breaks off, the client sees that too.
 async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Result<Bytes, NoReply>) {
     let (answer, body) = answer.into_parts();
-    // Most bodies are there already, and need not be copied.
+    // Most bodies are complete already, and need not be copied.
     let read = match body.try_into_bytes() {
         Ok(body) => Ok(body),
         Err(body) => to_bytes(body).await,
@@ -187,9 +188,9 @@ async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>
     }
 }
 
-/// Whether only `Json`, `Form` or `Path` makes this error, unless a handler constructs it by its name. What a conversion or another
-/// function of actix-web makes as well may be a handler's that passes on an error of another party: `PayloadError`, what a
-/// `Query::from_query` gives, a form that cannot be parsed, and whatever is wrapped in an `InternalError`.
+/// Returns whether only `Json`, `Form` or `Path` creates this error, unless a handler constructs it explicitly. Errors that other
+/// functions of actix-web create too do not count, since a handler may be passing on another party's error: `PayloadError`, errors of
+/// `Query::from_query`, a form that cannot be parsed, and any `InternalError`.
 fn is_of_an_extractor(error: &Error) -> bool {
     use JsonPayloadError as Json;
     use UrlencodedError as Form;

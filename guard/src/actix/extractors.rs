@@ -1,4 +1,4 @@
-//! What a handler extracts from a guarded request, and how the guard knows whether the handler was called.
+//! The values that a handler extracts from a guarded request, and the detection of whether the handler was called.
 
 mod entered;
 mod request_intent;
@@ -16,8 +16,8 @@ pub use self::request_intent::RequestIntent;
 pub(super) use self::request_intent::leave_rules;
 use crate::run_id::RunId;
 
-/// A handler may ask for the name of its run, to write it beside what it does. A run that has no claim, because its route has
-/// none or because its guard is switched off, has a name all the same.
+/// Extracts the id of the run, for the handler to store with its own data. A run without a claim, because its route has none or its
+/// guard is off, receives a new id.
 impl FromRequest for RunId {
     type Error = Infallible;
     type Future = Ready<Result<Self, Infallible>>;
@@ -28,12 +28,12 @@ impl FromRequest for RunId {
     }
 }
 
-/// Marks an error that is made before the handler is entered, so that the guard knows that nothing took effect: the token or key is
+/// Marks an error that is created before the handler is entered, so that the guard knows that nothing took effect: the token or key is
 /// valid again, whatever the status.
 ///
-/// A handler that is marked with [`entered`](entered()) needs this for nothing. Without that mark, use it on the errors of your
-/// own extractors, in the `error_handler` of an extractor of actix-web, in middleware between guard and handler, and in a
-/// `default_service` that does nothing but answer 404.
+/// A handler that is marked with [`entered`](entered()) does not need this. Without that mark, use it for the errors of your own
+/// extractors, in the `error_handler` of an actix-web extractor, in middleware between guard and handler, and in a `default_service`
+/// that only responds with 404.
 ///
 /// ```
 /// use actix_web::HttpResponse;
@@ -52,12 +52,12 @@ impl FromRequest for RunId {
 /// # let _ = json;
 /// ```
 ///
-/// Never use it after something took effect: the next request under the same key would run.
+/// Never use it after something took effect: the next request with the same key would run.
 #[derive(Debug)]
 pub struct ExtractorError(Error);
 
 impl ExtractorError {
-    /// Marks an error. Its response stays the same.
+    /// Marks an error. Its response is unchanged.
     pub fn new(error: impl Into<Error>) -> Self {
         Self(error.into())
     }

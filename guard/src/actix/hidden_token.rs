@@ -8,10 +8,11 @@ use crate::http::escape;
 use crate::intent::Binding;
 use crate::token::Token;
 
-/// A token in a page that the server renders: the form that holds it is protected without any script.
+/// A token in a server-rendered page: the form that contains it is protected without JavaScript.
 ///
-/// Its text is the hidden field. Put it first into the form, and let the route [`remember`](super::Protect::remember), since a
-/// browser shows the answer to the second click. Every page needs a token of its own: send it with `Cache-Control: no-store`.
+/// Its `Display` output is the hidden input field. Make it the first field of the form, and use [`remember`](super::Protect::remember)
+/// on the route, since a browser shows the response to the second click. Every page needs its own token: send the page with
+/// `Cache-Control: no-store`.
 ///
 /// ```
 /// use actix_web::{HttpResponse, web};
@@ -28,7 +29,7 @@ use crate::token::Token;
 /// }
 /// ```
 ///
-/// With the browser SDK on the page too, the first submission takes this token, or another if it has expired meanwhile.
+/// If the page also uses the browser SDK, the first submission uses this token, or a new one if it has expired.
 #[derive(Debug)]
 pub struct HiddenToken {
     token: Token,
@@ -36,10 +37,10 @@ pub struct HiddenToken {
 }
 
 impl HiddenToken {
-    /// Issues a token for a page, bound as told.
+    /// Issues a token for a page, bound to `bound`.
     ///
     /// # Errors
-    /// If the store cannot be asked. A page with a field that is empty would be refused later: better say so now.
+    /// If the store is unavailable. A form with an empty field would be rejected later, so report the error now.
     pub async fn issue(guard: &Guard, bound: Binding<'_>) -> Result<Self, IssueError> {
         let ttl = guard.token_ttl();
         Ok(Self { token: guard.issue(ttl, bound).await?, ttl })

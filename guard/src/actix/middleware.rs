@@ -1,4 +1,4 @@
-//! The path of one request through the guard: read, check, run, settle. The decisions are made elsewhere.
+//! The middleware around one request: read, check, run, settle. The decisions are made elsewhere.
 
 mod observe;
 mod route_rules;
@@ -78,7 +78,7 @@ where
         Box::pin(async move {
             match run.await {
                 Ok(answer) => answer,
-                // As it would have without a guard.
+                // Continue the panic, as without a guard.
                 Err(HandlerPanic(why)) if rules.route.mode() == Mode::Observe => resume_unwind(why),
                 Err(HandlerPanic(_)) => Err(broke_off(&rules, audience)),
             }
@@ -86,8 +86,8 @@ where
     }
 }
 
-/// The whole way of one request, which nobody cancels. What few requests need is boxed on its own, here and below: the
-/// allocator is quick with less than a kilobyte, and every request pays for the room.
+/// Processes one request; never cancelled. Rarely used parts are boxed separately, here and below: the allocator is fast below a
+/// kilobyte, and every request pays for the size of this future.
 async fn run<S, B>(
     rules: Rc<RouteRules>,
     service: Rc<S>,
@@ -119,7 +119,7 @@ where
         Err(rejection) => {
             let answer = Audience::of(request.request()).reject(&rules.route.guard, &rejection);
             match rejection.code() {
-                // An error of the guard's own, before anything ran.
+                // An error of the guard itself, before the handler ran.
                 Code::Internal => answer.with_effect(Effect::NotApplied, Code::Internal).into(),
                 _ => answer.into(),
             }
@@ -129,7 +129,7 @@ where
     Ok(request.into_response(answer).map_into_right_body())
 }
 
-/// Calls the handler. A run that has a name gives it to the handler, and to every line that is logged meanwhile.
+/// Calls the handler. If the run has an id, the handler can extract it, and every log line of the handler carries it.
 async fn handle<S, B>(
     service: &S,
     request: ServiceRequest,
@@ -159,14 +159,14 @@ async fn settle<B: MessageBody + 'static>(
     answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.route.guard.is_draining())
 }
 
-/// Reads the request and asks the guard. The error is what the client receives instead.
+/// Reads the request and asks the guard. The client receives the error as the response.
 async fn enter(rules: &RouteRules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Decision, Rejection> {
     let parsed = read(rules, request).await;
     let outer = guarded(request.request());
     decide(rules, request, parsed, outer, idle).await
 }
 
-/// What the request asks; `None` if it has no key and need not have one.
+/// Parses the request; `None` if it has no key and the key is optional.
 async fn read(rules: &RouteRules, request: &mut ServiceRequest) -> Result<Option<ParsedRequest>, Rejection> {
     let subject = rules.subject.resolve(request.request())?;
     let (head, body) = request.parts_mut();
@@ -180,17 +180,17 @@ async fn decide(
     outer: Option<Arc<GuardedRequest>>,
     idle: &Cell<bool>,
 ) -> Result<Decision, Rejection> {
-    // A client that has closed its connection does not keep a seat.
+    // A client that has closed its connection does not occupy a place among the waiting duplicates.
     let enough = |longest| Peer::closed_or_after(request.request(), longest);
     rules.route.decide(parsed, outer, enough, |is_idle| idle.set(is_idle)).await
 }
 
-/// What the innermost guard so far knows of a request.
+/// Returns what the innermost guard so far has attached to a request.
 pub(super) fn guarded(request: &HttpRequest) -> Option<Arc<GuardedRequest>> {
     request.extensions().get::<Arc<GuardedRequest>>().cloned()
 }
 
-/// Leaves with the request what a guard knows of it.
+/// Attaches the guard's data to the request.
 fn accompany(guarded: &Arc<GuardedRequest>, request: &HttpRequest) {
     request.extensions_mut().insert(Arc::clone(guarded));
 }
@@ -202,7 +202,7 @@ fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
     }
 }
 
-/// The answer to a handler that panicked or was cut: whether it took effect is not known, so nothing was given back.
+/// Creates the response for a handler that panicked or was aborted. Its outcome is unknown, so the token or key was not released.
 fn broke_off(rules: &RouteRules, audience: Audience) -> Error {
     let guard = rules.route.guard.clone();
     tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");

@@ -1,4 +1,4 @@
-//! A body that the handler reads as it arrives, while the guard only looks at the part that has arrived.
+//! A body that the handler reads as it arrives, while the guard reads only the part that has already arrived.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use actix_web::error::PayloadError;
 use actix_web::web::Bytes;
 use futures_util::Stream;
 
-/// A body on its way. The guard and the handler read it from its beginning, each for itself.
+/// A body that is still arriving. The guard and the handler each read it from the beginning.
 pub(super) struct ObservedBody(Rc<Body>);
 
 struct Body {
     rest: RefCell<Payload>,
-    /// The chunks that have arrived, until they are more than the guard reads.
+    /// The chunks that have arrived, as long as they are within the guard's limit.
     seen: RefCell<Vec<Bytes>>,
     size: Cell<usize>,
     limit: usize,
     end: Cell<Option<End>>,
-    /// The guard has asked for a part that had not arrived.
+    /// The guard tried to read a part that had not arrived yet.
     ran_out: Cell<bool>,
 }
 
@@ -31,7 +31,7 @@ enum End {
 }
 
 impl ObservedBody {
-    /// A body of which the guard reads this much.
+    /// Wraps a body, of which the guard reads up to `limit` bytes.
     pub(super) fn new(payload: Payload, limit: usize) -> Self {
         Self(Rc::new(Body {
             rest: RefCell::new(payload),
@@ -43,13 +43,13 @@ impl ObservedBody {
         }))
     }
 
-    /// The body for the guard. It breaks off where the client has not sent more yet.
+    /// Returns the body for the guard. It breaks off where the client has not sent more yet.
     pub(super) fn so_far(&self) -> Payload {
         self.0.ran_out.set(false);
         self.reader(Patience::None)
     }
 
-    /// The body for the handler, which waits for it.
+    /// Returns the body for the handler, which waits for the rest.
     pub(super) fn to_its_end(&self) -> Payload {
         if matches!(self.0.end.get(), Some(End::Whole)) && self.0.size.get() == 0 {
             return Payload::None;
@@ -57,7 +57,7 @@ impl ObservedBody {
         self.reader(Patience::Endless)
     }
 
-    /// Whether the guard has read to where the client has not sent more yet.
+    /// Returns whether the guard has reached the point where the client has not sent more yet.
     pub(super) fn ran_out(&self) -> bool {
         self.0.ran_out.get()
     }
@@ -83,7 +83,7 @@ struct BodyTap {
 }
 
 impl BodyTap {
-    /// The next chunk from the client.
+    /// Polls the next chunk from the client.
     fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
         let received = Pin::new(&mut *self.body.rest.borrow_mut()).poll_next(context);
         match &received {
@@ -99,8 +99,8 @@ impl BodyTap {
         received
     }
 
-    /// What a guard is told that does not wait. A body that came along with its head is handed over when the server is asked for it
-    /// a second time.
+    /// Breaks off the guard's body instead of waiting. Yields once first: the server delivers a body that arrived together with its
+    /// head only on the second poll.
     fn run_out(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
         if !self.has_yielded {
             self.has_yielded = true;

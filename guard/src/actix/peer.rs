@@ -11,14 +11,14 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use actix_web::dev::Extensions;
 
-/// How often a connection is looked at.
+/// The interval at which a connection is checked.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The client at the other end of a connection, by a second handle on it.
+/// The client at the other end of a connection, through a second handle to its socket.
 ///
-/// To actix a client that has closed its connection may still read: the request goes on, and a duplicate that
-/// [waits](super::Protect::wait) keeps its place until the first request ends. A server that notes its peers has such a
-/// duplicate give up its place.
+/// actix assumes that a client which has closed its connection may still read: the request continues, and a duplicate that
+/// [waits](super::Protect::wait) keeps its place until the first request ends. If the server records its peers, such a duplicate stops
+/// waiting.
 ///
 /// ```no_run
 /// use actix_web::{App, HttpServer};
@@ -31,23 +31,23 @@ const EVERY: Duration = Duration::from_millis(100);
 /// # }
 /// ```
 ///
-/// Each connection takes a second open file for it. Behind TLS no peer is noted.
+/// Each connection needs a second file descriptor for this. Behind TLS no peer is recorded.
 #[derive(Clone)]
 pub struct Peer(Arc<TcpStream>);
 
 impl Peer {
-    /// Notes the peer of a connection; for [`HttpServer::on_connect`](actix_web::HttpServer::on_connect).
+    /// Records the peer of a connection; for [`HttpServer::on_connect`](actix_web::HttpServer::on_connect).
     pub fn note(connection: &dyn Any, data: &mut Extensions) {
-        // A connection that cannot be watched is served as if it were not watched.
+        // A connection that cannot be watched is served like any other.
         if let Some(Ok(peer)) = Self::of(connection) {
             data.insert(peer);
         }
     }
 
-    /// The peer of a connection; `None` if it is not a plain TCP connection.
+    /// Returns the peer of a connection; `None` if it is not a plain TCP connection.
     ///
     /// # Errors
-    /// If the process has no open file left.
+    /// If the process has no file descriptor left.
     pub fn of(connection: &dyn Any) -> Option<io::Result<Self>> {
         let stream = connection.downcast_ref::<actix_web::rt::net::TcpStream>()?;
         Some(second_handle(stream).map(|stream| Self(Arc::new(stream))))
@@ -60,7 +60,7 @@ impl Peer {
         }
     }
 
-    /// Completes once the client of this request has closed its connection, if its peer was noted, or after this time.
+    /// Completes once the client of this request has closed its connection, if its peer was recorded, or after `longest`.
     pub async fn closed_or_after(request: &HttpRequest, longest: Duration) {
         let closed = async {
             match request.conn_data::<Self>() {
@@ -68,14 +68,14 @@ impl Peer {
                 None => pending().await,
             }
         };
-        // Either is an end.
+        // The timeout is a normal end too.
         let _ = tokio::time::timeout(longest, closed).await;
     }
 
     /// Closes the connection.
     ///
     /// # Errors
-    /// If it is closed already.
+    /// If the connection is closed already.
     pub fn close(&self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Both)
     }
@@ -94,7 +94,7 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// It shares everything with the first, also that it does not block.
+/// Duplicates the handle. Both share all settings, including non-blocking mode.
 #[cfg(unix)]
 fn second_handle(stream: &actix_web::rt::net::TcpStream) -> io::Result<TcpStream> {
     use std::os::fd::AsFd as _;

@@ -28,13 +28,13 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 
-/// How long a duplicate waits for the first request where the response to a token is stored.
+/// The default time that a duplicate waits for the first request, if the response to a token is stored.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// How much of a response a route reads that judges by the body.
+/// How much of a response is read on a route that judges by the body.
 const JUDGED: usize = 1024 * 1024;
 
-/// Middleware that lets each submission run once.
+/// Middleware that runs each submission at most once.
 ///
 /// ```
 /// use actix_web::{HttpResponse, web};
@@ -52,21 +52,21 @@ const JUDGED: usize = 1024 * 1024;
 /// # let _ = (orders, payments);
 /// ```
 ///
-/// GET, HEAD and OPTIONS pass untouched. A handler that has begun runs to its end, whatever its client does meanwhile.
+/// GET, HEAD and OPTIONS pass through unchecked. A handler that has started runs to completion, even if its client disconnects.
 ///
-/// Two guards may stand around one handler if they claim different things: a token around an interval, a key around a token. If both
-/// claim the same, as one on a scope and one on a resource easily do, nothing runs: the client receives a 500 `internal`, the log names
-/// both guards, and the token or key is valid again.
+/// Two guards may wrap one handler if they claim different things: a token around an interval, a key around a token. If both claim the
+/// same, as happens easily with one guard on a scope and one on a resource, the handler does not run: the client receives a 500
+/// `internal`, the log names both guards, and the token or key is valid again.
 ///
-/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker builds
-/// a [`Memory`](crate::store::Memory) of its own, the server panics at start; a `Memory` inside a [`Store`](crate::store::Store) of your own
-/// is not recognised.
+/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker
+/// builds its own [`Memory`](crate::store::Memory), the server panics at startup; a `Memory` inside your own
+/// [`Store`](crate::store::Store) is not detected.
 ///
 /// # Setters by policy
 ///
 /// `P` is the policy. A setter that has no effect under a policy does not exist there:
 ///
-/// | constructor | `P` | setters, beside those of every policy |
+/// | constructor | `P` | setters, besides those of every policy |
 /// |---|---|---|
 /// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `remember`, `remember_by` |
 /// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `wait`, `keep_header`, `fingerprint`, `skip_large_bodies` |
@@ -81,25 +81,26 @@ const JUDGED: usize = 1024 * 1024;
 /// Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).bound();
 /// ```
 ///
-/// A function that returns routes of several policies erases `P` with [`into_any`](Protect::into_any); `Protect` alone is the type of
-/// the result.
+/// A function that returns routes with different policies erases `P` with [`into_any`](Protect::into_any); the result has the type
+/// `Protect`.
 pub struct Protect<P = AnyPolicy> {
     rules: RouteRules,
     policy: PhantomData<fn() -> P>,
 }
 
 impl Protect<TokenPolicy> {
-    /// Requires a one-time token, bound to the subject that `subject` finds.
+    /// Requires a one-time token. A token that is bound to a subject is accepted only from the subject that `subject` resolves;
+    /// [`bound`](Self::bound) rejects unbound tokens.
     ///
     /// # Panics
-    /// If every worker of a server builds a memory store of its own: build the guard before `HttpServer::new`.
+    /// If every worker of a server builds its own memory store: build the guard before `HttpServer::new`.
     #[track_caller]
     pub fn token(guard: &Guard, subject: SubjectFrom) -> Self {
         Self::new(guard, subject, Policy::token(), 0)
     }
 
-    /// Stores the response for this long, and replays it to duplicates: a browser shows the response to the second click.
-    /// The same token with other content is rejected.
+    /// Stores the response for `retain`, and replays it to duplicates: a browser shows the response to the second click. The same token
+    /// with different content is rejected.
     ///
     /// A duplicate that arrives while the first request runs waits for its response, for 10 seconds at most; [`wait`](Protect::wait)
     /// changes that. If the first was not applied, one of the waiting duplicates runs.
@@ -118,22 +119,25 @@ impl Protect<TokenPolicy> {
 }
 
 impl Protect<KeyPolicy> {
-    /// Requires a key: `Idempotency-Key`, unless [`from`](Self::from) names another source. The first response under it is stored and
-    /// replayed; a second request with other content is rejected.
+    /// Requires a key: `Idempotency-Key`, unless [`from`](Self::from) names another source. The first response for a key is stored and
+    /// replayed; a request with the same key and different content is rejected.
     ///
-    /// Mark the handler with [`entered`](super::entered()). Then a request that an extractor rejects leaves the key free, whatever the
-    /// error, and every response of the handler counts as its status says. Without the mark, a 4xx that an extractor made looks like one
-    /// of a handler which passes on another party's error. So without it only these count as made before the handler:
+    /// Mark the handler with [`entered`](super::entered()). Then a request that an extractor rejects releases the key, whatever the
+    /// error, and every response of the handler counts by its status. Without the mark, a 4xx from an extractor looks like a 4xx from a
+    /// handler that passes on another party's error. So without it, only these errors count as created before the handler:
     ///
-    /// - an error in [`ExtractorError`](super::ExtractorError), which says so itself;
-    /// - without [at most once](KeyRules::at_most_once), and if the body was read to its end: an error of `Json` (syntax, type, size), of `Form` (type, size,
-    ///   encoding, not its fields), and `PathError`, each as actix-web made it, not wrapped by an `error_handler`.
+    /// - an error in [`ExtractorError`](super::ExtractorError), which declares it;
+    /// - without [at most once](KeyRules::at_most_once), and if the body was read to its end: an error of `Json` (syntax, type, size),
+    ///   of `Form` (type, size, encoding, not its fields), and `PathError`, each as actix-web created it, not wrapped by an
+    ///   `error_handler`.
     ///
-    /// Everything else is the handler's, also the 404 and 405 of the router, since an application's `default_service` may have taken
-    /// effect: a 4xx is then stored and replayed, as the table of effects says, and its outcome is `replayable` instead of `executed`.
+    /// Every other response counts as the handler's, including the router's 404 and 405, since an application's `default_service` may
+    /// have taken effect: a 4xx is then stored and replayed, according to the table of effects, and its outcome is `replayable` instead
+    /// of `executed`.
     ///
-    /// By that table a 401, 403, 425 or 429 frees the key, at most once too: the handler refused before anything took effect. A handler
-    /// that passes on such a status of another party *after* it took effect says so with [`MarkEffect`](super::MarkEffect):
+    /// According to that table a 401, 403, 425 or 429 releases the key, also with at most once: the handler rejected the request before
+    /// anything took effect. A handler that passes on such a status from another party *after* something took effect declares it with
+    /// [`MarkEffect`](super::MarkEffect):
     ///
     /// ```
     /// use actix_web::HttpResponse;
@@ -157,8 +161,8 @@ impl Protect<KeyPolicy> {
 }
 
 impl Protect<IntervalPolicy> {
-    /// Accepts at most one equivalent request per subject and interval. Requests are equivalent if their content is, or, with
-    /// [`from`](Self::from), if they have the same name.
+    /// Accepts at most one equivalent request per subject and interval. Requests are equivalent if they have the same content, or, with
+    /// [`from`](Self::from), the same name.
     ///
     /// # Panics
     /// As [`Protect::token`] does.
@@ -182,7 +186,7 @@ impl<P: RequiresToken> Protect<P> {
         self.change_token(TokenRules::bound)
     }
 
-    /// Sends a new token, bound like the first, with every response of a handler that has used one.
+    /// Adds a new token, bound like the first, to every response of a handler that has used one.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
@@ -205,8 +209,7 @@ impl<P: RequiresToken> Protect<P> {
 
 /// Setters for routes that read a key or a name.
 impl<P: TakesKey> Protect<P> {
-    /// Names the source of the key, or gives the interval a name: then requests are equivalent if they have the same name, whatever
-    /// their content.
+    /// Sets the source of the key, or of the interval's name: requests with the same name are equivalent, whatever their content.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{KeyFrom, Protect, SubjectFrom}, testing};
@@ -222,7 +225,7 @@ impl<P: TakesKey> Protect<P> {
 
 /// Setters for routes that read a key or a name.
 impl<P: ReadsKey> Protect<P> {
-    /// Lets a request without a key run, unprotected. Otherwise it is rejected.
+    /// Runs a request without a key, unprotected. By default it is rejected.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
@@ -246,9 +249,9 @@ impl<P: ReadsKey> Protect<P> {
 
 /// Setters for routes that compare requests by their content.
 impl<P: ComparesContent> Protect<P> {
-    /// Body fields included in the fingerprint. Default: all.
+    /// Sets the body fields included in the fingerprint. Default: all.
     ///
-    /// A plain token stores nothing to compare with, and an interval with a name goes by that:
+    /// A plain token stores nothing to compare with, and a named interval compares names:
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{Fields, actix::{Protect, SubjectFrom}, testing};
@@ -268,8 +271,8 @@ impl<P: ComparesContent> Protect<P> {
         self.retyped()
     }
 
-    /// Lets a body over the limit through without comparing it. Otherwise it is rejected. A body that holds the
-    /// [key](KeyFrom::body) is always rejected if it is over the limit.
+    /// Accepts a body over the limit without comparing it. By default it is rejected. A body that contains the [key](KeyFrom::body) is
+    /// always rejected if it is over the limit.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
@@ -285,7 +288,7 @@ impl<P: ComparesContent> Protect<P> {
 
 /// Setters for routes that store responses.
 impl<P: StoresResponses> Protect<P> {
-    /// Stores this header of a response too, beside those that describe its body. `Set-Cookie` and its like are never stored.
+    /// Stores this response header too, besides those that describe the body. `Set-Cookie` and similar headers are never stored.
     ///
     /// ```compile_fail,E0599
     /// # use actix_web::http::header::SERVER;
@@ -299,16 +302,15 @@ impl<P: StoresResponses> Protect<P> {
         self
     }
 
-    /// Lets a duplicate of a request in progress wait for the response, for this long at most. Default: 10 seconds where the response
-    /// to a token is [remembered](Protect::remember), no waiting under a key. `Duration::ZERO` turns waiting off: a duplicate receives
-    /// `in_progress`.
+    /// Sets how long a duplicate of a request in flight waits for its response. Default: 10 seconds if the response to a token is
+    /// [remembered](Protect::remember), no waiting with a key. `Duration::ZERO` disables waiting: a duplicate receives `in_progress`.
     ///
-    /// If the first was not applied, the waiting duplicates decide again, once: one runs, and the others wait for its response in
-    /// what is left of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) limits how many may wait;
-    /// [`Guard::check_and_wait`] says what each receives.
+    /// If the first was not applied, the waiting duplicates are checked again, once: one runs, and the others wait for its response for
+    /// the rest of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) limits how many may wait;
+    /// [`Guard::check_and_wait`] documents what each receives.
     ///
-    /// A client that resets its connection gives up its place; one that closes it does so if the server
-    /// [notes its peers](super::Peer).
+    /// A duplicate stops waiting if its client resets the connection, and also if the client closes it, provided that the server
+    /// [records its peers](super::Peer).
     ///
     /// Without stored responses there is nothing to wait for:
     ///
@@ -354,18 +356,18 @@ impl<P> Protect<P> {
         Protect { rules: self.rules, policy: PhantomData }
     }
 
-    /// Erases the policy, for functions and collections with routes of several policies. Only the setters of every policy are left.
+    /// Erases the policy, for functions and collections with routes of different policies. Only the setters of every policy remain.
     #[must_use]
     pub fn into_any(self) -> Protect {
         self.retyped()
     }
 
-    /// Names the action. Without a name, it is the method and the path of the request, as in `POST /orders`. All
-    /// percent-encoded spellings of a path are one ([`canonical`](onceward_api::path::canonical)).
+    /// Names the action. The default is the method and the path of the request, as in `POST /orders`. All percent-encoded spellings of
+    /// a path are the same action ([`canonical`](onceward_api::path::canonical)).
     ///
-    /// Middleware that rewrites the path, such as `NormalizePath`, has to run before the guard, or `/pay`, `/pay/` and `//pay` are three
-    /// actions. Middleware of the application runs before that of a route; of two in one place, the one that is wrapped last runs
-    /// first:
+    /// Middleware that rewrites the path, such as `NormalizePath`, has to run before the guard; otherwise `/pay`, `/pay/` and `//pay`
+    /// are three actions. Middleware of the application runs before that of a route; of two at the same level, the one that is wrapped
+    /// last runs first:
     ///
     /// ```
     /// use actix_web::middleware::NormalizePath;
@@ -382,27 +384,27 @@ impl<P> Protect<P> {
     /// # let _ = (around_a_route, around_the_application);
     /// ```
     ///
-    /// Where a path is rewritten inside of the guard, and the action has no name, an error is logged.
+    /// If a path is rewritten inside of the guard, and the action has no name, an error is logged.
     ///
     /// Name the action of a route with a tail pattern, as in `/files/{tail:.*}`: `a/b` and `a%2Fb` are two paths, and `web::Path`
-    /// decodes both to one parameter. The same goes for octets that are not UTF-8: they stay apart, and `web::Path` shows
-    /// all of them as U+FFFD.
+    /// decodes both to the same parameter. The same applies to octets that are not UTF-8: they remain distinct paths, and `web::Path`
+    /// decodes all of them to U+FFFD.
     #[must_use]
     pub fn action(mut self, action: impl Into<Arc<str>>) -> Self {
         self.rules.reader.action = Some(action.into());
         self
     }
 
-    /// Decides for this route what a response says about the effect; `None` leaves it to the status. A handler's own statement about
-    /// its response, with [`MarkEffect`](super::MarkEffect), goes first.
+    /// Decides the effect of a response on this route; `None` means that the status decides. The handler's own
+    /// [`MarkEffect`](super::MarkEffect) takes precedence.
     #[must_use]
     pub fn judge(mut self, judge: impl Fn(&ResponseHead) -> Option<Effect> + Send + Sync + 'static) -> Self {
         self.rules.judge = Some(Arc::new(move |head, _| judge(head)));
         self
     }
 
-    /// Like [`judge`](Self::judge), for responses that report a failure in their body: a 200 with an error in it. A body of more than
-    /// 1 MiB, or one that is streamed, is not read, and its status decides.
+    /// Like [`judge`](Self::judge), for responses that report a failure in their body: a 200 with an error in it. A body of more than 1
+    /// MiB, or a streamed one, is not read, and the status decides.
     #[must_use]
     pub fn judge_body(
         mut self,
@@ -413,14 +415,14 @@ impl<P> Protect<P> {
         self
     }
 
-    /// How much is done on this route; never more than the guard does.
+    /// Sets the mode of this route; the guard's mode is the upper limit.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.rules.route.mode = mode;
         self
     }
 
-    /// How much of a body is read, in search of a form's token or to compare requests: 256 KiB.
+    /// Sets how much of a body is read to find a form's token or to compare requests. Default: 256 KiB.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.rules.reader.limit = bytes;

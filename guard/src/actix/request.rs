@@ -1,4 +1,4 @@
-//! The requests of actix-web, as the framework-free part reads them.
+//! Adapters that let the framework-independent part read requests of actix-web.
 
 use std::borrow::Cow;
 use std::mem;
@@ -36,13 +36,13 @@ impl RequestHead for HttpRequest {
         values(self.headers(), name)
     }
 
-    /// The router has decoded all of it but `%`, `/` and `+`; `web::Path` decodes the rest.
+    /// The router has decoded everything except `%`, `/` and `+`; this decodes the rest, as `web::Path` does.
     fn path_parameter(&self, name: &str) -> Option<Cow<'_, str>> {
         self.match_info().get(name).map(|part| percent_decode_str(part).decode_utf8_lossy())
     }
 }
 
-/// The head alone, as a routing guard sees it: it has reached no route.
+/// The head alone, as a routing guard sees it: no route has matched yet.
 impl RequestHead for dev::RequestHead {
     fn method(&self) -> &str {
         self.method.as_str()
@@ -68,13 +68,13 @@ impl RequestHead for dev::RequestHead {
 fn values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let known = known(name);
     let found = known.map(|name| headers.get_all(name)).into_iter().flatten();
-    // A name that is looked up by its text is parsed and copied each time; comparing is quicker.
+    // A lookup by text parses and copies the name each time; comparing is faster.
     let others = known.is_none().then(|| headers.iter()).into_iter().flatten();
     let compared = others.filter(move |(other, _)| other.as_str() == name).map(|(_, value)| value);
     found.chain(compared).map(HeaderValue::as_bytes)
 }
 
-/// The names of headers that are read of every request.
+/// Returns the static name of a header that is read from every request.
 fn known(name: &str) -> Option<&'static HeaderName> {
     match name {
         header::TOKEN => Some(&TOKEN),
@@ -93,7 +93,7 @@ impl RequestBody for Payload {
     fn put_back(&mut self, read: Bytes, end: BodyEnd<PayloadError>) {
         let rest = mem::replace(self, Self::None);
         *self = match (end, rest) {
-            // It has the room already.
+            // This payload can take the data back without an allocation.
             (BodyEnd::Whole, Self::H1 { mut payload }) if !read.is_empty() => {
                 payload.unread_data(read);
                 Self::H1 { payload }
@@ -105,13 +105,13 @@ impl RequestBody for Payload {
     }
 }
 
-/// A payload that begins with what was read of it.
+/// Returns a payload that starts with the data that was read from it.
 fn chain(read: Bytes, rest: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> Payload {
     let read = stream::iter((!read.is_empty()).then_some(Ok::<_, PayloadError>(read)));
     Payload::Stream { payload: Box::pin(read.chain(rest)) }
 }
 
-/// Reads a small body to its end before a rejection, so that the connection can be used again.
+/// Reads a small body to its end before a rejection, so that the connection can be reused.
 pub(super) async fn drain(request: &mut ServiceRequest) {
     let (head, body) = request.parts_mut();
     http::drain(head, body).await;

@@ -1,4 +1,4 @@
-//! A net under the routes: a submission that no guard has looked at is found out.
+//! A safety net for routes: detects submissions that no guard has seen.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashSet};
@@ -20,33 +20,37 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 
-/// Whether a guard, or somebody who may do without, has seen the request.
+/// Whether a guard, or [`Exempt`], has seen the request.
 #[derive(Clone, Default)]
 struct SeenMark(Rc<Cell<bool>>);
 
-/// Says that a guard has seen the request.
+/// Records that a guard has seen the request.
 pub(super) fn mark_seen(request: &HttpRequest) {
     if let Some(seen) = request.extensions().get::<SeenMark>() {
         seen.0.set(true);
     }
 }
 
-/// Whether a method is for looking only.
+/// Returns whether a method is safe (read-only).
 pub(super) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// Middleware for the whole application: refuses a submission that neither a [`Protect`](super::Protect) nor an [`Exempt`] has
-/// seen, with a 500 that names the route.
+/// Middleware for the whole application: rejects a submission that neither a [`Protect`](super::Protect) nor an [`Exempt`] has seen,
+/// with a 500 that names the route.
 ///
-/// What wraps a route is known only when the route is called. So the first such submission that succeeds finds it out, after its
-/// handler has run; from then on that route is refused before anything runs, unless a guard was seen on it before. A redirect may be
-/// the handler's, or that of a login check further out than the guard: its route is found as well, until a guard is seen on it, and
-/// not refused. Any other answer proves nothing, nor does one that was given before the route was reached, by what wraps the
-/// application or a scope. So have there, and not on the route itself, what answers in its place with a success: a page that says
-/// that the shop is closed. Two resources of one pattern, told apart by a routing guard, are one route here, and a guard on either counts
-/// for both. Run your own tests with it, and [`unprotected`](Self::unprotected) says what they have found. With a guard that
-/// observes nothing is refused, and with one that is off nothing is found.
+/// The middleware of a route is known only when the route is called. So an unprotected route is detected by its first successful
+/// submission, after its handler has run. From then on requests to that route are rejected before the handler runs, unless a guard was
+/// seen on the route before.
+///
+/// A redirect may come from the handler, or from a login check outside of the guard: its route is reported too, until a guard is seen
+/// on it, but not rejected. Any other response proves nothing, nor does a response that middleware of the application or of a scope
+/// gave before the route was reached. So if middleware responds with success in place of a handler, such as a maintenance page, install
+/// it there and not on the route itself.
+///
+/// Two resources with the same pattern, distinguished by a routing guard, count as one route, and a guard on either counts for both.
+/// Run your own tests with this middleware; [`unprotected`](Self::unprotected) returns the routes that they found. With a guard that
+/// observes, nothing is rejected; with one that is off, nothing is detected.
 ///
 /// ```
 /// use actix_web::{App, HttpResponse, web};
@@ -71,25 +75,25 @@ pub struct RequireProtection {
     found: Arc<Mutex<RouteFindings>>,
 }
 
-/// What is known of routes, by their names.
+/// The findings about routes, by their names.
 #[derive(Default)]
 struct RouteFindings {
-    /// A submission was taken there that no guard has seen.
+    /// Routes that accepted a submission which no guard has seen.
     bare: HashSet<String>,
-    /// It was answered with a redirect.
+    /// Routes that responded with a redirect.
     doubtful: HashSet<String>,
-    /// A guard was seen there.
+    /// Routes on which a guard was seen.
     guarded: HashSet<String>,
 }
 
 impl RequireProtection {
-    /// Refuses what no guard has seen.
+    /// Creates the middleware; the mode of `guard` applies.
     pub fn new(guard: &Guard) -> Self {
         Self { guard: guard.clone(), found: Arc::default() }
     }
 
-    /// The routes that were found without protection, as `POST /orders/{id}`, in order. For a test of your own: call every route,
-    /// as somebody who may, and this is empty.
+    /// Returns the routes that were found without protection, as `POST /orders/{id}`, sorted. For your own tests: call every route with
+    /// sufficient permissions, and assert that this is empty.
     pub fn unprotected(&self) -> Vec<String> {
         let found = self.found();
         let all: BTreeSet<_> = found.bare.iter().chain(&found.doubtful).collect();
@@ -101,16 +105,16 @@ impl RequireProtection {
         found.bare.contains(route) && !found.guarded.contains(route)
     }
 
-    /// Takes note of an answer, and says whether it is to be refused.
+    /// Records a response, and returns whether to reject it.
     fn note<B>(&self, route: &str, answer: &ServiceResponse<B>, is_seen: bool) -> bool {
         let status = answer.status();
-        // Of what was answered before it got to its route, the route is not the cause.
+        // A response that was given before the route was reached says nothing about the route.
         let is_there = answer.request().match_info().unprocessed().is_empty();
         let has_no_route = pattern(answer.request()).is_none();
         let mut found = self.found();
         let known = match is_seen {
             true => &mut found.guarded,
-            // A guard was seen there before: somebody between the two has answered.
+            // A guard was seen on the route before: this response comes from middleware outside of that guard.
             false if found.guarded.contains(route) => return false,
             false if status.is_success() && (is_there || has_no_route) => &mut found.bare,
             false if status.is_redirection() && is_there => &mut found.doubtful,
@@ -133,13 +137,13 @@ impl RequireProtection {
     }
 }
 
-/// The name of a route, or of no route, where a default service takes submissions.
+/// Returns the name of a route, or `(no route)` if a default service accepts submissions.
 fn name(method: &Method, request: &HttpRequest) -> String {
     format!("{method} {}", pattern(request).as_deref().unwrap_or("(no route)"))
 }
 
-/// The pattern of the route that the request has reached. Before it has reached one, actix looks for the path as it was sent, and not
-/// as its router decodes it.
+/// Returns the pattern of the route that the request has reached. Before the request reaches a route, `match_pattern` would look up the
+/// path as it was sent, not as the router decodes it.
 fn pattern(request: &HttpRequest) -> Option<String> {
     let path = request.match_info();
     if path.unprocessed().is_empty() {
@@ -227,7 +231,7 @@ where
     }
 }
 
-/// Middleware for a route that takes submissions and may do without protection: a search that is sent by POST.
+/// Middleware for a route that accepts submissions and needs no protection, such as a search by POST.
 #[derive(Debug, Clone, Copy)]
 pub struct Exempt;
 

@@ -12,7 +12,7 @@ use crate::guard::Guard;
 use crate::http::{GuardResponse, OutcomeHeaders};
 use crate::rejection::Rejection;
 
-/// Lets a handler say of its own answer whether it took effect, where the status does not tell.
+/// Lets a handler state whether its response means that the submission took effect, if the status does not show it.
 ///
 /// ```
 /// use actix_web::HttpResponse;
@@ -23,7 +23,7 @@ use crate::rejection::Rejection;
 /// # let _ = answer;
 /// ```
 pub trait MarkEffect {
-    /// Says whether the submission took effect.
+    /// States whether the submission took effect.
     #[must_use]
     fn effect(self, effect: Effect) -> Self;
 }
@@ -35,12 +35,14 @@ impl<B> MarkEffect for HttpResponse<B> {
     }
 }
 
-/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the status.
+/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the
+/// status.
 #[derive(Clone, Copy)]
 pub(super) struct InnerOutcome(pub(super) Outcome);
 
-/// Responds with a rejection: problem JSON for programs, a short page for people. Returned by a handler, it says that nothing took effect,
-/// so nothing of it is stored; `outcome_unknown` leaves the effect unknown, and `internal` says nothing about it.
+/// Creates the response to a rejection: problem JSON for programs, a short page for people. If a handler returns it, it means that
+/// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
+/// about it.
 pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
     let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
     GuardResponse::rejection(guard, rejection, request.uri().path(), accept).into()
@@ -71,7 +73,8 @@ impl From<GuardResponse> for HttpResponse {
     }
 }
 
-/// What a later rejection needs of the request. It is taken of every request and hardly ever used, so nothing is computed here.
+/// The parts of a request that a later rejection needs. They are copied from every request and rarely used, so nothing is computed
+/// here.
 pub(super) struct Audience {
     accept: Option<HeaderValue>,
     uri: Uri,

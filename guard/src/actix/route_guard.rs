@@ -11,12 +11,12 @@ use crate::policy::{Policy, TokenRules};
 
 type GuardSubject = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 
-/// A routing guard that matches requests that present a good token in the header or the query.
+/// A routing guard that matches requests with a valid token in the header or the query.
 ///
-/// It only looks: nothing is used up, and the store is not asked, so a used token matches as well. As long as a guard
-/// that shares its secret through the store has not reached it once, nothing matches; with a guard that does not
-/// [enforce](crate::Mode), everything does. Protect the route with [`Protect`](super::Protect) all the same. A token that is bound to a caller matches only if
-/// [`subject`](Self::subject) says who is asking.
+/// It only verifies the token's signature, expiry and binding: it does not consume the token and does not query the store, so a used
+/// token matches as well. A guard that shares its secret through the store matches nothing until it has reached the store once. A guard
+/// that does not [enforce](crate::Mode) matches everything. Protect the route with [`Protect`](super::Protect) in any case. A token
+/// that is bound to a subject matches only if [`subject`](Self::subject) returns that subject.
 ///
 /// ```
 /// use actix_web::{HttpResponse, web};
@@ -38,12 +38,12 @@ pub struct HasToken {
 }
 
 impl HasToken {
-    /// Matches a token that is good for the action `METHOD /path`.
+    /// Matches a token that is valid for the action `METHOD /path`.
     pub fn new(guard: &Guard) -> Self {
         Self { guard: guard.clone(), rules: TokenRules::new(), action: None, subject: Box::new(|_| None) }
     }
 
-    /// Matches only a token that was issued for this action, and for this caller where there is one.
+    /// Matches only a token that was issued for this action, and for this subject unless it is anonymous.
     #[must_use]
     pub fn bound(mut self) -> Self {
         self.rules = self.rules.bound();
@@ -57,7 +57,7 @@ impl HasToken {
         self
     }
 
-    /// Says who is asking; `None` is nobody in particular.
+    /// Sets the function that returns the subject of a request; `None` is anonymous.
     #[must_use]
     pub fn subject(mut self, subject: impl Fn(&GuardContext<'_>) -> Option<String> + 'static) -> Self {
         self.subject = Box::new(subject);

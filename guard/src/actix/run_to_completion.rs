@@ -1,4 +1,4 @@
-//! A run that is not cancelled: it goes on in a task of its own when its client has gone.
+//! A run that is not cancelled: it continues in a separate task when its client disconnects.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,8 +16,8 @@ use tracing::{Instrument as _, Span};
 
 use super::middleware::RouteRules;
 
-/// A future that is polled in place as long as its client waits for it, since a task for each request costs more than all
-/// the rest of it. Dropped in the middle, the rest of it becomes a task.
+/// A future that is polled in place as long as its client waits for it, since a task per request costs more than the rest of the guard.
+/// If it is dropped after it has started, the rest of it is spawned as a task.
 pub(super) struct RunToCompletion<T: 'static> {
     stage: RunStage<T>,
     span: Span,
@@ -25,17 +25,17 @@ pub(super) struct RunToCompletion<T: 'static> {
     rules: Rc<RouteRules>,
 }
 
-/// Whether it only waits for another run at the moment, and need not go on.
+/// Whether the run only waits for another run at the moment, and may be dropped.
 pub(super) type Idle = Rc<Cell<bool>>;
 
 enum RunStage<T> {
-    /// Nothing of it has happened, so nothing has to go on.
+    /// The run has not been polled, so it may be dropped.
     Waiting(LocalBoxFuture<'static, T>),
     Begun(LocalBoxFuture<'static, T>),
     Over,
 }
 
-/// It panicked with this, so whether it took effect is not known.
+/// The payload of a handler's panic. The outcome of the run is unknown.
 pub(super) struct HandlerPanic(pub(super) Box<dyn Any + Send>);
 
 impl<T: 'static> RunToCompletion<T> {
@@ -71,7 +71,7 @@ impl<T: 'static> Drop for RunToCompletion<T> {
             let (rules, idle) = (Rc::clone(&self.rules), Rc::clone(&self.idle));
             let unfinished = Unfinished { rules, idle, has_ended: false };
             let rest = async move {
-                // Moved in whole, or the task would drop it before the run.
+                // Moved as a whole; otherwise the task would drop it before the run.
                 let mut unfinished = unfinished;
                 run.await;
                 unfinished.has_ended = true;
@@ -81,7 +81,7 @@ impl<T: 'static> Drop for RunToCompletion<T> {
     }
 }
 
-/// A run without a client that has not ended. Only the end of its runtime drops it.
+/// A run without a client that has not completed. It is dropped only when its runtime shuts down.
 struct Unfinished {
     rules: Rc<RouteRules>,
     idle: Idle,
@@ -90,7 +90,7 @@ struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // A server that drains has waited as long as it may, and says so itself. A panic has been reported.
+        // A draining server has waited for its limit, and logs that itself. A panic has been reported.
         let is_expected = self.rules.route.guard.is_draining() || self.idle.get() || std::thread::panicking();
         if !self.has_ended && !is_expected {
             warn_of_missing_drain();
@@ -98,7 +98,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Warns, once in a process, that the server stopped without waiting for handlers.
+/// Warns, once per process, that the server stopped without waiting for handlers.
 fn warn_of_missing_drain() {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {

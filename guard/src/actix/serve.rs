@@ -10,12 +10,11 @@ use actix_web::{Error, HttpServer};
 
 use crate::guard::Guard;
 
-/// Runs a server until SIGTERM or SIGINT, and then ends it without cutting off a single run. A second signal ends it at
-/// once, for whoever cannot wait.
+/// Runs a server until SIGTERM or SIGINT, then shuts it down gracefully. A second signal stops it at once.
 ///
-/// A server that is stopped waits for its connections, and drops what has none: the run of a client that has hung up
-/// would be cut in the middle. So this first has answers close their connections, then lets nothing new begin and waits
-/// for everything that runs, and only then stops. What has not ended by the guard's `drain_limit` is cut off all the same.
+/// A server that is stopped waits for its connections, and drops handlers without one: the handler of a client that has disconnected
+/// would be aborted. So this function first lets responses close their connections, then accepts no new work and waits for all handlers
+/// in flight, and only then stops the server. A handler that has not completed within the guard's `drain_limit` is aborted.
 ///
 /// ```no_run
 /// use actix_web::{App, HttpServer};
@@ -30,7 +29,7 @@ use crate::guard::Guard;
 /// ```
 ///
 /// # Errors
-/// If the server fails, or the signals cannot be listened for.
+/// If the server fails, or the signal handlers cannot be installed.
 pub async fn serve<F, I, S, B>(server: HttpServer<F, I, S, B>, guard: &Guard) -> io::Result<()>
 where
     F: Fn() -> I + Send + Clone + 'static,
@@ -59,14 +58,14 @@ async fn until_signalled(server: Server, guard: &Guard) -> io::Result<()> {
     join(server, end).await
 }
 
-/// Closes the connections that are in use, lets nothing new begin, waits for what runs, and stops. Connections are taken to
-/// the end: whoever comes late gets a rejection, which is better than no answer.
+/// Drains the guard, then stops the server. Connections are accepted until the end: a late client receives a rejection, which is better
+/// than no response.
 async fn finish(handle: &ServerHandle, guard: &Guard) {
     let is_drained = guard.shut_down().await;
     handle.stop(is_drained).await;
 }
 
-/// Runs a server until it ends, by itself or because of `end`.
+/// Runs a server until it stops, by itself or because of `end`.
 async fn join(mut server: Server, end: impl Future<Output = ()>) -> io::Result<()> {
     tokio::select! {
         ended = &mut server => ended,
@@ -74,7 +73,7 @@ async fn join(mut server: Server, end: impl Future<Output = ()>) -> io::Result<(
     }
 }
 
-/// The signals by which a process is asked to end.
+/// The signals that ask a process to stop.
 #[cfg(unix)]
 struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
 
@@ -93,7 +92,7 @@ impl Signals {
     }
 }
 
-/// The signal by which a process is asked to end.
+/// The signal that asks a process to stop.
 #[cfg(not(unix))]
 struct Signals;
 

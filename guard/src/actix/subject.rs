@@ -9,7 +9,7 @@ use crate::rejection::Rejection;
 
 type Resolver = Arc<dyn Fn(&HttpRequest) -> Option<String> + Send + Sync>;
 
-/// How a request is traced to whoever sent it. There is no default: being nobody has to be written out.
+/// The source of a request's subject. There is no default: anonymous has to be written explicitly.
 #[derive(Clone)]
 pub struct SubjectFrom(SubjectSource);
 
@@ -21,18 +21,18 @@ enum SubjectSource {
 }
 
 impl SubjectFrom {
-    /// Nobody in particular: all callers are one.
+    /// Uses the anonymous subject: all clients share it.
     pub fn anonymous() -> Self {
         Self(SubjectSource::Anonymous)
     }
 
-    /// The address at the other end of the connection. Behind a proxy that is the proxy's, and all callers are one.
+    /// Uses the client address of the connection. Behind a proxy that is the proxy's address, and all clients share it.
     pub fn client_address() -> Self {
         Self(SubjectSource::ClientAddress)
     }
 
-    /// What the application says. `None` means that nobody was found: the request is refused with 401, and never
-    /// taken for an anonymous one. Give a user id, not an access token: that changes when it is refreshed.
+    /// Uses the subject that the application returns. `None` means that the client is not authenticated: the request is rejected with
+    /// 401, and never treated as anonymous. Return a user id, not an access token, which changes when it is refreshed.
     pub fn resolver(resolve: impl Fn(&HttpRequest) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(SubjectSource::Resolver(Arc::new(resolve)))
     }

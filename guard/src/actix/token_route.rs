@@ -12,14 +12,14 @@ use crate::intent::Binding;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 
-/// `POST /token`, for an application's own pages: answers with a fresh token.
+/// Creates the route `POST /token` for an application's own pages, which responds with a new token.
 ///
-/// The body may name the `action` it is for and a shorter `ttl`. Whom it is for is not the client's to say: that is
-/// what `subject` finds, and the token is bound to it, unless it is anonymous. A guard that is off does not ask its store, and
-/// one that observes does not mind if that fails: the page gets a token to go on with, which no guard that enforces accepts.
+/// The body may contain the `action` of the token and a shorter `ttl`. The client cannot choose the subject: `subject` resolves it, and
+/// the token is bound to it unless it is anonymous. A guard that is off does not use its store, and one that observes ignores a store
+/// failure: the page then receives a placeholder token, which no enforcing guard accepts.
 ///
 /// # Panics
-/// If every worker of a server builds a memory store of its own: build the guard before `HttpServer::new`.
+/// If every worker of a server builds its own memory store: build the guard before `HttpServer::new`.
 #[track_caller]
 pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
     assert_shared(guard);
@@ -42,7 +42,7 @@ pub fn token_route(guard: &Guard, subject: SubjectFrom) -> Resource {
     web::resource("/token").route(web::post().to(post)).default_service(web::to(other))
 }
 
-/// The largest body that asks for a token.
+/// The maximum size of the request body.
 const BODY_LIMIT: usize = 16 * 1024;
 
 async fn read(body: web::Payload) -> Result<web::Bytes, Rejection> {

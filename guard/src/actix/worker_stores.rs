@@ -1,4 +1,4 @@
-//! The worker threads of a server, each of which builds the application for itself.
+//! Detection of workers that each build their own memory store: every worker thread of a server builds the application for itself.
 
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,10 +8,10 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::store::OriginThread;
 
-/// What the names of worker threads begin with: in a runtime of tokio, and in a system of actix.
+/// The name prefixes of worker threads: in a tokio runtime, and in an actix system.
 const NAMES: [&str; 2] = ["actix-server worker ", "actix-rt|system:"];
 
-/// A worker by the name of its thread: `actix-server worker 1`, `actix-rt|system:0|arbiter:1`.
+/// A worker, identified by the name of its thread: `actix-server worker 1`, `actix-rt|system:0|arbiter:1`.
 #[derive(Debug, PartialEq, Eq)]
 struct Worker {
     group: String,
@@ -26,7 +26,7 @@ impl Worker {
     }
 }
 
-/// A memory store that a worker has built and uses at one place of the program.
+/// A memory store that a worker has built, and the code location that uses it.
 struct Used {
     home: Weak<OriginThread>,
     worker: Worker,
@@ -34,8 +34,8 @@ struct Used {
 }
 
 impl Used {
-    /// Whether another worker has built another store for the same place. Servers that a process starts one after the other, or in
-    /// several runtimes, have workers of the same numbers or in other groups.
+    /// Returns whether another worker has built another store for the same location. Servers that a process starts one after the other
+    /// have workers with the same numbers, and servers in several runtimes have workers in other groups.
     fn competes_with(&self, other: &Self) -> bool {
         self.place == other.place
             && self.worker.group == other.worker.group
@@ -49,7 +49,7 @@ static IN_USE: Mutex<Vec<Used>> = Mutex::new(Vec::new());
 /// Asserts that the memory store of a guard is shared by all workers of its server.
 ///
 /// # Panics
-/// If this worker has built the store, and another worker has built one for the same place.
+/// If this worker has built the store, and another worker has built one for the same location.
 #[track_caller]
 pub(super) fn assert_shared(guard: &Guard) {
     if guard.mode() == Mode::Off {

@@ -11,32 +11,32 @@ use super::token_source::form::broken;
 use crate::fingerprint::{Content, Fields, Fingerprint};
 use crate::rejection::Rejection;
 
-/// A body up to this size is read to its end before a rejection, so that the connection can be used again.
+/// The maximum size of a body that is read to its end before a rejection, so that the connection can be reused.
 const DRAINED: usize = 64 * 1024;
-/// How long that may take.
+/// The timeout of reading it.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The body of a request, as the chunks in which it arrives.
 pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin {
-    /// Why a body breaks off.
+    /// The error of a body that breaks off.
     type Error;
 
-    /// Puts back what was read, so that the handler reads the same body from its beginning.
+    /// Puts back the data that was read, so that the handler reads the same body from its beginning.
     fn put_back(&mut self, read: Bytes, end: BodyEnd<Self::Error>);
 }
 
-/// How reading a body ended.
+/// The state of a body after reading.
 #[derive(Debug)]
 pub(crate) enum BodyEnd<E> {
-    /// There may be more of it.
+    /// The body may continue.
     Open,
-    /// Everything was read.
+    /// The body was read to its end.
     Whole,
-    /// It broke off.
+    /// The body broke off.
     Broken(E),
 }
 
-/// What was read of a body.
+/// The part of a body that was read.
 pub(crate) struct BufferedBody {
     body: Bytes,
     is_whole: bool,
@@ -46,7 +46,7 @@ impl BufferedBody {
     /// Reads a body up to a limit, and puts it back for the handler.
     ///
     /// # Errors
-    /// If it breaks off.
+    /// If the body breaks off.
     pub(super) async fn read<B: RequestBody>(from: &mut B, limit: usize) -> Result<Self, Rejection> {
         let mut read = Pieces::None;
         let mut is_whole = false;
@@ -65,12 +65,12 @@ impl BufferedBody {
         Ok(Self { body, is_whole })
     }
 
-    /// A body of which nothing was read.
+    /// Creates a body of which nothing was read.
     pub(super) fn unread() -> Self {
         Self { body: Bytes::new(), is_whole: false }
     }
 
-    /// Whether the end was found.
+    /// Returns whether the body was read to its end.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -79,7 +79,7 @@ impl BufferedBody {
         &self.body
     }
 
-    /// The digest of the request's content; of a body that is not whole, only that there is one.
+    /// Returns the digest of the request's content. A body that was not read to its end counts only as present.
     pub(super) fn fingerprint(&self, request: &impl RequestHead, fields: &Fields) -> Fingerprint {
         let content = Content {
             method: request.method(),
@@ -92,7 +92,7 @@ impl BufferedBody {
     }
 }
 
-/// What has been read. Most bodies come in one piece, and then nothing is copied.
+/// The chunks that were read. Most bodies arrive in one chunk, and then nothing is copied.
 enum Pieces {
     None,
     One(Bytes),
@@ -127,13 +127,13 @@ impl Pieces {
     }
 }
 
-/// The rejection of a body that is larger than the limit.
+/// Creates the rejection of a body that is larger than the limit.
 pub(super) fn too_large(limit: usize) -> Rejection {
     Rejection::new(Code::BodyTooLarge)
         .detail(format!("A submission may have {limit} bytes here, so that it can be compared with another."))
 }
 
-/// Reads a small body to its end. A large, slow or broken one is left, and its connection is closed.
+/// Reads a small body to its end. A large, slow or broken one is not read, and its connection is closed.
 pub(crate) async fn drain<B: RequestBody>(request: &impl RequestHead, body: &mut B) {
     let length =
         request.header("content-length").next().and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Whether a request runs, and how its run is settled.
+//! The decision whether a request runs, and the settlement of its run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,22 +23,22 @@ use crate::verdict::Verdict;
 pub(crate) struct Route {
     pub(crate) guard: Guard,
     pub(crate) policy: Policy,
-    /// How long a duplicate waits for the first. `None` or zero: it does not.
+    /// How long a duplicate waits for the first request. `None` or zero: it does not wait.
     pub(crate) wait: Option<Duration>,
     pub(crate) mode: Mode,
     /// Whether a response carries a new token.
     pub(crate) next_token: bool,
 }
 
-/// What to do with a request.
+/// The decision about a request.
 pub(crate) enum Decision {
     Run(Box<AdmittedRequest>),
     Replay(Reply),
-    /// It runs without protection: it has no key and need not have one, or the store failed and the policy fails open.
+    /// The request runs without protection: it has no key and the key is optional, or the store failed and the policy fails open.
     Unprotected,
 }
 
-/// A request that may run.
+/// A request that may run, with its pass.
 pub(crate) struct AdmittedRequest {
     pub(crate) guarded: Arc<GuardedRequest>,
     pub(crate) pass: Pass,
@@ -49,19 +49,19 @@ impl Route {
         Self { guard: guard.clone(), policy, wait: None, mode: Mode::Enforce, next_token: false }
     }
 
-    /// How much is done: never more than the guard does.
+    /// Returns the effective mode: the route's, limited by the guard's.
     pub(crate) fn mode(&self) -> Mode {
         self.mode.min(self.guard.mode())
     }
 
-    /// Counts a rejection before anything was decided.
+    /// Counts a rejection that precedes the guard's decision.
     fn count(&self, rejection: Rejection) -> Rejection {
         self.guard.count_rejection(&self.policy, rejection.code());
         rejection
     }
 
-    /// Asks the guard about a request that other guards further out may have let through. The error is what the client receives instead. A
-    /// duplicate that waits gives up when `enough` completes, and may be dropped while `idle` was last called with `true`.
+    /// Asks the guard about a request that outer guards may have admitted. The client receives the error as the response. A duplicate
+    /// stops waiting when `enough` completes, and its future may be dropped while `idle` was last called with `true`.
     pub(crate) async fn decide<F: Future<Output = ()>>(
         &self,
         parsed: Result<Option<ParsedRequest>, Rejection>,
@@ -87,7 +87,7 @@ impl Route {
             (decided, _) => decided,
         };
         let checked = match (decided, self.wait) {
-            // A request that is only observed does not wait, and a client that has closed its connection does not keep a seat.
+            // An observed request does not wait. `enough` also ends the wait of a client that has closed its connection.
             (Ok(Verdict::Reject(rejection)), Some(longest)) if self.mode() == Mode::Enforce && !longest.is_zero() => {
                 let intent = parsed.intent();
                 Box::pin(self.guard.wait_if_in_progress(rejection, &self.policy, &intent, enough(longest), idle)).await
@@ -111,7 +111,8 @@ impl Route {
         }
     }
 
-    /// Settles a run by its response, before the response is sent: returns the outcome to report, and the next token if the route sends one.
+    /// Settles a run by its response, before the response is sent. Returns the outcome to report, and the next token if the route sends
+    /// one.
     pub(crate) async fn settle(
         &self,
         AdmittedRequest { guarded, pass }: AdmittedRequest,

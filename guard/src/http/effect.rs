@@ -1,4 +1,4 @@
-//! What a response says about the effect of its request.
+//! The effect of a request, as judged by its response.
 
 use onceward_api::Outcome;
 
@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::settled::Settled;
 use crate::store::StoreError;
 
-/// How far a request has got on its way into the handler, as far as a mark around the handler tells.
+/// How far a request has got into the handler, as far as the handler's mark shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// The handler has no mark.
@@ -18,39 +18,40 @@ pub(crate) enum Entry {
     Entered,
 }
 
-/// Who made the error behind a response.
+/// The origin of the error behind a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorSource {
-    /// The error says itself that the handler was not called.
+    /// The error declares that the handler was not called.
     Declared,
-    /// Its type is one that only the framework's extractors make, unless a handler constructs it.
+    /// Only the framework's extractors create errors of this type, unless a handler constructs one.
     Extractor,
-    /// Anybody; or there is no error.
+    /// Unknown, or there is no error.
     Other,
 }
 
-/// What a response tells, as plain data.
+/// The facts about a response, as plain data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseFacts {
     pub(crate) status: u16,
-    /// What the handler says of its own response.
+    /// The effect that the handler stated itself.
     pub(crate) handler: Option<Effect>,
     pub(crate) entry: Entry,
     pub(crate) source: ErrorSource,
-    /// Whether the body was read to its end before the handler was called, so that no extractor finds it broken.
+    /// Whether the body was read to its end before the handler was called, so that no extractor can find it broken.
     pub(crate) had_whole_body: bool,
 }
 
-/// What a response says.
+/// The result of judging a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) effect: Effect,
-    /// Whether the handler certainly ran. An error may be the router's or an extractor's, unless a mark or the application says more.
+    /// Whether the handler certainly ran. An error may come from the router or an extractor, unless a mark or the application shows
+    /// otherwise.
     pub(crate) shows_a_run: bool,
 }
 
-/// Decides what a response says about the effect: the handler's own word, then the route's, then whether the response was made before
-/// the handler was called, then the status. `route` is called only if the handler says nothing.
+/// Decides the effect of a response: by the handler's own statement, then by the route's function, then by whether the response was
+/// created before the handler was called, then by the status. `route` is called only if the handler made no statement.
 pub(crate) fn judge(policy: &Policy, facts: ResponseFacts, route: impl FnOnce() -> Option<Effect>) -> Judgement {
     let stated = facts.handler.or_else(route);
     let effect = stated.unwrap_or_else(|| match is_before_handler(policy, facts) {
@@ -72,8 +73,8 @@ impl Entry {
 }
 
 impl Judgement {
-    /// The outcome to report of a run that was settled by this judgement. What the handler or an inner guard reported itself, a rejection
-    /// or a replay, goes first.
+    /// Returns the outcome to report for a run that was settled by this judgement. An outcome that the handler or an inner guard
+    /// reported itself, a rejection or a replay, takes precedence.
     pub(crate) fn outcome(
         self,
         reported: Option<Outcome>,
@@ -86,7 +87,7 @@ impl Judgement {
         })
     }
 
-    /// The outcome to report of a run that no guard protected.
+    /// Returns the outcome to report for a run that no guard protected.
     pub(crate) fn outcome_unprotected(self, reported: Option<Outcome>) -> Outcome {
         reported.unwrap_or(match self.effect {
             Effect::NotApplied => Outcome::NotApplied,
@@ -95,7 +96,7 @@ impl Judgement {
     }
 }
 
-/// An effect that is not on record keeps no duplicate from running, and the response says so.
+/// Returns the outcome to report. If an applied effect could not be recorded, a duplicate may run, and the outcome shows that.
 fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Effect) -> Outcome {
     let is_plain_token = matches!(policy, Policy::Token(rules) if rules.remember.is_none());
     match (effect, settled) {
@@ -108,8 +109,8 @@ fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Ef
     }
 }
 
-/// Whether the response was made before the handler was called. The mark of the handler knows. Without one, an error counts that says
-/// so itself, and, if the policy believes extractors, one that only an extractor makes.
+/// Returns whether the response was created before the handler was called. The handler's mark is decisive. Without one, an error counts
+/// that declares it, and, if the policy trusts extractors, an error that only an extractor creates.
 fn is_before_handler(policy: &Policy, facts: ResponseFacts) -> bool {
     match (facts.entry, facts.source) {
         (Entry::Extracting, _) => true,

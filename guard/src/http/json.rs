@@ -1,4 +1,4 @@
-//! The JSON body of a request of the contract.
+//! The JSON bodies of the API's requests.
 
 use onceward_api::Code;
 use serde::de::DeserializeOwned;
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::rejection::Rejection;
 
-/// Parses the JSON body of one of the contract's requests; `None` if it is empty. `content_type` is without its parameters.
+/// Parses the JSON body of one of the API's requests; `None` if it is empty. `content_type` is without its parameters.
 ///
 /// # Errors
-/// A rejection that names the field that is wrong.
+/// A rejection that names the invalid field.
 pub fn parse_json<T: DeserializeOwned>(content_type: &str, body: &[u8]) -> Result<Option<T>, Rejection> {
     if body.is_empty() {
         return Ok(None);
@@ -17,7 +17,7 @@ pub fn parse_json<T: DeserializeOwned>(content_type: &str, body: &[u8]) -> Resul
     if !content_type.eq_ignore_ascii_case("application/json") {
         return Err(Code::UnsupportedMediaType.into());
     }
-    // An array would be read as the fields in their order, which is nobody's contract.
+    // serde would read an array as the fields in order, which the API does not allow.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(Rejection::new(Code::BadRequest).detail("The body has to be a JSON object."));
     }
@@ -26,16 +26,17 @@ pub fn parse_json<T: DeserializeOwned>(content_type: &str, body: &[u8]) -> Resul
     })
 }
 
-/// What is wrong, with the name of the field; `None` if the body is no object of fields at all.
+/// Returns an error message that names the field; `None` if the body is not an object.
 fn wrong_field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     let fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let read = |fields: Map<String, Value>| T::deserialize(Value::Object(fields)).map_err(|error| error.to_string());
     let error = read(fields.clone()).err()?;
-    // A field that is missing or unknown is named already.
+    // serde already names a missing or unknown field.
     if error.starts_with("missing field") || error.starts_with("unknown field") {
         return Some(error);
     }
-    // It is the field without which there is no error, or another one. If several are wrong alike, it is the first.
+    // The invalid field is the one without which the error disappears or changes. If several fields cause the same error, it is the
+    // first.
     let without = |field: &str| fields.clone().into_iter().filter(|(name, _)| name != field).collect();
     let up_to = |last: usize| fields.clone().into_iter().take(last + 1).collect();
     let is_said_of = |fields: Map<String, Value>| read(fields).err().as_ref() == Some(&error);

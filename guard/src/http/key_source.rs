@@ -1,4 +1,4 @@
-//! Where the key of a request is read from.
+//! The source of a request's key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::rejection::Rejection;
 
 type Choose<R> = Arc<dyn Fn(&R) -> Option<Result<Key, BadKey>> + Send + Sync>;
 
-/// Where the key of a submission is read from, in a request of type `R`: a header, or data of the submission itself.
+/// The source of a submission's key, in a request of type `R`: a header, or data of the submission itself.
 ///
 /// The adapter for actix-web calls it `KeyFrom`.
 pub struct KeySource<R>(Source<R>);
@@ -34,42 +34,42 @@ enum Source<R> {
 }
 
 impl<R: RequestHead> KeySource<R> {
-    /// A header: `Idempotency-Key`, unless the callers know it by another name.
+    /// Reads the key from a header. The default is `Idempotency-Key`.
     ///
     /// # Errors
-    /// If this cannot be the name of a header.
+    /// If `name` is not a valid header name.
     pub fn header(name: &str) -> Result<Self, SettingError> {
         let parsed = HeaderName::try_from(name.to_ascii_lowercase());
         parsed.map(|name| Self(Source::Header(name))).map_err(|_| SettingError::HeaderName(name.to_owned()))
     }
 
-    /// A part of the path, by the name it has in the route that is protected: `order` in `/orders/{order}/pay`. It is decoded as
-    /// the handler sees it; one that is not UTF-8 is refused, since the handler would see all such parts alike. An action
-    /// without a name has the path in it, and is logged; if the key is not for everybody's eyes, name the action.
+    /// Reads the key from a path parameter, by its name in the protected route: `order` in `/orders/{order}/pay`. It is decoded as the
+    /// handler sees it. A value that is not UTF-8 is rejected, since all such values would look the same to the handler. An unnamed
+    /// action contains the path and is logged; if the key is confidential, name the action.
     pub fn path(name: impl Into<String>) -> Self {
         Self(Source::Path(name.into()))
     }
 
-    /// A parameter of the query. One that is not UTF-8 once it is decoded is refused.
+    /// Reads the key from a query parameter. A value that is not UTF-8 after decoding is rejected.
     pub fn query(name: impl Into<String>) -> Self {
         Self(Source::Query(name.into()))
     }
 
-    /// A field of a JSON body, named by a JSON pointer, or of an urlencoded form, by `/` and its name. It has to be a text or a
-    /// whole number. A body with a `Content-Encoding` is refused with 415, also where the key is optional.
+    /// Reads the key from a field of a JSON body, named by a JSON pointer, or of an urlencoded form, named by `/` and the field name.
+    /// The value has to be a string or an integer. A body with a `Content-Encoding` is rejected with 415, even if the key is optional.
     ///
     /// # Errors
-    /// If this is not a JSON pointer.
+    /// If `pointer` is not a JSON pointer.
     pub fn body(pointer: &str) -> Result<Self, BadPointer> {
         Pointer::parse(pointer).map(|pointer| Self(Source::Body(pointer)))
     }
 
-    /// What the application makes of the request; `None` if there is no key in it.
+    /// Reads the key with a function of the application; `None` means that the request has no key.
     pub fn chosen(choose: impl Fn(&R) -> Option<Result<Key, BadKey>> + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(choose)))
     }
 
-    /// All of these together. If one is missing, there is no key.
+    /// Combines several sources. If one value is missing, the request has no key.
     pub fn parts(parts: impl IntoIterator<Item = Self>) -> Self {
         let flat = parts.into_iter().flat_map(|part| match part.0 {
             Source::Parts(parts) => parts,
@@ -78,7 +78,7 @@ impl<R: RequestHead> KeySource<R> {
         Self(Source::Parts(flat.collect()))
     }
 
-    /// Whether the body has to be read for it.
+    /// Returns whether the body has to be read to find the key.
     pub(super) fn needs_body(&self) -> bool {
         match &self.0 {
             Source::Body(_) => true,
@@ -87,7 +87,7 @@ impl<R: RequestHead> KeySource<R> {
         }
     }
 
-    /// The key of this request, if there is one.
+    /// Returns the key of this request, if it has one.
     pub(super) fn find(&self, request: &R, body: &BufferedBody) -> Result<Option<Key>, Rejection> {
         match &self.0 {
             Source::Header(name) => from_header(request, name),
@@ -100,7 +100,7 @@ impl<R: RequestHead> KeySource<R> {
         }
     }
 
-    /// What stands there, if anything does.
+    /// Returns the value as text, if there is one.
     fn text(&self, request: &R, body: &BufferedBody) -> Result<Option<String>, Rejection> {
         Ok(match &self.0 {
             Source::Path(name) => request.path_parameter(name).map(|part| from_path(part, name)).transpose()?,
@@ -161,7 +161,7 @@ fn from_path(decoded: Cow<'_, str>, name: &str) -> Result<String, Rejection> {
     text_of(decoded.into_owned(), &format!("`{name}` in the path"))
 }
 
-/// Rejects a key that is not UTF-8: decoding replaces its bytes, so that different keys would become one.
+/// Rejects a key that is not UTF-8: decoding replaces the invalid bytes, so that different keys would become the same.
 fn text_of(decoded: String, what: &str) -> Result<String, Rejection> {
     match decoded.contains(char::REPLACEMENT_CHARACTER) {
         true => Err(Rejection::new(Code::KeyMalformed)
@@ -170,7 +170,7 @@ fn text_of(decoded: String, what: &str) -> Result<String, Rejection> {
     }
 }
 
-/// The one value of this name. Two of them would be two keys.
+/// Returns the only value with this name. Two values would be two keys.
 fn one_of<'a, I>(pairs: I, name: &str) -> Result<Option<String>, Rejection>
 where
     I: Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
@@ -186,7 +186,7 @@ where
     }
 }
 
-/// Rejects a body with a content encoding. The guard does not decode it, and would find no key where the handler finds one.
+/// Rejects a body with a content encoding. The guard does not decode the body, and would find no key where the handler finds one.
 fn reject_encoded(request: &impl RequestHead) -> Result<(), Rejection> {
     match request.header("content-encoding").all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
         true => Ok(()),
@@ -215,7 +215,7 @@ fn from_body(request: &impl RequestHead, body: &[u8], pointer: &Pointer) -> Resu
     }
 }
 
-/// Whether the body is an urlencoded form.
+/// Returns whether the body is an urlencoded form.
 fn is_form(request: &impl RequestHead) -> bool {
     let essence = content_type(request).and_then(|text| text.split(';').next()).unwrap_or_default();
     essence.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")

@@ -1,4 +1,5 @@
-//! Two guards around one handler that claim the same: the inner one finds the claim of the outer one, which waits for the inner.
+//! Detection of two guards around one handler that claim the same: the inner guard finds the claim of the outer one, which waits for
+//! the inner.
 
 use onceward_api::Code;
 
@@ -12,8 +13,8 @@ const DETAIL: &str = "There are two guards around this route for the same submis
                       both; one of them has to be removed.";
 
 impl Route {
-    /// The rejection, unless the claim in the way is that of a guard further out on the same request. That is an error in the
-    /// application, and the client receives 500 instead of `in_progress` for ever.
+    /// Returns the rejection, unless the conflicting claim belongs to an outer guard on the same request. That is an error in the
+    /// application, and the client receives a 500 instead of `in_progress` forever.
     pub(super) async fn unless_nested(
         &self,
         rejection: Rejection,
@@ -37,8 +38,8 @@ impl Route {
         }
     }
 
-    /// Whether the outer guard's claim is in the store of this one, too: the same key may be claimed once in each of two stores. A
-    /// token is known to one store only.
+    /// Returns whether the outer guard's claim is in this guard's store: two stores may each hold a claim for the same key. A token
+    /// exists in one store only.
     async fn is_claimed_by(&self, holder: &GuardedRequest, ticket: &Ticket) -> bool {
         match holder.run() {
             Some(run) if ticket.kind() != Kind::Token => self.guard.is_claimed_by(ticket, run).await.unwrap_or(false),

@@ -1,4 +1,4 @@
-//! What a request asks, read from its head and its body.
+//! Parsing of a request's head and body into its intent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use crate::rejection::Rejection;
 
 /// The head of a request. Each adapter implements it for the requests of its framework, so that no header is copied.
 pub trait RequestHead {
-    /// The method, as `POST`.
+    /// Returns the method, such as `POST`.
     fn method(&self) -> &str;
 
-    /// The path as it was sent, percent-encoded.
+    /// Returns the path as it was sent, percent-encoded.
     fn path(&self) -> &str;
 
-    /// The query without its question mark; empty if there is none.
+    /// Returns the query without its question mark; empty if there is none.
     fn query(&self) -> &str;
 
-    /// The values of a header, in their order. `name` is in lower case.
+    /// Returns the values of a header, in order. `name` is in lower case.
     fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]>;
 
-    /// A parameter of the path by its name in the route, decoded as the handler sees it, with U+FFFD for what is not UTF-8.
+    /// Returns a path parameter by its name in the route, decoded as the handler sees it, with U+FFFD for bytes that are not UTF-8.
     fn path_parameter(&self, name: &str) -> Option<Cow<'_, str>>;
 }
 
-/// The action of a route without a name: the method and the [canonical path](canonical), as in `POST /orders`.
+/// Returns the action of a route without a name: the method and the [canonical path](canonical), as in `POST /orders`.
 pub fn action_of(method: &str, path: &str) -> String {
     [method, " ", &canonical(path)].concat()
 }
 
-/// The content type, if it is text.
+/// Returns the content type, if it is visible ASCII.
 pub(super) fn content_type(request: &impl RequestHead) -> Option<&str> {
     request.header("content-type").next().and_then(visible)
 }
 
-/// A header value as text, if it is visible ASCII.
+/// Returns a header value as text, if it is visible ASCII.
 pub(super) fn visible(value: &[u8]) -> Option<&str> {
     let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     std::str::from_utf8(value).ok().filter(|text| text.as_bytes().iter().all(is_visible))
 }
 
-/// What a request asks.
+/// A parsed request.
 pub(crate) struct ParsedRequest {
     action: String,
     subject: Subject<'static>,
@@ -61,12 +61,12 @@ pub(crate) struct ParsedRequest {
 }
 
 impl ParsedRequest {
-    /// What is asked, and by whom, and whether nothing is to run.
+    /// Creates a request without token, key and fingerprint. `only_looks` means that the handler must not run.
     fn new(action: String, subject: Subject<'static>, only_looks: bool) -> Self {
         Self { action, subject, token: None, key: None, fingerprint: None, has_whole_body: false, only_looks }
     }
 
-    /// Whether the body was read to its end before the handler was called, so that no extractor finds it broken.
+    /// Returns whether the body was read to its end before the handler was called, so that no extractor can find it broken.
     pub(crate) fn has_whole_body(&self) -> bool {
         self.has_whole_body
     }
@@ -75,7 +75,7 @@ impl ParsedRequest {
         &self.action
     }
 
-    /// Whether the request only asks what is on record, and nothing is to run.
+    /// Returns whether the request only queries the record, and the handler must not run.
     pub(crate) fn only_looks(&self) -> bool {
         self.only_looks
     }
@@ -107,11 +107,11 @@ impl ParsedRequest {
     }
 }
 
-/// What a route reads of its requests.
+/// The rules by which a route parses its requests.
 #[derive(Debug)]
 pub(crate) struct RequestReader<R> {
     pub(crate) action: Option<Arc<str>>,
-    /// Where the key is read from; a route under a key has a default.
+    /// The source of the key; a route with a key policy has a default.
     pub(crate) key: Option<KeySource<R>>,
     pub(crate) is_optional: bool,
     pub(crate) fields: Fields,
@@ -140,7 +140,7 @@ impl<R> Clone for RequestReader<R> {
 }
 
 impl<R: RequestHead> RequestReader<R> {
-    /// What the request asks; `None` if it has no key and need not have one. The body is put back for the handler.
+    /// Parses the request; `None` if it has no key and the key is optional. The body is put back for the handler.
     pub(crate) async fn read<B: RequestBody>(
         &self,
         request: &R,
@@ -154,7 +154,7 @@ impl<R: RequestHead> RequestReader<R> {
                 asked.token = find_token(request, body, self.limit).await?;
                 Ok(Some(asked))
             }
-            // Apart, so that a plain token does not carry room for it.
+            // Boxed separately, so that the future of a plain token stays small.
             _ => Box::pin(self.read_content(request, body, policy, asked)).await,
         }
     }
@@ -172,7 +172,7 @@ impl<R: RequestHead> RequestReader<R> {
                 self.read_fingerprint(request, body, asked).await.map(Some)
             }
             (Policy::Interval(_), None) => self.read_fingerprint(request, body, asked).await.map(Some),
-            // A request that goes by a name alone is not compared, and its body need not be read.
+            // A named interval does not compare content, so the body need not be read.
             (Policy::Interval(_), Some(from)) if !from.needs_body() => {
                 match from.find(request, &BufferedBody::unread())? {
                     Some(name) => Ok(Some(ParsedRequest { key: Some(name), ..asked })),
@@ -191,7 +191,7 @@ impl<R: RequestHead> RequestReader<R> {
         from: &KeySource<R>,
         asked: ParsedRequest,
     ) -> Result<Option<ParsedRequest>, Rejection> {
-        // A missing or malformed key is rejected before the body is read, if it can be.
+        // A missing or malformed key is rejected before the body is read, if possible.
         let needs_body = from.needs_body();
         let early = if needs_body { None } else { from.find(request, &BufferedBody::unread())? };
         if early.is_none() && !needs_body {
@@ -207,7 +207,8 @@ impl<R: RequestHead> RequestReader<R> {
         Ok(Some(ParsedRequest { key: Some(key), fingerprint, has_whole_body: body.is_whole(), ..asked }))
     }
 
-    /// Compares by the content. A body over the limit that is let through differs from one within it, not from another over it.
+    /// Reads the content and computes its fingerprint. All bodies over the limit that are let through count as equal, and differ from
+    /// every body within the limit.
     async fn read_fingerprint<B: RequestBody>(
         &self,
         request: &R,
@@ -221,7 +222,7 @@ impl<R: RequestHead> RequestReader<R> {
         Ok(ParsedRequest { fingerprint: Some(body.fingerprint(request, &self.fields)), ..asked })
     }
 
-    /// The action of the request: the one that the route names, or method and path.
+    /// Returns the action of the request: the one that the route names, or method and path.
     pub(crate) fn action(&self, request: &R) -> String {
         match &self.action {
             Some(action) => action.as_ref().to_owned(),
@@ -229,17 +230,17 @@ impl<R: RequestHead> RequestReader<R> {
         }
     }
 
-    /// A request that only looks runs nothing, not even unprotected.
+    /// Decides about a request without a key. A request that only looks never runs, not even unprotected.
     fn without_key(&self, only_looks: bool) -> Result<Option<ParsedRequest>, Rejection> {
         if self.is_optional && !only_looks { Ok(None) } else { Err(Code::KeyMissing.into()) }
     }
 }
 
-/// Whether a request only asks what is on record: `Onceward-Look: true` does.
+/// Returns whether a request only queries the record: `Onceward-Look: true`.
 ///
 /// # Errors
-/// If the header is neither `true` nor `false`, or both. A client that sends it wants to control whether the handler runs, so a
-/// value that cannot be read is rejected: it neither looks nor runs.
+/// If the header is neither `true` nor `false`, or both. A client that sends it wants to control whether the handler runs, so an
+/// invalid value is rejected: the request neither looks nor runs.
 fn only_looks(request: &impl RequestHead) -> Result<bool, Rejection> {
     let mut said = None;
     for value in request.header(header::LOOK) {

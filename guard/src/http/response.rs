@@ -1,4 +1,4 @@
-//! The responses that a guard gives in place of the handler's: a rejection, or the stored response.
+//! The responses that a guard sends in place of the handler's: a rejection, or the stored response.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use crate::rejection::Rejection;
 use crate::reply::Reply;
 use crate::token::Token;
 
-/// A response that a guard gives in place of the handler's, as plain data for an adapter to send.
+/// A response that a guard sends in place of the handler's, as plain data for an adapter.
 #[derive(Debug, Clone)]
 pub struct GuardResponse {
     status: StatusCode,
@@ -30,12 +30,13 @@ pub struct GuardResponse {
 type Headers = Vec<(Cow<'static, str>, Bytes)>;
 
 impl GuardResponse {
-    /// A rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header, prefers HTML.
+    /// Creates the rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header,
+    /// prefers HTML.
     pub fn rejection(guard: &Guard, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
         Self::problem(rejection.problem().base(guard.problem_base()), rejection, path, accept)
     }
 
-    /// Like [`rejection`](Self::rejection), where no guard is at hand.
+    /// Like [`rejection`](Self::rejection), if no guard is available.
     pub(crate) fn without_guard(rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
         Self::problem(rejection.problem(), rejection, path, accept)
     }
@@ -65,7 +66,7 @@ impl GuardResponse {
         }
     }
 
-    /// The stored response again.
+    /// Creates the replay of a stored response.
     pub fn replay(reply: &Reply) -> Self {
         let mut headers: Headers = Vec::with_capacity(8);
         headers.extend(reply.named_headers().cloned());
@@ -78,35 +79,35 @@ impl GuardResponse {
         Self { status, headers, body, effect: None, outcome: Some(Outcome::Replayed) }
     }
 
-    /// Tells guards further out whether the rejected run took effect, and why it was rejected.
+    /// Sets the effect and the outcome that outer guards use for the rejected run.
     #[must_use]
     pub(crate) fn with_effect(mut self, effect: Effect, code: Code) -> Self {
         (self.effect, self.outcome) = (Some(effect), Some(Outcome::Rejected(code)));
         self
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The headers in their order, with names in lower case. A stored response that was made by hand may have a name or a value that
-    /// no header can have; leave that out.
+    /// Returns the headers in order, with names in lower case. A stored response that was constructed manually may contain an invalid
+    /// header name or value; skip such headers.
     pub fn headers(&self) -> impl Iterator<Item = (&Cow<'static, str>, &Bytes)> {
         self.headers.iter().map(|(name, value)| (name, value))
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// What the response says about the effect, to guards further out; `None` leaves it to the status.
+    /// Returns the effect that outer guards assume; `None` means that the status decides.
     pub fn effect(&self) -> Option<Effect> {
         self.effect
     }
 
-    /// The outcome that guards further out report as well; `None` leaves it to them.
+    /// Returns the outcome that outer guards report as well; `None` means that they decide.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
@@ -130,25 +131,25 @@ fn add_outcome(headers: &mut Headers, outcome: Outcome) {
     }
 }
 
-/// The headers that report an outcome: one for programs, and one that the script of a page can read after a navigation.
+/// The headers that report an outcome: one for programs, and one that a page's script can read after a navigation.
 #[derive(Debug)]
 pub(crate) struct OutcomeHeaders {
     /// The value of `Onceward-Outcome`, which replaces an earlier one.
     pub(crate) outcome: &'static str,
-    /// The value of `Server-Timing`, beside earlier ones.
+    /// The value of `Server-Timing`, in addition to earlier ones.
     pub(crate) server_timing: Option<String>,
 }
 
 impl OutcomeHeaders {
-    /// The headers for an outcome, on a response that has a `Server-Timing` already or not.
+    /// Creates the headers for an outcome. `has_server_timing` means that the response already has a `Server-Timing`.
     pub(crate) fn of(outcome: Outcome, has_server_timing: bool) -> Self {
-        // After a run that took effect the status tells enough, unless a guard further in has said something else.
+        // After a run that took effect the status is sufficient, unless an inner guard has reported a different outcome.
         let is_told = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !has_server_timing;
         Self { outcome: outcome.as_str(), server_timing: (!is_told).then(|| outcome.server_timing()) }
     }
 }
 
-/// The body of the response to a request for a token.
+/// Creates the body of the response to a token request.
 pub fn issued(token: &Token, ttl: Duration) -> IssuedToken {
     IssuedToken {
         token: token.as_str().to_owned(),
@@ -157,12 +158,12 @@ pub fn issued(token: &Token, ttl: Duration) -> IssuedToken {
     }
 }
 
-/// Rounded up: a client that comes early is rejected again.
+/// Rounds up: a client that retries too early is rejected again.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// Whether the client prefers a page to problem JSON. A client that accepts anything receives JSON.
+/// Returns whether the client prefers a page to problem JSON. A client that accepts anything receives JSON.
 fn prefers_html(accept: &[u8]) -> bool {
     let mut best = (0.0, false);
     for range in std::str::from_utf8(accept).unwrap_or_default().split(',') {
@@ -183,7 +184,8 @@ fn prefers_html(accept: &[u8]) -> bool {
 const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}\
     h1{font-size:1.6rem;line-height:1.25}small{color:#666}";
 
-/// The content security policy of the page: it loads nothing and has no style but its own. The application's own policy would not know it.
+/// Returns the content security policy of the page: it loads nothing and allows only its own style. The application's own policy would
+/// not allow that style.
 fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = STANDARD.encode(Sha256::digest(STYLE));
@@ -192,7 +194,7 @@ fn policy() -> &'static str {
     &POLICY
 }
 
-/// A page that says the same as the problem, needs nothing else to be loaded, and names the next step.
+/// Renders the problem as a page that loads no other resources, with the next step.
 fn page(problem: &Problem) -> String {
     let next = match problem.retry {
         Retry::Same => "<p>Wait a moment, then reload this page to send the same again.</p>",
@@ -210,7 +212,7 @@ fn page(problem: &Problem) -> String {
     )
 }
 
-/// Text that is nothing but text in a page and in an attribute.
+/// Escapes text for use in a page and in an attribute.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

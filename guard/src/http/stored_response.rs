@@ -1,4 +1,4 @@
-//! What is stored of a response, and why nothing is.
+//! The part of a response that is stored, and the reasons why none is.
 
 use bytes::Bytes;
 
@@ -6,17 +6,17 @@ use crate::policy::Policy;
 use crate::reply::NoReply;
 use crate::reply::Reply;
 
-/// How long the body of a response is, as far as that is known before it is read.
+/// The length of a response's body, as far as it is known before reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyLength {
-    /// This many bytes.
+    /// The length in bytes.
     Known(u64),
-    /// Unknown: the body is streamed. A compression between guard and handler streams what it makes.
+    /// Unknown: the body is streamed. Compression middleware between guard and handler streams its output.
     Streamed { has_content_encoding: bool },
 }
 
 impl BodyLength {
-    /// Why a body of this length is not read, and so not stored; `None` if it is read.
+    /// Returns the reason why a body of this length is not read, and so not stored; `None` if it is read.
     pub(crate) fn unread(self, limit: usize) -> Option<NoReply> {
         match self {
             Self::Known(length) => (length > limit as u64).then_some(NoReply::TooLarge),
@@ -26,12 +26,13 @@ impl BodyLength {
     }
 }
 
-/// How much of a response is read, if its body is at all: if the policy stores responses, or if the route looks into them.
+/// Returns how much of a response is read, if its body is read at all: if the policy stores responses, or if the route judges by the
+/// body.
 pub(crate) fn read_limit(policy: &Policy, limit: usize) -> Option<usize> {
     (limit > 0 || policy.keeps_replies()).then_some(limit)
 }
 
-/// The stored form of a response: its status, its body, and the headers that describe the body or that the route names.
+/// Creates the stored form of a response: its status, its body, and the headers that describe the body or that the route names.
 pub(crate) fn capture<'a>(
     status: u16,
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,

@@ -1,4 +1,4 @@
-//! Where a token stands in a request: header, form field, first part of a multipart body, or query.
+//! The sources of a request's token: header, form field, first part of a multipart body, or query.
 
 pub(super) mod form;
 
@@ -11,10 +11,10 @@ use super::body::{BodyEnd, RequestBody};
 use super::request::{RequestHead, visible};
 use crate::rejection::Rejection;
 
-/// Finds the token among these values of the `Onceward-Token` header and in this query; `None` if there is none.
+/// Finds the token in the values of the `Onceward-Token` header and in the query; `None` if there is none.
 ///
 /// # Errors
-/// If there are two that differ, or a value is not visible ASCII.
+/// If there are two different tokens, or a value is not visible ASCII.
 pub fn token_in<'a>(header: impl IntoIterator<Item = &'a [u8]>, query: &str) -> Result<Option<String>, Rejection> {
     let mut carried = TokenSources::default();
     carried.and_header(header)?;
@@ -22,7 +22,7 @@ pub fn token_in<'a>(header: impl IntoIterator<Item = &'a [u8]>, query: &str) -> 
     Ok(carried.into_token())
 }
 
-/// Finds the token of a request. The body is read only if it is a form, and put back for the handler.
+/// Finds the token of a request. The body is read only if it is a form, and is put back for the handler.
 pub(super) async fn find_token<B: RequestBody>(
     request: &impl RequestHead,
     body: &mut B,
@@ -37,7 +37,7 @@ pub(super) async fn find_token<B: RequestBody>(
     Ok(carried.into_token())
 }
 
-/// Reads a form until its token is found, and puts back what was read.
+/// Reads a form until its token is found, and puts back the data that was read.
 async fn read_form<B: RequestBody>(
     body: &mut B,
     mut form: Form,
@@ -60,7 +60,7 @@ async fn read_form<B: RequestBody>(
             scan => break scan,
         }
     };
-    // Also a form that was read to its end: whatever reads it next finds its end there.
+    // Also correct for a form that was read to its end: the next reader finds the end there.
     body.put_back(read.freeze(), BodyEnd::Open);
     match scan {
         Scan::Found(token) => carried.and(&token),
@@ -73,14 +73,14 @@ async fn read_form<B: RequestBody>(
     }
 }
 
-/// The one token that a request carries, from all the places it could stand in.
+/// The token of a request, collected from all sources.
 #[derive(Default)]
 struct TokenSources {
     token: Option<String>,
 }
 
 impl TokenSources {
-    /// Takes in what another place carries. Empty is nothing: a form whose script has not run sends its field empty.
+    /// Adds the token of another source. An empty value is ignored: a form whose script has not run sends its field empty.
     fn and(&mut self, other: &str) -> Result<(), Rejection> {
         match &self.token {
             _ if other.is_empty() => Ok(()),
@@ -94,7 +94,7 @@ impl TokenSources {
         }
     }
 
-    /// Takes in the header, also if it was sent more than once.
+    /// Adds the values of the header, which may be sent more than once.
     fn and_header<'a>(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Rejection> {
         values.into_iter().try_for_each(|value| match visible(value) {
             Some(text) => self.and(text),
@@ -102,7 +102,7 @@ impl TokenSources {
         })
     }
 
-    /// Takes in the query.
+    /// Adds the values in the query.
     fn and_query(&mut self, query: &str) -> Result<(), Rejection> {
         form_urlencoded::parse(query.as_bytes())
             .filter(|(name, _)| name == header::FIELD)

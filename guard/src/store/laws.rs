@@ -1,4 +1,4 @@
-//! What every store owes, as tests that can be called.
+//! The contract of every store, as callable tests.
 //!
 //! ```
 //! use onceward::store::Memory;
@@ -9,7 +9,7 @@
 //! # });
 //! ```
 //!
-//! They need a runtime with more than one thread, since some of them race.
+//! The tests need a multi-threaded runtime, since some of them race.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,16 +20,16 @@ use super::{Bytes, Compared, Epoch, Store, StoreError, Taken};
 use crate::clock::ManualClock;
 use crate::ticket::{Kind, Ticket};
 
-/// How many callers race for one ticket.
+/// The number of callers that race for one ticket.
 const RACERS: usize = 32;
-/// A life that is not over before a law is.
+/// A time to live that does not expire during a test.
 const LONG: Duration = Duration::from_secs(60);
-/// A life that a law waits for, unless told otherwise.
+/// Default time to live of a record whose expiry a test waits for.
 const SHORT: Duration = Duration::from_millis(60);
 
 type Pause = Box<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// A store, and how time passes for it.
+/// Checks the contract of one store.
 pub struct Laws {
     store: Arc<dyn Store>,
     pause: Pause,
@@ -37,7 +37,7 @@ pub struct Laws {
     short: Duration,
 }
 
-/// Checks one thing, and says in the panic which law was broken.
+/// Asserts one equality; the panic message names the law that was broken.
 macro_rules! owe {
     ($law:literal, $left:expr, $right:expr) => {
         assert_eq!($left, $right, "a store owes this: {}", $law)
@@ -45,13 +45,13 @@ macro_rules! owe {
 }
 
 impl Laws {
-    /// The laws for this store, with time as it passes on the wall.
+    /// Creates the tests for a store that uses real time.
     pub fn of(store: impl Store) -> Self {
         let pause: Pause = Box::new(|duration| Box::pin(tokio::time::sleep(duration)));
         Self { store: Arc::new(store), pause, rounds: 20, short: SHORT }
     }
 
-    /// The laws for a store that gets its time from this clock.
+    /// Creates the tests for a store that reads its time from `clock`.
     pub fn with_clock(store: impl Store, clock: &ManualClock) -> Self {
         let clock = clock.clone();
         Self {
@@ -63,24 +63,25 @@ impl Laws {
         }
     }
 
-    /// How often each race is run: 20 times.
+    /// Sets how often each race is repeated. Default: 20.
     #[must_use]
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// How long a record lives whose end is waited for: 60 ms. A store that may take longer to be asked a few times needs more.
+    /// Sets the time to live of records whose expiry is waited for. Default: 60 ms. A store that may need longer to execute a few verbs
+    /// needs a longer one.
     #[must_use]
     pub fn short(mut self, short: Duration) -> Self {
         self.short = short;
         self
     }
 
-    /// Checks all of them.
+    /// Runs all tests.
     ///
     /// # Panics
-    /// If one does not hold, with its name.
+    /// If a law does not hold; the message names it.
     pub async fn hold(self) {
         self.one_insert_wins().await;
         self.one_take_gets_it().await;
@@ -95,7 +96,7 @@ impl Laws {
         self.whoever_takes_is_told_in_which_epoch().await;
     }
 
-    /// A swap under the epoch that lasts is a swap; under another one nothing is changed.
+    /// Checks that a swap within the current epoch is an ordinary swap; within another epoch it changes nothing.
     pub async fn nothing_is_swapped_under_an_epoch_that_is_over(&self) {
         let ticket = self.with(b"held", LONG).await;
         let (epoch, other) = self.epochs(&ticket).await;
@@ -109,7 +110,7 @@ impl Laws {
         owe!("a swap gives what is there", swapped, Some(Compared::Found(Bytes::from_static(b"new"))));
     }
 
-    /// What is taken says whether it was in the epoch that was asked for.
+    /// Checks that a take reports whether the requested epoch is current.
     pub async fn whoever_takes_is_told_in_which_epoch(&self) {
         for is_of_epoch in [true, false] {
             let ticket = self.with(b"it", LONG).await;
@@ -122,14 +123,14 @@ impl Laws {
         }
     }
 
-    /// The epoch that lasts, and one that does not.
+    /// Returns the current epoch, and another one.
     async fn epochs(&self, ticket: &Ticket) -> (Epoch, Epoch) {
         let epoch = answered(self.store.ask_epoch(ticket).await);
         owe!("an epoch that was asked for is known", self.store.epoch(ticket), Some(epoch));
         (epoch, epoch.map(|byte| !byte))
     }
 
-    /// Of many inserts one writes, and all others are given what it wrote.
+    /// Checks that exactly one of many concurrent inserts writes; all others receive its value.
     pub async fn one_insert_wins(&self) {
         for _ in 0..self.rounds {
             let ticket = fresh(Kind::Key);
@@ -145,7 +146,7 @@ impl Laws {
         }
     }
 
-    /// Of many takes one gets it.
+    /// Checks that exactly one of many concurrent takes receives the value.
     pub async fn one_take_gets_it(&self) {
         for _ in 0..self.rounds {
             let ticket = self.with(b"it", LONG).await;
@@ -156,7 +157,7 @@ impl Laws {
         }
     }
 
-    /// Of many swaps of the same hold one is done.
+    /// Checks that exactly one of many concurrent swaps with the same held value succeeds.
     pub async fn one_swap_wins(&self) {
         for _ in 0..self.rounds {
             let ticket = self.with(b"held", LONG).await;
@@ -172,7 +173,7 @@ impl Laws {
         }
     }
 
-    /// Whoever holds something else is told what is there, and changes nothing.
+    /// Checks that a caller with a stale held value receives the current value and changes nothing.
     pub async fn a_stale_hold_changes_nothing(&self) {
         let ticket = self.with(b"new", LONG).await;
         let found = Compared::Found(Bytes::from_static(b"new"));
@@ -187,7 +188,7 @@ impl Laws {
         owe!("and nothing is there afterwards", self.look(&nothing).await, None);
     }
 
-    /// From the moment its time is over, nothing can be done with it, and its place is free.
+    /// Checks that an expired record is absent for every verb, and a new one can be inserted in its place.
     pub async fn what_is_over_is_absent_for_every_verb(&self) {
         let mut tickets = Vec::new();
         for _ in 0..5 {
@@ -201,7 +202,7 @@ impl Laws {
         owe!("and its place is free", self.insert(&tickets[4], b"next", LONG).await, None);
     }
 
-    /// Inserting, swapping, renewing and putting back all set an expiry, and nothing else lives on.
+    /// Checks that insert, swap, renewal and put-back each set an expiry, and no other verb extends one.
     pub async fn every_write_has_an_expiry_of_its_own(&self) {
         let shortened = self.with(b"a", LONG).await;
         owe!("a swap is done", self.swap(&shortened, b"a", b"b", self.short).await, Compared::Done);
@@ -221,7 +222,7 @@ impl Laws {
         owe!("putting back sets an expiry", self.look(&back).await, None);
     }
 
-    /// What happens under one ticket is not seen under another, nor under the same digest of another kind.
+    /// Checks that a change to one ticket does not affect another, nor the same digest of another kind.
     pub async fn tickets_are_independent(&self) {
         let name = fresh(Kind::Token).digest().to_vec();
         for kind in Kind::ALL {
@@ -235,7 +236,7 @@ impl Laws {
         }
     }
 
-    /// Nothing is read into the bytes, and none are lost.
+    /// Checks that values are arbitrary bytes, and are returned unchanged.
     pub async fn values_are_any_bytes(&self) {
         let every: Vec<u8> = (0..=u8::MAX).collect();
         let large = vec![0xA5; 256 * 1024];
@@ -249,7 +250,7 @@ impl Laws {
         }
     }
 
-    /// Putting back is an insert: it never covers what somebody has written meanwhile.
+    /// Checks that a put-back is an insert: it never overwrites a record that was written in the meantime.
     pub async fn what_was_taken_can_be_put_back(&self) {
         let ticket = self.with(b"it", LONG).await;
         for _ in 0..2 {
@@ -287,7 +288,7 @@ impl Laws {
         answered(self.store.look(ticket).await)
     }
 
-    /// Lets many callers do the same at once, and gives what each was told.
+    /// Runs the same verb from many callers at once, and returns each caller's result.
     async fn race<T, F>(&self, verb: impl Fn(Arc<dyn Store>, usize) -> F) -> Vec<T>
     where
         T: Send + 'static,

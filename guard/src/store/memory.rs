@@ -1,4 +1,4 @@
-//! The store in this process's memory: nothing to install, and nothing survives a restart.
+//! The store in this process's memory: no installation, and no data survives a restart.
 
 mod entry;
 mod eviction;
@@ -24,23 +24,24 @@ use crate::random::random;
 use crate::record::DoneRecord;
 use crate::ticket::{Kind, Ticket};
 
-/// How many parts the map has. Each has a lock of its own, held for one verb or for sweeping that one part.
+/// The number of shards of the map. Each has its own lock, held for one verb or for sweeping that one shard.
 const SHARDS: usize = 256;
-/// How many old records each new one looks at, on average, to clear away what is over.
+/// The average number of old records that each insert examines, to remove expired ones.
 const SWEEP_PER_INSERT: usize = 8;
-/// How often, at most, a full store is swept from end to end before it refuses.
+/// The minimum interval in milliseconds between full sweeps, one of which a full store tries before it rejects a record.
 const FULL_SWEEP_EVERY: u64 = 1_000;
 
-/// A store that is gone when the process ends. Its [`epoch`](Store::epoch) changes with every instance, so that tokens
-/// of an earlier one are told apart from used ones.
+/// A store in memory, which is lost when the process ends. Each instance has a different [`epoch`](Store::epoch), so tokens of an
+/// earlier instance can be distinguished from used ones.
 ///
-/// Each instance is a store of its own. Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs
-/// once in every worker, and a store that is built there knows nothing of what the other workers have accepted. `Protect` and
-/// `token_route` panic where they find that, and the server does not start.
+/// Instances do not share records. Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in
+/// every worker, and a store that is built there does not see what the other workers have accepted. `Protect` and `token_route` panic
+/// if they detect that, and the server does not start.
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     quotas: Quotas,
-    /// What is left of a value without its response: a value of that form can make room. The store knows no more of values.
+    /// Returns a value without its response, if it has one that can be dropped to free memory. The store knows nothing else about
+    /// values.
     stub: fn(&[u8]) -> Option<Vec<u8>>,
     clock: Clock,
     epoch: Epoch,
@@ -48,24 +49,24 @@ pub struct Memory {
     origin: std::sync::Arc<OriginThread>,
 }
 
-/// One part of the map.
+/// One shard of the map.
 #[derive(Default)]
 struct Shard {
     records: HashMap<Ticket, MemoryEntry>,
-    /// How many records the new ones since the last sweep have paid for looking at.
+    /// How many records the inserts since the last sweep have paid to examine.
     paid: usize,
 }
 
 impl Memory {
-    /// The limit that [`new`](Self::new) sets: 256 MiB.
+    /// The default limit: 256 MiB.
     pub const DEFAULT_LIMIT: usize = 256 * 1024 * 1024;
 
-    /// An empty store with the default limit.
+    /// Creates an empty store with the default limit.
     pub fn new() -> Self {
         Self::with_clock(Clock::system())
     }
 
-    /// An empty store that gets the time from `clock`.
+    /// Creates an empty store that reads the time from `clock`.
     pub fn with_clock(clock: Clock) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -78,32 +79,32 @@ impl Memory {
         }
     }
 
-    /// Sets the limit in bytes. Tokens may fill one half of it, keys three eighths and intervals one eighth.
+    /// Sets the limit in bytes. Tokens may use one half of it, keys three eighths and intervals one eighth.
     ///
-    /// Everything that is stored counts, a record with at least 256 bytes, so that a token or a claim always has the room for the record
-    /// of its run. Stored responses take what is left of a share: when it is full, the oldest responses are dropped first, and a
-    /// response that does not fit is not stored. A duplicate of such a run receives `reply_not_kept` with that reason, and does not
-    /// run. Records themselves are never dropped before they expire: a share that is full of them rejects new ones.
+    /// Every record counts, with at least 256 bytes, so that a token or a claim always has room for the record of its run. Stored
+    /// responses use the rest of a quota. When a quota is full, the oldest responses are evicted first, and a response that does not
+    /// fit is not stored. A duplicate of such a run receives `reply_not_kept` with that reason, and does not run. Records themselves
+    /// are never evicted before they expire: a quota that is full of records rejects new ones.
     ///
-    /// The process needs more than that: for requests and responses in flight, and for what its allocator does not return at once.
-    /// Plan with twice the limit and 64 MiB.
+    /// The process needs more memory than the limit: for requests and responses in flight, and for memory that its allocator does not
+    /// return at once. Plan for twice the limit plus 64 MiB.
     #[must_use]
     pub fn limit(mut self, bytes: usize) -> Self {
         self.quotas.limit = bytes;
         self
     }
 
-    /// How many records are held, those included whose time is over and which have not been cleared away yet.
+    /// Returns the number of records, including expired ones that have not been removed yet.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).records.len()).sum()
     }
 
-    /// Whether no record is held.
+    /// Returns whether the store has no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes out what is there.
+    /// Removes the record and returns its value.
     fn pick(&self, ticket: &Ticket) -> Option<Bytes> {
         let mut shard = self.shard(ticket);
         let place = self.live(&mut shard, ticket)?;
@@ -114,14 +115,14 @@ impl Memory {
         lock(&self.shards[usize::from(ticket.digest()[0]) % SHARDS])
     }
 
-    /// Clears away a record.
+    /// Removes a record and releases its bytes from the quota.
     fn evacuate(&self, place: OccupiedEntry<'_, Ticket, MemoryEntry>) -> MemoryEntry {
         let (ticket, record) = place.remove_entry();
         self.quotas.release(ticket.kind(), record.weight());
         record
     }
 
-    /// Gives the place of what is live under a ticket, having cleared away what is not.
+    /// Returns the live record of a ticket; removes an expired one.
     fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<OccupiedEntry<'a, Ticket, MemoryEntry>> {
         let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
         if place.get().is_live(self.clock.steady()) {
@@ -131,13 +132,13 @@ impl Memory {
         None
     }
 
-    /// Writes where nothing live is, and otherwise gives what is there.
+    /// Writes if there is no live record; otherwise returns the existing value.
     fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, most: usize) -> Result<Option<Bytes>, Shortage> {
         let now = self.clock.steady();
         let mut shard = self.shard(ticket);
         self.sweep_a_slice(&mut shard, now);
         let place = shard.records.entry(*ticket);
-        // A record that is over makes room for the one that comes in its place.
+        // The bytes of an expired record are released when the new one takes its place.
         let out = match &place {
             Entry::Occupied(there) if there.get().is_live(now) => {
                 return Ok(Some(Bytes::copy_from_slice(&there.get().value)));
@@ -174,7 +175,7 @@ impl Memory {
         EntryWeight::of(value, || (self.stub)(value).map(|_| self.quotas.next_eviction_seq()))
     }
 
-    /// Sweeps one part as soon as its new records have paid for it, so that what is over never piles up.
+    /// Sweeps one shard as soon as its inserts have paid for it, so that expired records never pile up.
     fn sweep_a_slice(&self, shard: &mut Shard, now: u64) {
         shard.paid += SWEEP_PER_INSERT;
         if shard.paid >= shard.records.len() {
@@ -182,7 +183,7 @@ impl Memory {
         }
     }
 
-    /// Sweeps every part, one after the other, unless that was done a moment ago.
+    /// Sweeps all shards, one after the other, unless a full sweep was done recently. Returns whether it swept.
     fn sweep_all(&self) -> bool {
         let now = self.clock.steady();
         let last = self.last_full_sweep.load(Ordering::Relaxed);
@@ -278,7 +279,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A verb that panicked has changed nothing halfway, so its lock is as good as any.
+/// Locks a shard, also after a panic: a verb that panicked left no half-made change.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! Any store, with how long each verb takes and how it fails. It hands every method on, those that have a default too.
+//! A wrapper that measures the duration and the failures of each verb. It forwards every method, including those with a default
+//! implementation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::ticket::Ticket;
 
-/// A store that is timed.
+/// A store with metrics.
 pub(crate) struct MeteredStore {
     store: Arc<dyn Store>,
     insert: VerbMetrics,
@@ -32,7 +33,7 @@ struct VerbMetrics {
 }
 
 impl MeteredStore {
-    /// Times this one.
+    /// Wraps a store.
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,

@@ -1,5 +1,5 @@
-//! The store on Redis 7.0 or later: each verb is one command, or one script on one key, so that the same serves one server,
-//! one that sentinels watch over, and a cluster.
+//! The store on Redis 7.0 or later. Each verb is one command, or one script on one key, so the same code works with a single server,
+//! with Sentinel and with a cluster.
 
 mod address;
 mod batch;
@@ -43,7 +43,7 @@ use self::transport::{ApplicationConnection, KeyName, Request, Response, Transpo
 use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
 use crate::ticket::{Kind, Ticket};
 
-/// A store that many processes share.
+/// A store on Redis, shared by many processes.
 ///
 /// ```no_run
 /// use onceward::store::Redis;
@@ -52,11 +52,11 @@ use crate::ticket::{Kind, Ticket};
 /// # Ok::<(), onceward::store::BadAddress>(())
 /// ```
 ///
-/// Nothing is ever sent twice: a command whose answer was lost is reported as [`StoreError::Unknown`].
+/// Commands are never retried once they may have been executed: a command whose reply was lost is reported as [`StoreError::Unknown`].
 ///
-/// A Redis that restarts from an old snapshot, or is replaced by a replica that has not seen everything, has tokens again that
-/// were used. So each token is bound to the life of the server that issued it, which that server's `master_replid` names, and is
-/// stale in the next.
+/// A Redis that restarts from an old snapshot, or is replaced by a replica that lags behind, may hold tokens again that were already
+/// used. So each token is bound to the epoch of the server that issued it, which is derived from the server's `master_replid`, and is
+/// stale in the next epoch.
 #[derive(Clone)]
 pub struct Redis {
     transport: Arc<dyn Transport>,
@@ -65,40 +65,40 @@ pub struct Redis {
     is_pinned: bool,
     /// The number of commands in flight.
     in_flight: Arc<AtomicUsize>,
-    /// The most commands in flight at once.
+    /// The limit for commands in flight.
     max_in_flight: usize,
     sending: SendMode,
 }
 
-/// How commands are sent. The benchmark measures what the others save.
+/// How commands are sent. The modes other than `Batched` exist for the benchmark.
 #[derive(Clone, Copy)]
 enum SendMode {
-    /// In batches, over a connection of the calling thread.
+    /// In batches, over the calling thread's connection.
     Batched,
-    /// One by one, over a connection of the calling thread.
+    /// One by one, over the calling thread's connection.
     OneByOne,
     /// One by one, over the shared connection.
     Shared,
 }
 
-/// The most commands in flight at once, so that a Redis that does not answer does not fill the memory.
+/// The limit for commands in flight, so that a Redis that does not answer cannot exhaust the memory.
 const MAX_IN_FLIGHT: usize = 32_768;
 
 impl Redis {
-    /// How long a verb may take, unless [`timeout`](Self::timeout) says otherwise.
+    /// The default timeout of a verb; change it with [`timeout`](Self::timeout).
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
-    /// A store at this address: one server (`redis://host:port`, with TLS `rediss://`), the master that sentinels know
+    /// Opens a store at this address: one server (`redis://host:port`, with TLS `rediss://`), the master that Sentinel names
     /// (`redis+sentinel://host,host/name`), or a cluster (`redis+cluster://host,host`, or the list `host:port;host:port`).
     ///
-    /// The connection is made, driven and made again on a thread that runs nothing else, so
-    /// that a handler that blocks its own thread does not stop it. This returns at once, also if nothing is there yet.
-    /// A worker of actix, or whatever else drives a runtime alone, soon has a second one to itself, which is the shorter way.
+    /// A background thread that runs nothing else opens the connection, drives it and reconnects it, so a handler that blocks its own
+    /// thread does not stall it. This returns at once, even if no server is reachable yet. An actix worker, or any other thread that
+    /// drives a single-threaded runtime, soon gets its own connection, which saves the switch to the background thread.
     ///
-    /// With TLS, whom the system trusts is trusted, or whoever is in the file that `SSL_CERT_FILE` names.
+    /// With TLS, the system's trusted certificates apply, or those in the file that `SSL_CERT_FILE` names.
     ///
     /// # Errors
-    /// If the address cannot be read.
+    /// If the address cannot be parsed.
     pub fn open(address: &str) -> Result<Self, BadAddress> {
         let unusable = |error: ::redis::RedisError| BadAddress(error.to_string());
         install_crypto();
@@ -113,19 +113,19 @@ impl Redis {
         })
     }
 
-    /// Whether this is an address, without going there.
+    /// Checks that the address can be parsed, without connecting.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the address cannot be parsed.
     pub fn check_address(address: &str) -> Result<(), BadAddress> {
         address::parse(address).map(drop)
     }
 
-    /// The servers that have the records at the moment, each with its address: one, or every master of a cluster. For looking at
-    /// them; the store finds them by itself.
+    /// Returns the servers that currently hold the records, each with its address: one server, or every master of a cluster. Use it for
+    /// inspection; the store finds its servers by itself.
     ///
     /// # Errors
-    /// If the address cannot be read, or nobody says where they are.
+    /// If the address cannot be parsed, or if no sentinel or cluster node names the masters.
     pub async fn masters(address: &str) -> RedisResult<Vec<(String, Client)>> {
         install_crypto();
         let unreadable = |error: BadAddress| (ErrorKind::InvalidClientConfig, "bad address", error.to_string());
@@ -143,12 +143,13 @@ impl Redis {
         Ok(masters.into_iter().map(|client| (client.get_connection_info().addr().to_string(), client)).collect())
     }
 
-    /// A store over a connection that the application already has: a `ConnectionManager`, or anything that is cloned
-    /// cheaply and finds its way back by itself after the connection was lost. No second connection is made.
+    /// Creates a store over a connection that the application already has: a `ConnectionManager`, or any connection that is cheap to
+    /// clone and reconnects by itself. The store opens no second connection.
     ///
-    /// It is driven by the runtime it was made in, or by that which has last reconnected it. A handler that blocks all of that runtime's threads stops it, and
-    /// then the store does not answer in time: with [`open`](Self::open) that cannot happen. It must not send a
-    /// command a second time by itself. For a cluster use [`open`](Self::open), which connects to every master and follows the slots.
+    /// The connection is driven by the runtime in which it was opened or last reconnected. A handler that blocks all threads of that
+    /// runtime stalls the connection, and the store then times out; with [`open`](Self::open) that cannot happen. The connection must
+    /// not retry commands by itself. For a cluster use [`open`](Self::open), which connects to every master and follows slot
+    /// migrations.
     pub fn over(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
         Self::on(ApplicationConnection::new(connection))
     }
@@ -165,15 +166,15 @@ impl Redis {
         }
     }
 
-    /// Binds no token to the life of the server: one that was used may be good again after a Redis has lost its memory, in a
-    /// restart or a failover. For measuring what that costs, and for showing what it is good for.
+    /// Does not bind tokens to the server's epoch: a used token may become valid again after Redis lost data in a restart or a
+    /// failover. Use it to measure the cost of the binding, or to demonstrate its purpose.
     #[must_use]
     pub fn unpinned(mut self) -> Self {
         self.is_pinned = false;
         self
     }
 
-    /// Sends commands one by one, for the benchmark.
+    /// Sends commands one by one; for the benchmark.
     #[doc(hidden)]
     #[must_use]
     pub fn without_batches(mut self) -> Self {
@@ -181,7 +182,7 @@ impl Redis {
         self
     }
 
-    /// Sends every command over one connection, one by one, for the benchmark.
+    /// Sends every command over one connection, one by one; for the benchmark.
     #[doc(hidden)]
     #[must_use]
     pub fn on_one_connection(mut self) -> Self {
@@ -189,15 +190,15 @@ impl Redis {
         self
     }
 
-    /// What every key begins with: `onceward`.
+    /// Sets the prefix of every key. Default: `onceward`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long a verb may take, waiting for a connection and whatever it has to ask for first included; an hour at most. What
-    /// was written in the very moment in which an epoch ended is taken away again, and that may take as long once more.
+    /// Sets the timeout of a verb, at most one hour. It includes waiting for a connection and any lookup that the verb needs first. A
+    /// write that raced with the end of an epoch is rolled back, which may take the same time once more.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(Duration::from_secs(3600));
@@ -208,7 +209,7 @@ impl Redis {
 #[async_trait]
 impl Store for Redis {
     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        // What is claimed and can never be settled is better not begun.
+        // Without scripts a claim could never be settled, so it is rejected before the handler runs.
         let deadline = self.deadline();
         if ticket.kind() == Kind::Key {
             let asked = self.refuses_scripts(ticket, deadline).await;
@@ -251,7 +252,7 @@ impl Store for Redis {
         Ok(self.replication_id(ticket, None, self.deadline()).await?.1)
     }
 
-    /// Reads the replication id behind the command, over the same connection.
+    /// Reads the replication id after the command, over the same connection.
     async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
         if !self.is_pinned {
             return Ok(Taken { found: self.take(ticket).await?, is_of_epoch: true });
@@ -262,8 +263,8 @@ impl Store for Redis {
         Ok(Taken { found: bytes(value)?, is_of_epoch })
     }
 
-    /// Checks the replication id before the command, and again behind it over the same connection. A write that raced with a change
-    /// of epoch is removed again.
+    /// Checks the replication id before the command, and again after it over the same connection. A write that raced with a change of
+    /// epoch is removed again.
     async fn swap_under(
         &self,
         ticket: &Ticket,
@@ -288,7 +289,7 @@ impl Store for Redis {
             return Ok(Some(compared));
         }
         if compared == Compared::Done {
-            // If that fails, whoever has sent it takes it back.
+            // If the removal fails, the caller receives `Unknown` and rolls the write back itself.
             self.remove(ticket, value).await.map_err(StoreError::unknown)?;
         }
         Ok(None)
@@ -298,7 +299,7 @@ impl Store for Redis {
         self.transport.admit(&KeyName(&|| ticket.name(&self.prefix)), self.timeout)
     }
 
-    /// Takes a token that does not exist, as redeeming does, and writes a record that expires at once: a Redis that is full refuses that.
+    /// Takes a token that does not exist, as redeeming does, and writes a record that expires at once: a full Redis rejects that write.
     async fn ping(&self) -> Result<(), StoreError> {
         let nobodys = Ticket::of(Kind::Token, b"nobody's");
         self.take(&nobodys).await?;
@@ -314,10 +315,10 @@ impl Store for Redis {
     }
 }
 
-/// What TLS is made of, unless the application has chosen something else.
+/// Installs the default TLS crypto provider, unless the application has installed one.
 fn install_crypto() {
     if CryptoProvider::get_default().is_none() {
-        // Somebody else may do so at the same moment, which is as good.
+        // Another thread may install one at the same moment; either is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

@@ -1,4 +1,4 @@
-//! The store on PostgreSQL or SQLite: each verb is one atomic step on one row, and the database's own time says what is over.
+//! The store on PostgreSQL or SQLite. Each verb is one atomic step on one row, and the database's own clock decides what has expired.
 
 mod address;
 mod dialect;
@@ -33,7 +33,7 @@ pub(crate) use self::sweep::keep_clean;
 use super::{Bytes, Compared, Epoch, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
-/// A store in a database, which outlives every process and is shared by all of them.
+/// A store in an SQL database. It outlives every process and is shared by all of them.
 ///
 /// ```no_run
 /// use onceward::store::Sql;
@@ -45,14 +45,16 @@ use crate::ticket::Ticket;
 /// # }
 /// ```
 ///
-/// `sqlite:path` is a file, for the processes of one machine; `postgres://` a server, for those of many. Its tables are made by
-/// [`migrate`](Self::migrate), or by `onceward migrate`. What has expired is absent at once for every verb, by the clock of the
-/// server, or by the time of the file, and is removed a little later, a few rows at a time. A file goes by the boot clock of its machine, so
-/// that nothing happens to its records when the wall clock is set; only after a restart of the machine does the wall clock say how much time has passed.
-/// A file that is deleted or replaced while a process has it open is an error in that process until it is started again: other processes
-/// would use another file, and accept again what was accepted here.
+/// `sqlite:path` is a file for the processes of one machine; `postgres://` is a server for the processes of many machines.
+/// [`migrate`](Self::migrate) or `onceward migrate` creates the tables. An expired record is absent for every verb at once, by the
+/// clock of the server or of the file; its row is deleted a little later, in small batches.
 ///
-/// Nothing is ever sent twice: a statement whose answer was lost is reported as [`StoreError::Unknown`].
+/// A SQLite file uses the boot clock of its machine, so setting the wall clock does not affect its records; only after a reboot does
+/// the wall clock determine how much time has passed. If a file is deleted or replaced while a process has it open, every verb of that
+/// process fails until the process restarts: other processes would use another file, and accept again what was accepted here.
+///
+/// Statements are never retried once they may have been executed: a statement whose reply was lost is reported as
+/// [`StoreError::Unknown`].
 #[derive(Clone)]
 pub struct Sql {
     backend: Arc<dyn SqlBackend>,
@@ -61,20 +63,20 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// How long a verb may take, unless [`open_within`](Self::open_within) says otherwise.
+    /// The default timeout of a verb; change it with [`open_within`](Self::open_within).
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
-    /// A store at this address. Connections are made and driven on a thread that runs nothing else, so that a handler that
-    /// blocks its own thread does not stop them.
+    /// Opens a store at this address. A background thread that runs nothing else opens and drives the connections, so a handler that
+    /// blocks its own thread does not stall them.
     ///
     /// # Errors
-    /// If the address cannot be read, the database cannot be reached, or its tables have not been made.
+    /// If the address cannot be parsed, the database cannot be reached, or its tables do not exist.
     pub async fn open(address: &str) -> Result<Self, SqlError> {
         Self::open_within(address, Self::DEFAULT_TIMEOUT).await
     }
 
-    /// The same, for a store whose verbs may take this long, waiting for a connection included; an hour at most. A statement that
-    /// takes longer is given up by PostgreSQL itself, a moment before, so that its end is known.
+    /// Like [`open`](Self::open), with a timeout for each verb, at most one hour. The timeout includes waiting for a connection.
+    /// PostgreSQL itself cancels a statement shortly before the timeout, so that its outcome is known.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -98,32 +100,32 @@ impl Sql {
         Ok(Self { backend, prefix: "onceward".to_owned(), timeout })
     }
 
-    /// Whether this is an address, without going there.
+    /// Checks that the address can be parsed, without connecting.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the address cannot be parsed.
     pub fn check_address(address: &str) -> Result<(), SqlError> {
         SqlAddress::parse(address).map(drop)
     }
 
-    /// Makes the tables where they are missing, updates those of an earlier version, and otherwise changes nothing. A file of SQLite is made
-    /// as well. Processes of the earlier version that still run go on until they are started again.
+    /// Creates missing tables and updates those of an earlier version; otherwise changes nothing. Creates the SQLite file too, if it is
+    /// missing. Running processes of the earlier version continue to work until they are restarted.
     ///
     /// # Errors
-    /// If the address cannot be read, the database cannot be reached, or what is there has another shape.
+    /// If the address cannot be parsed, the database cannot be reached, or the existing tables have another schema.
     pub async fn migrate(address: &str) -> Result<MigrationOutcome, SqlError> {
         migrate::migrate(SqlAddress::parse(address)?).await
     }
 
-    /// What [`migrate`](Self::migrate) runs, for whoever runs it by other means.
+    /// Returns the script that [`migrate`](Self::migrate) runs, for other migration tools.
     ///
     /// # Errors
-    /// If the address cannot be read.
+    /// If the address cannot be parsed.
     pub fn migration(address: &str) -> Result<&'static str, SqlError> {
         Ok(migrate::script(&SqlAddress::parse(address)?))
     }
 
-    /// What every name begins with: `onceward`.
+    /// Sets the prefix of every record name. Default: `onceward`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -134,8 +136,8 @@ impl Sql {
         Ok(Arc::clone(&self.backend).ask(operation, deadline).await?)
     }
 
-    /// Asks until the answer says one thing or the other. Where it says neither, the statement has waited for another one, has
-    /// certainly changed nothing, and was told how things were before.
+    /// Repeats a statement until its result is conclusive. An inconclusive result means that the statement waited for a concurrent one,
+    /// certainly changed nothing, and read the state from before.
     async fn settled<T>(
         &self,
         operation: Operation,
@@ -209,7 +211,7 @@ impl fmt::Debug for Sql {
     }
 }
 
-/// At least one, and no more than a database can add to the time.
+/// Converts to milliseconds: at least one, and at most what a database can add to a timestamp.
 pub(crate) fn millis(ttl: Duration) -> i64 {
     const CENTURY: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
     i64::try_from(ttl.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY)

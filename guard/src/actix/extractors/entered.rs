@@ -1,4 +1,4 @@
-//! The mark of a handler, which tells the guard whether it was entered.
+//! The mark of a handler, by which the guard knows whether the handler was entered.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use crate::http::GuardedRequest;
 
 /// Marks a handler, so that the guard knows whether it was entered.
 ///
-/// actix-web runs extractors and handler as one service, and middleware sees only the response. A 400 may be the `Json` extractor's,
-/// or that of a handler which has charged a card and passes on an error of its payment provider. With the mark the guard need not
-/// guess:
+/// actix-web runs extractors and handler as one service, and middleware sees only the response. A 400 may come from the `Json`
+/// extractor, or from a handler that has charged a card and passes on an error of its payment provider. With the mark the guard need
+/// not guess:
 ///
 /// - If an extractor rejects the request, nothing took effect, whatever the error and its status. The token or key is valid again.
 /// - If the handler was entered, the response is the handler's, and the table of effects decides.
@@ -36,7 +36,7 @@ use crate::http::GuardedRequest;
 /// # let _ = payments;
 /// ```
 ///
-/// [`Protect::key`](crate::actix::Protect::key) says what counts without a mark.
+/// [`Protect::key`](crate::actix::Protect::key) documents what counts without a mark.
 pub fn entered<H, Args>(handler: H) -> MarkedHandler<H, Args>
 where
     H: Handler<Args>,

@@ -19,11 +19,12 @@ use crate::mode::Mode;
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
 
-/// What a request under a key asks, as [`Protect`](crate::actix::Protect) has read it: for a handler that does it in a transaction, with
-/// `Guard::transact` (feature `sql`).
+/// The intent of a request with a key, as [`Protect`](crate::actix::Protect) has read it, for a handler that runs its work in a
+/// transaction with `Guard::transact` (feature `sql`).
 ///
-/// Then the guard's store is the quick way to an answer, and the table beside the business rows is the truth. If the store is flushed, or was
-/// behind when it took over, the handler runs again, and finds in the table that it was done, and what came of it:
+/// The guard's store is then the fast path to a response, and the table next to the business rows is the source of truth. If the store
+/// is flushed, or fails over to a replica that lags behind, the handler runs again, finds in the table that the work was done, and
+/// reads its result:
 ///
 /// ```
 /// # #[cfg(feature = "sql")] {
@@ -52,15 +53,15 @@ use crate::run_id::RunId;
 /// # }
 /// ```
 ///
-/// On a route without a key it has none, and `transact` rejects with `key_missing`. Where [`Protect`](crate::actix::Protect) does not check
-/// the request, because it is [off](crate::Mode::Off), or because the key is optional and missing, the intent has the subject and the action
-/// of the route and no key; with a guard that is off `transact` runs all the same.
+/// On a route without a key the intent has none, and `transact` rejects with `key_missing`. If [`Protect`](crate::actix::Protect) does
+/// not check the request, because it is [off](crate::Mode::Off), or because the key is optional and missing, the intent has the subject
+/// and the action of the route and no key; with a guard that is off `transact` runs nevertheless.
 ///
-/// Without a `Protect` around the handler nobody knows the subject. Then the client receives a 500 `internal`, and the log says what to do.
-/// So it does for GET, HEAD and OPTIONS, which `Protect` does not read.
+/// Without a `Protect` around the handler the subject is unknown. Then the client receives a 500 `internal`, and the log names the fix.
+/// The same applies to GET, HEAD and OPTIONS, which `Protect` does not read.
 ///
-/// [`Guard::run`](crate::Guard::run) and [`Guard::check`](crate::Guard::check) keep their claims in the guard's store, where `Protect` holds the
-/// same claim already: they are refused with `internal`, and the log says why.
+/// [`Guard::run`](crate::Guard::run) and [`Guard::check`](crate::Guard::check) would store their claim in the guard's store, where
+/// `Protect` already holds the same claim: they are rejected with `internal`, and the log names the reason.
 #[derive(Clone)]
 pub struct RequestIntent {
     action: String,
@@ -71,7 +72,7 @@ pub struct RequestIntent {
 }
 
 impl RequestIntent {
-    /// What a request asks that was let through by one guard or several.
+    /// Creates the intent of a request that one or more guards have admitted.
     fn of_checked(request: &GuardedRequest) -> Self {
         let guarded = request.with_run();
         let parsed = guarded.parsed();
@@ -84,18 +85,18 @@ impl RequestIntent {
         }
     }
 
-    /// What a request asks that no guard has checked, as far as its head tells.
+    /// Creates the intent of a request that no guard has checked, from its head alone.
     fn of_unchecked(rules: &RouteRules, request: &HttpRequest) -> Result<Self, Rejection> {
         let subject = match (rules.subject.resolve(request), rules.route.guard.mode()) {
             (Ok(subject), _) => subject,
             (Err(rejection), Mode::Enforce) => return Err(rejection),
-            // Nothing goes by the subject where the guard does not enforce, and nothing may change for the client.
+            // Without enforcement the subject has no effect, and the client must not notice the guard.
             (Err(_), Mode::Observe | Mode::Off) => Subject::anonymous(),
         };
         Ok(Self { action: rules.reader.action(request), subject, key: None, fingerprint: None, run: None })
     }
 
-    /// What is parsed.
+    /// Returns the intent.
     pub fn intent(&self) -> Intent<'_> {
         let mut intent = Intent::new(&self.action, self.subject.borrowed());
         intent.key = self.key.as_ref();
@@ -108,7 +109,7 @@ impl RequestIntent {
 /// The rules of a route that lets a request through unchecked.
 struct UncheckedRoute(Rc<RouteRules>);
 
-/// Leaves the rules of the route with a request that is let through unchecked, so that its handler can still ask who sent it.
+/// Attaches the rules of the route to a request that is let through unchecked, so that its handler can still extract the subject.
 pub(in crate::actix) fn leave_rules(rules: &Rc<RouteRules>, request: &HttpRequest) {
     request.extensions_mut().insert(UncheckedRoute(Rc::clone(rules)));
 }
@@ -130,7 +131,7 @@ impl FromRequest for RequestIntent {
     }
 }
 
-/// Reports that no guard has read the request. Without a subject, everybody's requests would be one caller's.
+/// Reports that no guard has read the request. Without a subject, the requests of all clients would count as one client's.
 fn outside(request: &HttpRequest) -> Rejection {
     tracing::error!(
         target: "onceward::actix",

@@ -1,4 +1,4 @@
-//! The way of one request through a guard that only observes.
+//! The middleware around one request in observe mode.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -14,8 +14,8 @@ use super::{RouteRules, accompany, decide, guarded, read};
 use crate::http::{AdmittedRequest, Decision, GuardedRequest};
 use crate::rejection::Rejection;
 
-/// Runs it whatever was said, and changes nothing of the answer. What would not have run is counted. A request whose body has not
-/// arrived is judged after its answer: its handler may not want the body, and must not wait for it.
+/// Runs the handler whatever the guard decides, and does not change the response. Counts requests that would not have run. A request
+/// whose body has not arrived is judged after its response: the handler may not read the body, and must not wait for it.
 pub(super) async fn observe<S, B>(
     rules: &RouteRules,
     service: &S,
@@ -50,7 +50,7 @@ where
     }
 }
 
-/// Asks the guard by what has arrived of the body; `None` if that is not enough to tell.
+/// Asks the guard, based on the part of the body that has arrived; `None` if that is not enough to decide.
 async fn enter_so_far(
     rules: &RouteRules,
     request: &mut ServiceRequest,
@@ -63,7 +63,7 @@ async fn enter_so_far(
     if body.ran_out() { None } else { Some(decide(rules, request, parsed, outer, idle).await) }
 }
 
-/// Counts what would not have run, and settles what would have, by the answer.
+/// Counts a request that would not have run; settles one that would have, by its response.
 async fn judge<B: MessageBody + 'static>(
     rules: &RouteRules,
     action: &str,

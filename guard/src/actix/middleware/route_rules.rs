@@ -1,4 +1,4 @@
-//! What holds for a route.
+//! The rules of a route.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,20 +16,20 @@ use crate::guard::Guard;
 use crate::http::{self, Entry, GuardedRequest, Judgement, ParsedRequest, RequestReader, ResponseFacts, Route};
 use crate::policy::{Policy, TokenRules};
 
-/// A function of the application that decides what a response says about the effect.
+/// A function of the application that decides the effect of a response.
 pub(in crate::actix) type Judge = Arc<dyn Fn(&ResponseHead, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
 
-/// What holds for a route.
+/// The rules of a route.
 #[derive(Clone)]
 pub(in crate::actix) struct RouteRules {
     pub(in crate::actix) route: Route,
     pub(in crate::actix) subject: SubjectFrom,
     pub(in crate::actix) reader: RequestReader<HttpRequest>,
     pub(in crate::actix) judge: Option<Judge>,
-    /// How much of an answer's body is looked into.
+    /// How much of a response's body is read.
     pub(in crate::actix) answer_limit: usize,
     pub(in crate::actix) kept_headers: Vec<HeaderName>,
-    /// Whether it was logged that the path is rewritten inside.
+    /// Whether the rewriting of the path inside of the guard has been logged.
     pub(in crate::actix) is_rewriting_logged: Arc<AtomicBool>,
 }
 
@@ -46,7 +46,8 @@ impl RouteRules {
         }
     }
 
-    /// Logs, once, that the path was rewritten after it has named the action. A plain token is good once whatever its action is.
+    /// Logs, once, that the path was rewritten after the action was derived from it. A plain token is valid once whatever its action,
+    /// so it is not affected.
     pub(super) fn notice_rewriting<B: MessageBody + 'static>(
         &self,
         parsed: &ParsedRequest,
@@ -69,7 +70,7 @@ impl RouteRules {
         }
     }
 
-    /// Takes an answer, and looks into it if that is needed.
+    /// Captures a response, and reads its body if that is needed.
     pub(super) async fn take<B: MessageBody + 'static>(
         &self,
         answer: Result<ServiceResponse<B>, Error>,
@@ -80,7 +81,7 @@ impl RouteRules {
         }
     }
 
-    /// Decides what the answer says about the effect. A request that no guard let through is not guarded.
+    /// Decides the effect of the response. `guarded` is `None` for a request that no guard admitted.
     pub(super) fn judge<B: MessageBody + 'static>(
         &self,
         answer: &CapturedResponse<B>,
@@ -91,7 +92,7 @@ impl RouteRules {
             handler: answer.said(),
             entry: guarded.map_or(Entry::Unmarked, GuardedRequest::entry),
             source: answer.source(),
-            // Where nothing is protected, nothing is freed by being mistaken.
+            // Without protection, a wrong guess releases nothing.
             had_whole_body: guarded.is_none_or(|guarded| guarded.parsed().has_whole_body()),
         };
         let body = answer.body().map(|body| &body[..]);

@@ -8,7 +8,7 @@ pub enum TokenPolicy {}
 #[derive(Debug)]
 pub enum RememberedPolicy {}
 
-/// A key that the client makes. A duplicate receives the stored response.
+/// A key that the client generates. A duplicate receives the stored response.
 #[derive(Debug)]
 pub enum KeyPolicy {}
 

@@ -1,4 +1,4 @@
-//! A form in the body, looked through for its token as it arrives.
+//! A form in the body, scanned for its token as it arrives.
 
 use mime::Mime;
 use onceward_api::{Code, header};
@@ -7,26 +7,26 @@ use crate::fingerprint::header_value::HeaderValue;
 use crate::http::request::{RequestHead, content_type};
 use crate::rejection::Rejection;
 
-/// A body that may carry a token, looked through as it arrives.
+/// A body that may carry a token, scanned as it arrives.
 pub(super) enum Form {
-    /// `application/x-www-form-urlencoded`; the field may stand anywhere.
+    /// `application/x-www-form-urlencoded`; the field may be anywhere.
     Urlencoded {
-        /// Where the first pair begins that has not been read to its end.
+        /// The start of the first pair that is not complete yet.
         pair: usize,
-        /// How far the end of that pair has been looked for.
+        /// The position up to which the end of that pair was searched.
         searched: usize,
     },
-    /// `multipart/form-data`; the token is its first part, or not in it.
+    /// `multipart/form-data`; the token is the first part, or there is none.
     Multipart {
-        /// What stands between the parts, with the end of line before it.
+        /// The delimiter between the parts, with the preceding line break.
         delimiter: Vec<u8>,
-        /// How far the first part has been read.
+        /// The progress within the first part.
         reading: PartReader,
     },
 }
 
-/// What is being read of a first part, where that begins, and how far its end has been looked for: a body may come in
-/// any number of pieces, and nothing is searched twice.
+/// The current stage within the first part, its start, and the position up to which its end was searched: a body may arrive in any
+/// number of chunks, and no byte is searched twice.
 #[derive(Default)]
 pub(super) struct PartReader {
     stage: PartStage,
@@ -48,7 +48,7 @@ impl PartReader {
         *self = Self { stage, begin, searched: begin };
     }
 
-    /// Where `mark` stands, that ends what is being read.
+    /// Returns the position of `mark`, which ends the current stage.
     fn find(&mut self, read: &[u8], mark: &[u8]) -> Option<usize> {
         let from = self.begin.max(self.searched.saturating_sub(mark.len() - 1));
         self.searched = read.len();
@@ -56,21 +56,21 @@ impl PartReader {
     }
 }
 
-/// What can be said after a piece of the body.
+/// The result of a scan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scan {
-    /// More has to be read.
+    /// More data is needed.
     More,
-    /// This is the token.
+    /// The token.
     Found(String),
-    /// There is none.
+    /// The form has no token.
     Absent,
-    /// It is not what its content type says.
+    /// The body does not match its content type.
     Broken(&'static str),
 }
 
 impl Form {
-    /// The form that a content type announces, if it is one that may carry a token.
+    /// Returns the form that the content type announces, if it may carry a token.
     pub(super) fn of(request: &impl RequestHead) -> Option<Result<Self, Rejection>> {
         if request.header("content-encoding").next().is_some_and(|encoding| encoding != b"identity") {
             return None;
@@ -90,7 +90,7 @@ impl Form {
         Self::Multipart { delimiter: format!("\r\n--{boundary}").into_bytes(), reading: PartReader::default() }
     }
 
-    /// Looks at all that has been read so far; `ended` if nothing more will come.
+    /// Scans everything that was read so far. `ended` means that the body is complete.
     pub(super) fn scan(&mut self, read: &[u8], ended: bool) -> Scan {
         match self {
             Self::Urlencoded { pair, searched } => scan_pairs(read, ended, pair, searched),
@@ -99,7 +99,7 @@ impl Form {
     }
 }
 
-/// The rejection of a body that cannot be read.
+/// Creates the rejection of a body that cannot be parsed.
 pub(in crate::http) fn broken(how: &'static str) -> Rejection {
     Rejection::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
 }
@@ -115,7 +115,7 @@ fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) 
             }
         };
         let mut found = form_urlencoded::parse(&read[*pair..end]).filter(|(name, _)| name == header::FIELD);
-        // Empty is nothing, as everywhere.
+        // An empty value is ignored, as in every source.
         if let Some((_, value)) = found.find(|(_, value)| !value.is_empty()) {
             return Scan::Found(value.into_owned());
         }
@@ -129,7 +129,7 @@ fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) 
 fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut PartReader) -> Scan {
     loop {
         let (mark, missing): (&[u8], _) = match reading.stage {
-            // At the very beginning, the end of line before it is left out.
+            // At the start of the body, the delimiter has no preceding line break.
             PartStage::Preamble if read.starts_with(&delimiter[2..]) => {
                 reading.go_on(PartStage::Boundary, delimiter.len() - 2);
                 continue;
@@ -162,7 +162,7 @@ fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Par
     }
 }
 
-/// Whether the head of a part says that it is the token.
+/// Returns whether the head of a part names the token field.
 fn names_field(head: &[u8]) -> bool {
     let name = b"content-disposition:";
     let disposition = head
@@ -174,10 +174,10 @@ fn names_field(head: &[u8]) -> bool {
     disposition.is_some_and(|disposition| disposition.parameter("name") == Some(header::FIELD.as_bytes()))
 }
 
-/// What is found in a body, as either kind of form, whole and in pieces of this size: they have to agree.
+/// Scans a body as either kind of form, as a whole and in chunks of `size` bytes; the results have to agree.
 ///
 /// # Panics
-/// If they do not.
+/// If they do not agree.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn scan_in_pieces(body: &[u8], size: usize) {
     let forms: [fn() -> Form; 2] = [|| Form::Urlencoded { pair: 0, searched: 0 }, || Form::multipart("xy")];

@@ -1,16 +1,16 @@
-//! One entry of the memory store, and how many bytes are counted for it.
+//! An entry of the memory store, and the number of bytes it counts as.
 
 use std::time::Duration;
 
-/// What a record costs beside its bytes: its place in the table at the usual load, and the allocation of the value.
+/// The cost of a record besides its value: its slot in the hash table at the usual load, and the allocation of the value.
 const OVERHEAD: usize = 144;
-/// How many bytes every record is counted with at least: a token may become a claim, and a claim the record of a run without its
-/// response, so both always have the room for it.
+/// The minimum size that a value counts as. A token may become a claim, and a claim the record of a run without its response, so both
+/// always have room for it.
 const RESERVED: usize = 112;
-/// What an entry in the eviction queue costs.
+/// The cost of an entry in the eviction queue.
 const QUEUE_ENTRY: usize = 64;
 
-/// What is stored under a ticket.
+/// A stored record.
 pub(super) struct MemoryEntry {
     pub(super) value: Box<[u8]>,
     pub(super) deadline: u64,
@@ -26,7 +26,7 @@ pub(super) struct EntryWeight {
 }
 
 impl MemoryEntry {
-    /// An entry that is written now.
+    /// Creates an entry that is written at `now`.
     pub(super) fn new(value: &[u8], eviction_seq: Option<u64>, now: u64, ttl: Duration) -> Self {
         let deadline = now.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1));
         Self { value: value.into(), deadline, eviction_seq }
@@ -42,17 +42,17 @@ impl MemoryEntry {
 }
 
 impl EntryWeight {
-    /// The weight of a value. `eviction_seq` is called for a value that is larger than the reserve.
+    /// Returns the weight of a value. Calls `eviction_seq` only for a value that is larger than the reserve.
     pub(super) fn of(value: &[u8], eviction_seq: impl FnOnce() -> Option<u64>) -> Self {
         Self { length: value.len(), eviction_seq: if value.len() > RESERVED { eviction_seq() } else { None } }
     }
 
-    /// How many bytes are counted.
+    /// Returns the number of bytes that count towards the quota.
     pub(super) fn cost(self) -> usize {
         OVERHEAD + self.length.max(RESERVED) + self.eviction_seq.map_or(0, |_| QUEUE_ENTRY)
     }
 
-    /// How many of them dropping the response gives back.
+    /// Returns how many of these bytes are freed when the response is dropped.
     pub(super) fn response(self) -> usize {
         self.eviction_seq.map_or(0, |_| self.cost() - OVERHEAD - RESERVED)
     }

@@ -1,4 +1,4 @@
-//! How a full memory store evicts responses.
+//! Eviction of responses from a full memory store.
 
 use std::collections::hash_map::Entry;
 
@@ -8,7 +8,7 @@ use crate::store::{StoreError, StoreFull};
 use crate::ticket::{Kind, Ticket};
 
 impl Memory {
-    /// Writes a value. Where there is no room, the oldest responses give way, and, if that is not enough, the response in this value.
+    /// Writes a value. If there is no room, evicts the oldest responses, and if that is not enough, drops the response in this value.
     pub(super) fn fit<T>(
         &self,
         kind: Kind,
@@ -34,7 +34,8 @@ impl Memory {
         }
     }
 
-    /// Drops the oldest responses if they give enough; otherwise clears away what is over. Says whether that has made any room.
+    /// Evicts the oldest responses if they free enough bytes; otherwise removes expired records. Returns whether another attempt is
+    /// worthwhile.
     fn make_room(&self, kind: Kind, Shortage(shortage): Shortage) -> bool {
         if shortage > self.quotas.responses(kind) {
             return self.sweep_all();
@@ -49,7 +50,7 @@ impl Memory {
         is_any
     }
 
-    /// Drops the response of a record, if that is still there, and says how many bytes that has given.
+    /// Drops the response of a record, if it is still stored, and returns the number of bytes freed.
     fn drop_response(&self, eviction_seq: u64, ticket: &Ticket) -> usize {
         let mut shard = self.shard(ticket);
         let Entry::Occupied(mut place) = shard.records.entry(*ticket) else { return 0 };

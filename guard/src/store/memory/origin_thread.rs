@@ -11,18 +11,18 @@ use super::Memory;
 pub(crate) struct OriginThread(ThreadId);
 
 impl OriginThread {
-    /// The current thread, for a store that is created now.
+    /// Returns the current thread, for a store that is being created.
     pub(super) fn here() -> Arc<Self> {
         Arc::new(Self(thread::current().id()))
     }
 
-    /// The origin of a store, if that is a memory store.
+    /// Returns the origin of a store, if it is a memory store.
     pub(crate) fn of(store: &dyn Any) -> Option<Arc<Self>> {
         let shared = || store.downcast_ref::<Arc<Memory>>().map(Arc::as_ref);
         store.downcast_ref::<Memory>().or_else(shared).map(|memory| Arc::clone(&memory.origin))
     }
 
-    /// Whether this thread created the store.
+    /// Returns whether `thread` created the store.
     #[allow(dead_code, reason = "asked by adapters that start workers, each of which is a feature")]
     pub(crate) fn is_on(&self, thread: &Thread) -> bool {
         self.0 == thread.id()

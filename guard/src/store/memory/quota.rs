@@ -1,8 +1,8 @@
-//! The limit in bytes: the quota of each kind of record, and which stored responses are dropped first.
+//! The limit in bytes: the quota of each kind of record, and the order in which stored responses are evicted.
 //!
-//! A record that says that something has run is never dropped: that would run it again. A response may be, since its duplicate
-//! still learns that it was carried out. So new records make the oldest responses give way. There is no quota for each subject:
-//! anonymous requests all have the same one, and a retry comes soon, so the oldest response is the one least likely to be asked for.
+//! A record of a completed run is never evicted: a duplicate would run again. A response may be, since the duplicate still learns that
+//! the request was executed. So new records evict the oldest responses. There is no quota per subject: all anonymous requests share one
+//! subject, and retries come soon, so the oldest response is the one least likely to be requested.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,26 +11,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::entry::EntryWeight;
 use crate::ticket::{Kind, Ticket};
 
-/// The limit, and what is counted against it.
+/// The limit, and the bytes that count towards it.
 pub(super) struct Quotas {
     pub(super) limit: usize,
     kinds: [KindUsage; Kind::ALL.len()],
     last_eviction_seq: AtomicU64,
 }
 
-/// The bytes that the records of one kind take.
+/// The bytes that records of one kind use.
 #[derive(Default)]
 struct KindUsage {
     used: AtomicUsize,
-    /// How much of that is responses.
+    /// The part of `used` that belongs to responses.
     responses: AtomicUsize,
-    /// How many responses were not stored, or dropped.
+    /// The number of responses that were not stored, or were evicted.
     dropped: AtomicU64,
-    /// The records that have a response which can be dropped, the oldest first.
+    /// The records with a response that can be evicted, oldest first.
     eviction_queue: Mutex<BTreeMap<u64, Ticket>>,
 }
 
-/// The bytes that are missing.
+/// The number of bytes missing.
 #[derive(Clone, Copy)]
 pub(super) struct Shortage(pub(super) usize);
 
@@ -39,7 +39,7 @@ impl Quotas {
         Self { limit, kinds: Default::default(), last_eviction_seq: AtomicU64::new(0) }
     }
 
-    /// The most bytes that a kind may take.
+    /// Returns the quota of a kind in bytes.
     pub(super) fn quota(&self, kind: Kind) -> usize {
         match kind {
             Kind::Token => self.limit / 2,
@@ -49,7 +49,8 @@ impl Quotas {
         }
     }
 
-    /// How much it may take where what was there a moment ago is put back, whose room another may have taken meanwhile.
+    /// Returns the quota for putting back a record that was taken a moment ago, whose room another record may have used in the
+    /// meantime.
     pub(super) fn quota_to_put_back(&self, kind: Kind) -> usize {
         let quota = self.quota(kind);
         quota.saturating_add(quota / 4)
@@ -71,12 +72,12 @@ impl Quotas {
         self.usage(kind).dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The position of a new response in the eviction queue: the last.
+    /// Returns the position of a new response in the eviction queue: the last.
     pub(super) fn next_eviction_seq(&self) -> u64 {
         self.last_eviction_seq.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts a record in the place of another, unless the kind grows by that beyond `most`.
+    /// Counts a record in place of another, unless the kind would thereby grow beyond `most`.
     pub(super) fn exchange(
         &self,
         ticket: &Ticket,
@@ -99,14 +100,14 @@ impl Quotas {
         Ok(())
     }
 
-    /// Counts a record no longer.
+    /// Stops counting a record.
     pub(super) fn release(&self, kind: Kind, record: EntryWeight) {
         let usage = self.usage(kind);
         usage.used.fetch_sub(record.cost(), Ordering::Relaxed);
         usage.forget_response(record);
     }
 
-    /// Counts a record without its response.
+    /// Stops counting the response of a record.
     pub(super) fn release_response(&self, kind: Kind, record: EntryWeight) {
         let usage = self.usage(kind);
         usage.used.fetch_sub(record.response(), Ordering::Relaxed);

@@ -1,31 +1,31 @@
-//! Where a Redis is, as people write it.
+//! Parsing of Redis addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
 
-/// The ports that nobody has to write.
+/// Default ports.
 const REDIS: u16 = 6379;
 const SENTINEL: u16 = 26379;
 
-/// Where a Redis is.
+/// A parsed address.
 #[derive(Debug)]
 pub(super) enum RedisAddress {
     /// One server.
     One(Box<ConnectionInfo>),
-    /// The master of this name, which these know, and how to connect to it.
+    /// The master with this name, the sentinels that know it, and the settings for connecting to it.
     Sentinel { sentinels: Vec<ConnectionInfo>, name: String, node: Box<ConnectionInfo> },
-    /// A cluster that these are some nodes of.
+    /// A cluster, by some of its nodes.
     Cluster(Vec<ConnectionInfo>),
 }
 
-/// An address that is not one of a Redis.
+/// An address that does not name a Redis.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not the address of a Redis, as in redis://127.0.0.1:6379: {0}")]
 pub struct BadAddress(pub(super) String);
 
-/// Reads an address: of one server as a URL, `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`, or a list `h1:p1;h2:p2` of
-/// a cluster's nodes.
+/// Parses an address: the URL of one server, `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`, or a list `h1:p1;h2:p2` of a
+/// cluster's nodes.
 pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -71,14 +71,14 @@ fn bad(reason: impl ToString) -> BadAddress {
     BadAddress(reason.to_string())
 }
 
-/// What stands behind the scheme.
+/// The parts of an address after the scheme.
 struct AddressParts<'a> {
     credentials: RedisConnectionInfo,
     hosts: &'a str,
     path: &'a str,
 }
 
-/// No error of this quotes what may be a piece of a password.
+/// Splits an address after its scheme. No error quotes text that may be part of a password.
 fn parts(rest: &str) -> Result<AddressParts<'_>, BadAddress> {
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('@') {
@@ -122,7 +122,7 @@ fn info(address: ConnectionAddr) -> ConnectionInfo {
     address.into_connection_info().expect("an address of this kind is one")
 }
 
-/// The same way of connecting, to somewhere else.
+/// Returns the address of another host and port, with the same transport settings.
 pub(super) fn at(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
     match like {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
@@ -132,10 +132,10 @@ pub(super) fn at(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAd
     }
 }
 
-/// Reads a list of hosts and their ports; an error names the one that is wrong.
+/// Parses a list of hosts and ports; an error names the invalid one.
 fn hosts(list: &str, between: char, port: Option<u16>) -> Result<Vec<(String, u16)>, BadAddress> {
     let mut hosts = Vec::new();
-    // What ends with a separator ends there.
+    // A trailing separator is allowed.
     let list = list.trim().trim_end_matches(between);
     if list.contains('@') {
         return Err(bad("a list of hosts has no password: write redis+cluster://user:password@host:port,host:port"));
@@ -151,7 +151,7 @@ fn hosts(list: &str, between: char, port: Option<u16>) -> Result<Vec<(String, u1
     Ok(hosts)
 }
 
-/// Reads `host:port`, or `[::1]:port`.
+/// Parses `host:port`, or `[::1]:port`.
 pub(super) fn host_and_port(element: &str, default: Option<u16>) -> Result<(String, u16), String> {
     let (host, port) = match element.strip_prefix('[') {
         Some(rest) => {

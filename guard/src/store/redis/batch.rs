@@ -1,13 +1,13 @@
 //! Commands that a thread sends in one iteration of its event loop, batched into one pipeline.
 //!
-//! A worker that has read thirty HTTP requests sends thirty commands before it polls its sockets again. Each command by itself
-//! needs an entry in the connection's queue, a channel for its response and a timer, which together cost more than the
-//! command. A batch shares one task, one pipeline and one timer. Each command is still sent at most once, has its own deadline
-//! and receives its own response or error. Commands that need the server's replication id share one `INFO replication` at the
-//! end of the pipeline.
+//! A worker that has read thirty HTTP requests sends thirty commands before it polls its sockets again. Each command by itself needs an
+//! entry in the connection's queue, a channel for its response and a timer, which together cost more than the command. A batch shares
+//! one task, one pipeline and one timer. Each command is still sent at most once, has its own deadline and receives its own response or
+//! error. Commands that need the server's replication id share one `INFO replication` at the end of the pipeline.
 //!
-//! Without batches, a token costs 15 % more processor time of server and Redis (13 to 19 % in four rounds), and a key 3 % (1 to 5 %), as
-//! `make bench-sending` shows. A key is claimed and settled at two moments, so its commands seldom meet others: batches are there for tokens.
+//! Without batches, a token costs 15 % more processor time of server and Redis (13 to 19 % in four rounds), and a key 3 % (1 to 5 %),
+//! as `make bench-sending` shows. The commands of a key are sent at two different moments, claim and settlement, and are seldom batched
+//! with others: batches pay off for tokens.
 
 use std::future::Future;
 use std::io;
@@ -25,7 +25,7 @@ use super::error::TransportError;
 use super::replication_id::ReplicationId;
 use super::transport::{Request, Response};
 
-/// The most commands in one batch: the first receives its response only when the last has.
+/// The maximum number of commands in one batch: the first command receives its response only when the last one does.
 const MOST: usize = 64;
 
 /// Commands that are sent in one pipeline.
@@ -34,7 +34,7 @@ pub(super) struct CommandBatch(Mutex<BatchContents>);
 #[derive(Default)]
 struct BatchContents {
     entries: Vec<BatchEntry>,
-    /// The batch has been sent; no command is added any more.
+    /// The batch has been sent, and accepts no more commands.
     is_sent: bool,
 }
 
@@ -50,27 +50,27 @@ enum EntryState {
     Queued(Request),
     Sent,
     Answered(Result<Response, TransportError>),
-    /// The caller has gone, or has its response.
+    /// The caller has dropped the request or has received its response.
     Done,
 }
 
 impl CommandBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::default()))
     }
 
-    /// The task that sends it.
+    /// Returns the task that sends the batch.
     pub(super) fn task(self: &Arc<Self>, breaker: Arc<Breaker>) -> BatchTask {
         BatchTask { batch: Arc::clone(self), breaker }
     }
 
-    /// A batch that takes no commands.
+    /// Creates a batch that accepts no commands.
     pub(super) fn closed() -> Arc<Self> {
         Arc::new(Self(Mutex::new(BatchContents { entries: Vec::new(), is_sent: true })))
     }
 
-    /// Adds a command. Gives it back if the batch has been sent or is full.
+    /// Adds a command. Returns the command if the batch has been sent or is full.
     pub(super) fn ask(self: &Arc<Self>, request: Request, deadline: Deadline) -> Result<PendingResponse, Request> {
         let mut contents = self.contents();
         if contents.is_sent || contents.entries.len() >= MOST {
@@ -86,7 +86,7 @@ impl CommandBatch {
         Ok(PendingResponse { batch: Arc::clone(self), index: contents.entries.len() - 1 })
     }
 
-    /// The pipeline of all commands whose callers still wait, their indices, and the number of responses to expect.
+    /// Returns the pipeline of all commands whose callers still wait, their indices, and the number of expected responses.
     fn begin(&self) -> (Pipeline, Vec<usize>, usize) {
         let mut contents = self.contents();
         contents.is_sent = true;
@@ -109,7 +109,7 @@ impl CommandBatch {
         (commands, indices, answers)
     }
 
-    /// The earliest deadline among the commands in flight; `None` if there are none.
+    /// Returns the earliest deadline among the commands in flight; `None` if there are none.
     fn next_deadline(&self) -> Option<Deadline> {
         let contents = self.contents();
         let waiting = contents.entries.iter().filter(|entry| matches!(entry.state, EntryState::Sent));
@@ -132,7 +132,7 @@ impl CommandBatch {
         is_suspect
     }
 
-    /// Hands each response to its caller. Returns whether the connection is suspect.
+    /// Passes each response to its caller. Returns whether the connection is suspect.
     fn answer(&self, indices: &[usize], answered: RedisResult<Vec<Value>>, breaker: &Breaker) -> bool {
         let mut is_suspect = false;
         let replication_id =
@@ -185,14 +185,14 @@ impl BatchEntry {
     }
 }
 
-/// Sends a batch. If the runtime drops it before or while it runs, every caller receives an error.
+/// Sends a batch. If the runtime drops the task before or while it runs, every caller receives an error.
 pub(super) struct BatchTask {
     batch: Arc<CommandBatch>,
     breaker: Arc<Breaker>,
 }
 
 impl BatchTask {
-    /// Sends the batch over a connection and hands out the responses. Calls `report` when the connection is suspect.
+    /// Sends the batch over a connection and distributes the responses. Calls `report` when the connection is suspect.
     pub(super) async fn run(self, mut connection: MultiplexedConnection, report: impl Fn()) {
         let batch = &self.batch;
         let (commands, indices, count) = batch.begin();
@@ -227,12 +227,12 @@ impl Drop for BatchTask {
     }
 }
 
-/// The outcome of the command is unknown.
+/// The error of a command whose outcome is unknown.
 fn lost() -> RedisError {
     io::Error::from(io::ErrorKind::BrokenPipe).into()
 }
 
-/// The response to one request. Dropped before the batch is sent, the command is not sent.
+/// The future response to one request. If it is dropped before the batch is sent, the command is not sent.
 pub(super) struct PendingResponse {
     batch: Arc<CommandBatch>,
     index: usize,

@@ -1,7 +1,7 @@
-//! A circuit breaker before one server: while most commands time out, new work is rejected at once.
+//! A circuit breaker for one server: while most commands time out, new work is rejected at once.
 //!
-//! It counts timeouts only, not a server that is out of reach or refuses a command. Settlements and renewals do not ask it, so nothing that
-//! has begun is stopped. One probe at a time finds out that the server answers in time again.
+//! It counts timeouts only, not an unreachable server or an error reply. Settlements and renewals bypass it, so it never stops work
+//! that has begun. One probe at a time detects that the server answers in time again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,29 +14,30 @@ use super::error::TransportError;
 use crate::clock::Clock;
 use crate::store::Admission;
 
-/// So many commands have to time out before it opens: one slow command says nothing.
+/// The number of timeouts before the breaker opens: a single slow command is not significant.
 const TIMEOUTS: u32 = 5;
-/// For so long they are counted before it opens, in milliseconds: what a server holds up for a moment it answers in the next, all at once. Not
-/// longer than it takes until those have timed out that were on their way when the first did, after which the connection is made again.
+/// The minimum time of counting before the breaker opens, in milliseconds: a server that stalls briefly answers all pending commands at
+/// once afterwards. It must not exceed the time until the commands that were in flight at the first timeout have timed out too, since
+/// the connection is reopened after that.
 const COUNTED: u64 = 100;
-/// After so long counting starts over, in milliseconds.
+/// The time after which counting restarts, in milliseconds.
 const FORGOTTEN: u64 = 5_000;
-/// So many answers in a row close it again.
+/// The number of consecutive responses that close the breaker.
 const ANSWERS: u32 = 3;
 
-/// What is known of one server.
+/// The state of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BreakerState {
-    /// Nothing has timed out.
+    /// No command has timed out.
     Closed,
-    /// Something has: from then on everything is counted.
+    /// A command has timed out; responses and timeouts are counted from then on.
     Counting { since: u64, answers: u32, timeouts: u32 },
-    /// Most have. The next probe is sent at this time, and so many answers came in a row.
+    /// Most commands have timed out. The next probe may be sent at `probe_at`; `answers` counts consecutive responses.
     Open { probe_at: u64, answers: u32 },
 }
 
 impl BreakerState {
-    /// A command was answered in time. Most of the time nothing has timed out, and nothing is counted.
+    /// Records a response in time. Usually no command has timed out, and nothing is counted.
     fn answered(self, now: u64) -> Self {
         match self {
             Self::Closed => Self::Closed,
@@ -47,7 +48,7 @@ impl BreakerState {
         }
     }
 
-    /// A command was not answered in time.
+    /// Records a timeout.
     fn timed_out(self, now: u64) -> Self {
         match self {
             Self::Open { probe_at, .. } => Self::Open { probe_at, answers: 0 },
@@ -64,7 +65,7 @@ impl BreakerState {
         }
     }
 
-    /// Whether new work may begin; a probe gets so long.
+    /// Decides whether new work may begin. A probe may take `timeout` before the next one is admitted.
     fn admit(self, now: u64, timeout: u64) -> (Self, Admission) {
         match self {
             Self::Open { probe_at, answers } if now >= probe_at => {
@@ -80,20 +81,20 @@ impl BreakerState {
     }
 }
 
-/// The breaker before one server.
+/// The circuit breaker of one server.
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<BreakerState>,
-    /// Whether it is not closed, so that a server without timeouts costs no lock.
+    /// Whether the state is not `Closed`. Avoids locking while a server has no timeouts.
     is_busy: AtomicBool,
     is_open: AtomicBool,
     clock: Clock,
-    /// For the log.
+    /// The name of the server in the log.
     server: String,
 }
 
 impl Breaker {
-    /// Closed, before this server.
+    /// Creates a closed breaker for a server.
     pub(super) fn new(server: impl Into<String>) -> Self {
         Self {
             state: Mutex::new(BreakerState::Closed),
@@ -104,12 +105,12 @@ impl Breaker {
         }
     }
 
-    /// Whether new work is rejected.
+    /// Returns whether new work is rejected.
     pub(super) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether new work may begin, for a caller with this timeout.
+    /// Decides whether new work may begin, for a caller with this timeout.
     pub(super) fn admit(&self, timeout: Duration) -> Admission {
         if !self.is_open() {
             return Admission::Accept;
@@ -120,19 +121,19 @@ impl Breaker {
         admission
     }
 
-    /// A command was answered in time.
+    /// Records a response in time.
     pub(super) fn answered(&self) {
         if self.is_busy.load(Ordering::Relaxed) {
             self.change(BreakerState::answered);
         }
     }
 
-    /// A command was not.
+    /// Records a timeout.
     pub(super) fn timed_out(&self) {
         self.change(BreakerState::timed_out);
     }
 
-    /// Counts how a command ends. That one which was sent too late is not answered in time says nothing.
+    /// Records the result of a command. A timeout of a command that was sent late does not count.
     pub(super) async fn note<T>(
         &self,
         deadline: Deadline,

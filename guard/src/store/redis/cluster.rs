@@ -1,6 +1,7 @@
-//! A cluster: each key has its master, and a node that is asked for another's key says whose it is.
+//! A Redis cluster: each slot has a master, and a node redirects commands for keys that it does not own.
 //!
-//! A node that sends us elsewhere has not done what it was asked, so that is asked again there. Nothing else is ever sent twice.
+//! A node that redirects a command has not executed it, so the command is sent again to the other node. No other command is ever sent
+//! twice.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -26,11 +27,11 @@ use super::transport::{KeyName, Request, Response, Transport, in_time, read};
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
-/// How often it is looked up who has which slots, at least.
+/// The maximum interval between lookups of the slot map.
 const LOOKED_UP: Duration = Duration::from_secs(5);
-/// How long a node may take to say so.
+/// The timeout of a slot map lookup at one node.
 const ANSWER: Duration = Duration::from_millis(500);
-/// The owner of a slot that nobody has.
+/// The owner of an unassigned slot.
 const NOBODY: u16 = u16::MAX;
 
 /// A connection to each master of a cluster.
@@ -43,16 +44,16 @@ pub(super) struct Cluster {
 struct ClusterState {
     seeds: Vec<ConnectionInfo>,
     nodes: Mutex<HashMap<NodeAddress, Arc<ManagedConnection>>>,
-    /// Somebody was sent elsewhere, or nowhere.
+    /// Notified when a command was redirected or failed, so that the slot map is looked up again.
     doubted: Notify,
-    /// Why nobody could say who has which slots when that was last asked.
+    /// Why the last lookup of the slot map failed, if it did.
     unknown: Mutex<Option<ConnectionFailure>>,
 }
 
-/// Which master has which slots.
+/// The master of each slot.
 struct SlotMap {
     masters: Vec<(NodeAddress, Arc<ManagedConnection>)>,
-    /// Which of them has each slot.
+    /// For each slot, the index of its master.
     owners: Vec<u16>,
 }
 
@@ -63,9 +64,9 @@ impl SlotMap {
 }
 
 impl Cluster {
-    /// Begins to look for the cluster.
+    /// Starts to discover the cluster in the background.
     pub(super) fn open(seeds: Vec<ConnectionInfo>) -> RedisResult<Self> {
-        // What is wrong with an address is said at once.
+        // Reports an invalid address at once.
         seeds.iter().try_for_each(|seed| client(seed.clone()).map(drop))?;
         let state = Arc::new(ClusterState {
             seeds,
@@ -80,7 +81,7 @@ impl Cluster {
         Ok(Self { state, map, _wanted: wanted })
     }
 
-    /// Who has this slot, once it is reached: nobody waits for a node that has been replaced.
+    /// Returns the owner of a slot once it is connected. Stops waiting for a node that has been replaced.
     async fn owner(
         &self,
         slot: usize,
@@ -97,7 +98,7 @@ impl Cluster {
         Ok((node, connection))
     }
 
-    /// Who has this slot, when somebody has it.
+    /// Returns the owner of a slot, and waits until it is known.
     async fn known_or_awaited(
         &self,
         slot: usize,
@@ -124,7 +125,7 @@ impl Cluster {
         })
     }
 
-    /// Whoever has it, once that is somebody else.
+    /// Waits until another node owns the slot, and returns it.
     async fn other_owner(
         &self,
         slot: usize,
@@ -151,11 +152,11 @@ impl Transport for Cluster {
         let mut is_asking = false;
         let mut error = TransportError::TimedOut;
         for hop in 0..REDIRECTS {
-            // It was not done, which is certain: sent now, nobody could tell.
+            // The previous node certainly did not execute the command; if it were sent now, its outcome would be unknown.
             if hop > 0 && deadline.is_over() {
                 break;
             }
-            // Nodes that send us from one to the other will agree in a moment.
+            // Nodes that redirect to each other agree after a short while.
             if hop > 2 && deadline.leaves(SETTLE) {
                 sleep(SETTLE).await;
             }
@@ -192,7 +193,7 @@ impl Transport for Cluster {
         let slot = slot_of(key.0().as_bytes());
         let (node, connection) = self.owner(slot, deadline).await?;
         match connection.learn(deadline).await {
-            // It is not the one to ask any more.
+            // The node may no longer own the slot.
             Err(TransportError::NoConnection(_) | TransportError::Replica) => {
                 match self.other_owner(slot, &node, deadline).await {
                     Some((_, other)) => other.learn(deadline).await,
@@ -214,7 +215,7 @@ impl Transport for Cluster {
     fn refuses_scripts(&self) -> Option<bool> {
         let map = self.map.borrow();
         let known = map.masters.iter().filter_map(|(_, connection)| connection.refuses_scripts());
-        // One that is away does not keep the others from working.
+        // An unreachable node does not block the others.
         known.reduce(|one, other| one || other)
     }
 
@@ -224,7 +225,7 @@ impl Transport for Cluster {
     }
 
     fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission {
-        // As a rule none of them is slow, and whose key it is need not be found out.
+        // Usually no node is slow, and the owner of the key need not be determined.
         if self.slow() == 0 {
             return Admission::Accept;
         }
@@ -235,7 +236,7 @@ impl Transport for Cluster {
         self.map.borrow().masters.iter().map(|(_, connection)| connection.slow()).sum()
     }
 
-    /// Comes back when any of them has been reached anew, or there are others.
+    /// Completes when any master has reconnected, or when the set of masters changes.
     async fn reconnected(&self) {
         let mut map = self.map.clone();
         let masters = map.borrow_and_update().masters.clone();
@@ -252,7 +253,7 @@ impl Transport for Cluster {
     }
 }
 
-/// Asks one node, over the asking thread's own connection if there is one.
+/// Sends a request to one node, over the calling thread's connection if it has one.
 async fn send_to(
     connection: &ManagedConnection,
     request: &Request,
@@ -260,7 +261,7 @@ async fn send_to(
     deadline: Deadline,
 ) -> Result<Response, TransportError> {
     if is_asking {
-        // Not counted by the breaker: its key is on its way between two nodes, either of which may be slow.
+        // Not counted by the breaker: the key is migrating between two nodes, and either may be slow.
         return connection.over(deadline, async |connection| send_asking(connection, request, deadline).await).await;
     }
     match connection.ask(request.clone(), deadline) {
@@ -269,7 +270,7 @@ async fn send_to(
     }
 }
 
-/// Asks a node for a key that is on its way to it.
+/// Sends a request with `ASKING`, for a key that is migrating to this node.
 async fn send_asking(
     connection: &mut MultiplexedConnection,
     request: &Request,
@@ -282,7 +283,7 @@ async fn send_asking(
 }
 
 impl ClusterState {
-    /// Looks the slots up again if an error may mean that other nodes have them by now.
+    /// Triggers a lookup of the slot map if the error may mean that the slots have moved.
     fn doubts(&self, error: &TransportError) {
         let is_doubtful = match error {
             TransportError::TooMany => false,
@@ -301,7 +302,7 @@ impl ClusterState {
         }
     }
 
-    /// The connection to a node, which is begun if there is none.
+    /// Returns the connection to a node; opens one if there is none.
     fn node(&self, node: &NodeAddress) -> Result<Arc<ManagedConnection>, TransportError> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = nodes.get(node) {
@@ -317,7 +318,7 @@ impl ClusterState {
         client(like.clone().set_addr(at(like.addr(), node.0.clone(), node.1)))
     }
 
-    /// Asks one after the other who has which slots: those whom we have reached, in any order, then those we were told of.
+    /// Reads the slot map: first from connected nodes in random order, then from the configured nodes.
     async fn look_up(&self) -> Result<SlotMap, TransportError> {
         let mut known: Vec<_> = self
             .nodes
@@ -344,7 +345,7 @@ impl ClusterState {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes why nobody could say who has which slots, if so, and tells of it if that is something new.
+    /// Records why the lookup of the slot map failed, or that it succeeded; logs a new reason.
     fn note(&self, failure: Option<ConnectionFailure>) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reason) = failure.as_ref().map(ConnectionFailure::reason)
@@ -355,7 +356,7 @@ impl ClusterState {
         *unknown = failure;
     }
 
-    /// Reads the answer of a node, which leaves its own host out.
+    /// Reads a node's reply, in which the node may omit its own host.
     fn read(&self, answer: &Value, asked: &str) -> Option<SlotMap> {
         let mut map = SlotMap { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
         for (first, last, node) in ranges(answer, asked)? {
@@ -372,15 +373,15 @@ impl ClusterState {
         (!map.masters.is_empty()).then_some(map)
     }
 
-    /// Drops the connections to those who have nothing any more.
+    /// Drops the connections to nodes that own no slots any more.
     fn keep_only(&self, map: &SlotMap) {
         let wanted: HashSet<_> = map.masters.iter().map(|(node, _)| node).collect();
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).retain(|node, _| wanted.contains(node));
     }
 }
 
-/// Looks up who has which slots whenever that is doubted and every so often, until nobody wants to know. The more often that brings
-/// nothing new, the longer are the pauses.
+/// Looks up the slot map when it is in doubt and at a fixed interval, until the cluster is dropped. Backs off as long as the lookups
+/// find nothing new.
 async fn keep_looking(state: Arc<ClusterState>, publish: watch::Sender<Arc<SlotMap>>, mut wanted: watch::Receiver<()>) {
     let mut pause = reconnecting();
     loop {

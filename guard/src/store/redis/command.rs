@@ -1,4 +1,4 @@
-//! How a verb becomes one command, or one script, on one key with one deadline.
+//! The translation of verbs into one command, or one script, on one key with one deadline.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,10 +19,10 @@ impl Redis {
         Deadline::after(self.timeout)
     }
 
-    /// A command on one ticket's key.
+    /// Creates a command on one ticket's key.
     pub(super) fn command(&self, verb: &str, ticket: &Ticket) -> Cmd {
         let name = ticket.name(&self.prefix);
-        // Room for the longest of them, and for a small value.
+        // Capacity for the longest command with a small value.
         let mut command = Cmd::with_capacity(7, verb.len() + name.len() + 64);
         command.arg(verb).arg(name);
         command
@@ -45,14 +45,14 @@ impl Redis {
         }
     }
 
-    /// Counts a command in flight, or refuses it if there are too many.
+    /// Counts a command in flight, or rejects it if there are too many.
     fn permit(&self) -> Result<InFlightPermit<'_>, TransportError> {
         let permit = InFlightPermit(&self.in_flight);
         let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
         if before < self.max_in_flight { Ok(permit) } else { Err(TransportError::TooMany) }
     }
 
-    /// Runs a script by its digest. A server that does not know the digest has not executed it, and receives the text.
+    /// Runs a script by its digest. A server that does not know the digest has not executed the script, and receives its text.
     pub(super) async fn eval(
         &self,
         script: &LuaScript,
@@ -90,10 +90,10 @@ impl Redis {
             .await
     }
 
-    /// Whether the replication id that was read behind a command stands for this epoch. An epoch never returns, so the command was
-    /// executed in it too. On a mismatch the cached replication id is dropped.
+    /// Returns whether a replication id that was read after a command stands for this epoch. An epoch never recurs, so the command was
+    /// executed in it too. Drops the cached replication id on a mismatch.
     pub(super) fn is_of(&self, epoch: Epoch, replication_id: Option<ReplicationId>, ticket: &Ticket) -> bool {
-        // Usually it is the cached one, and its epoch need not be computed again.
+        // Usually the id is the cached one, and its epoch need not be computed again.
         let is_of_epoch = match self.transport.known(&KeyName(&|| ticket.name(&self.prefix))) {
             Some((known, of)) if replication_id == Some(known) => of == epoch,
             _ => replication_id.and_then(|replication_id| replication_id.epoch()) == Some(epoch),
@@ -104,7 +104,8 @@ impl Redis {
         is_of_epoch
     }
 
-    /// The replication id of the server that has this ticket. Reads it from the server unless the cached one is of the expected epoch.
+    /// Returns the replication id of the server that holds this ticket. Reads it from the server unless the cached one is of the
+    /// expected epoch.
     pub(super) async fn replication_id(
         &self,
         ticket: &Ticket,
@@ -149,7 +150,7 @@ pub(super) fn compared(answer: Value) -> Result<Compared, StoreError> {
     }
 }
 
-/// `PX 0` is an error to Redis, and so is more than it can count.
+/// Converts to milliseconds within the range that Redis accepts: `PX 0` is an error, and so is an overflow.
 pub(super) fn millis(ttl: Duration) -> u64 {
     const CENTURY: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
     u64::try_from(ttl.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY)

@@ -23,17 +23,16 @@ use crate::backoff::Backoff;
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
-/// How long a new connection may take until it can be used.
+/// The timeout for opening a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// Idle time before a TCP keepalive probe. The connection of one worker may be idle for hours, and a firewall in between drops it
-/// sooner.
+/// Idle time before a TCP keepalive probe. A worker's connection may be idle for hours, and a firewall in between drops it sooner.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// A connection that broke sooner than this is made anew only after a pause: a server that takes connections and refuses
-/// commands is not to be stormed.
+/// A connection that broke sooner than this does not reset the backoff: a server that accepts connections and rejects commands must not
+/// be flooded with attempts.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 
-/// How long to wait before a connection is made again, or a cluster is looked up again.
+/// Returns the backoff for reconnecting, and for looking up the slot map of a cluster.
 pub(super) fn reconnecting() -> Backoff {
     Backoff::between(Duration::from_millis(10), Duration::from_millis(500))
 }
@@ -47,7 +46,7 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
-    /// For the log.
+    /// Returns the name of the server in the log.
     fn name(&self) -> String {
         match self {
             Self::Fixed(client) => client.get_connection_info().addr().to_string(),
@@ -81,9 +80,9 @@ struct LiveConnection {
     is_replica: bool,
 }
 
-/// As we connect to every server.
+/// Creates a client with the settings that apply to every server.
 pub(super) fn client(info: ConnectionInfo) -> RedisResult<Client> {
-    // RESP3 tells us at once when the connection breaks, not only when the next command fails.
+    // With RESP3 the client learns at once that the connection broke, not only when the next command fails.
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let tcp = TcpSettings::default().set_nodelay(true);
     let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE / 3));
@@ -93,7 +92,7 @@ pub(super) fn client(info: ConnectionInfo) -> RedisResult<Client> {
 }
 
 impl ManagedConnection {
-    /// Begins to connect.
+    /// Starts to connect in the background.
     pub(super) fn open(source: Endpoint) -> Self {
         let breaker = Arc::new(Breaker::new(source.name()));
         let (publish, state) = watch::channel(ConnectionState::Down("not connected yet".into()));
@@ -113,17 +112,17 @@ impl ManagedConnection {
         Self { state, known, refuses_scripts, thread_local, breaker }
     }
 
-    /// Whether there is a connection.
+    /// Returns whether the connection is open.
     pub(super) fn is_up(&self) -> bool {
         matches!(&*self.state.borrow(), ConnectionState::Up(_))
     }
 
-    /// Waits until there is one.
+    /// Waits until the connection is open.
     pub(super) async fn reached(&self, deadline: Deadline) -> Result<(), TransportError> {
         self.up(deadline).await.map(drop)
     }
 
-    /// Waits for a connection.
+    /// Waits until the connection is open, and returns it.
     async fn up(&self, deadline: Deadline) -> Result<Arc<LiveConnection>, TransportError> {
         if let ConnectionState::Up(up) = &*self.state.borrow() {
             return Ok(Arc::clone(up));
@@ -136,7 +135,7 @@ impl ManagedConnection {
         }
     }
 
-    /// Does something over the connection, and reports it if it is not to be trusted any longer.
+    /// Runs `ask` over the connection, and reports the connection as broken if the error makes it suspect.
     pub(super) async fn over<T>(
         &self,
         deadline: Deadline,
@@ -151,12 +150,12 @@ impl ManagedConnection {
         answer
     }
 
-    /// The replication id of the server, as far as is known.
+    /// Returns the cached replication id of the server, if there is one.
     pub(super) fn known(&self) -> Option<(ReplicationId, Epoch)> {
         self.known.fresh(Duration::MAX)
     }
 
-    /// Asks for it. A connection that has ended on a replica is reported: the address may lead to a master by now.
+    /// Reads the replication id from the server. Reports a connection to a replica as broken: the address may lead to a master by now.
     pub(super) async fn learn(&self, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
         let learn = async |connection: &mut MultiplexedConnection| {
             let replication_id = fetch_replication_id(connection, deadline).await?;
@@ -240,7 +239,7 @@ impl Transport for ManagedConnection {
     }
 }
 
-/// The background task that keeps it open.
+/// The background task that keeps a connection open.
 struct ConnectionTask {
     source: Endpoint,
     publish: watch::Sender<ConnectionState>,
@@ -294,14 +293,14 @@ impl ConnectionTask {
         }
     }
 
-    /// Opens a connection, and notes the server's replication id.
+    /// Opens a connection, and caches the server's replication id.
     async fn connect(&self, number: u64) -> Result<Arc<LiveConnection>, TransportError> {
         let client = match &self.source {
             Endpoint::Fixed(client) => client.clone(),
             Endpoint::Sentinels(sentinels) => sentinels.master().await?,
         };
         let Endpoint::Sentinels(sentinels) = &self.source else { return self.reach(client, number).await };
-        // A master that hangs takes connections and says nothing: nobody waits for it once there is another.
+        // A hung master accepts connections and does not reply: stop waiting for it once the sentinels name another.
         tokio::select! {
             reached = self.reach(client, number) => reached,
             () = sentinels.moved() => Err(TransportError::NoConnection("the sentinels name another master by now".into())),
@@ -381,7 +380,7 @@ pub(super) async fn connect(
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// Says that this connection is broken, unless a newer one is known to be.
+/// Reports a connection as broken, unless the same or a newer one has been reported.
 pub(super) fn report(broken: &watch::Sender<u64>, number: u64) {
     broken.send_if_modified(|newest| {
         let newer = *newest < number;

@@ -1,14 +1,15 @@
-//! Until when an answer is waited for.
+//! The deadline of a response.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What an answer gets beyond its time, at least and at most. A thread that was held up, and drives its own connection, finds
-/// that the time is over before it has sent what it asks, or read what has long been there: it gets as long as it was late.
+/// The minimum and maximum extra time for a response after its deadline. A thread that drives its own connection and was blocked may
+/// notice the deadline before it has sent its command, or before it has read a response that arrived long ago. It gets as much extra
+/// time as it was late.
 const BEYOND: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// Until when, and since when.
+/// A point in time, and when waiting for it started.
 #[derive(Clone, Copy)]
 pub(super) struct Deadline {
     since: Instant,
@@ -16,29 +17,29 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// From now on, for so long.
+    /// Creates a deadline `time` from now.
     pub(super) fn after(time: Duration) -> Self {
         let since = Instant::now();
         Self { since, at: since + time }
     }
 
-    /// Whether nothing can be sent any more that would be answered in time.
+    /// Returns whether the deadline has passed, so that a command sent now could not be answered in time.
     pub(super) fn is_over(self) -> bool {
         Instant::now() >= self.at
     }
 
-    /// Whether there is more than that left.
+    /// Returns whether more than `time` remains.
     pub(super) fn leaves(self, time: Duration) -> bool {
         Instant::now() + time < self.at
     }
 
-    /// Whether more than half of the time was over when it was sent. What had waited long for a connection, or was sent on by
-    /// others, leaves little time for an answer: that there is none says nothing against the connection.
+    /// Returns whether more than half of the time had passed when the command was sent. A command that waited long for a connection, or
+    /// was redirected, has little time left for its response: a timeout is then no evidence against the connection.
     pub(super) fn was_hurried(self, sent: Instant) -> bool {
         sent.saturating_duration_since(self.since) > self.at.saturating_duration_since(sent)
     }
 
-    /// How much longer than this an answer may take.
+    /// Returns the extra time for a response after the deadline.
     pub(super) fn beyond(self) -> Duration {
         self.at.elapsed().clamp(BEYOND.0, BEYOND.1)
     }

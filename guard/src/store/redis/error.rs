@@ -1,4 +1,4 @@
-//! Why a command has no response, and whether it certainly changed nothing.
+//! Errors of commands, and whether a failed command certainly changed nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -8,16 +8,16 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::store::{StoreError, StoreFull};
 
-/// Why a command has no response.
+/// The reason why a command has no response.
 #[derive(Debug)]
 pub(super) enum TransportError {
-    /// There was no connection to send it over.
+    /// There was no connection to send the command over.
     NoConnection(ConnectionFailure),
     /// Too many commands are in flight.
     TooMany,
     /// The server is a replica.
     Replica,
-    /// It was sent, and no response came in time.
+    /// The command was sent, and no response arrived in time.
     TimedOut,
     /// The server returned an error, or the connection broke.
     Redis(RedisError),
@@ -51,7 +51,7 @@ impl From<RedisError> for TransportError {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionFailure {
     reason: Arc<str>,
@@ -59,7 +59,7 @@ pub(super) struct ConnectionFailure {
 }
 
 impl ConnectionFailure {
-    /// With this reason, and the cause of another error.
+    /// Adds the cause of another error.
     pub(super) fn caused_by(self, error: &TransportError) -> Self {
         let cause = match error {
             TransportError::NoConnection(failure) => failure.cause.clone(),
@@ -86,7 +86,8 @@ impl<T: Into<Arc<str>>> From<T> for ConnectionFailure {
     }
 }
 
-/// The error inside a [`RedisError`], or that itself. `RedisError::source` gives the `Arc` that holds it, which hides its type.
+/// Returns the error inside a [`RedisError`], or the `RedisError` itself. `RedisError::source` returns the `Arc` that holds the inner
+/// error, which hides its type.
 fn cause_of(error: &RedisError) -> &(dyn Error + 'static) {
     match error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>()) {
         Some(inner) => &**inner,
@@ -95,17 +96,17 @@ fn cause_of(error: &RedisError) -> &(dyn Error + 'static) {
 }
 
 impl TransportError {
-    /// Whether the server gave exactly this answer.
+    /// Returns whether the server replied with exactly this error.
     pub(super) fn is(&self, kind: ServerErrorKind) -> bool {
         matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(kind))
     }
 
-    /// Whether this is an answer of the server's.
+    /// Returns whether this is an error reply of the server.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Redis(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension))
     }
 
-    /// Whether a server has said so, or something was learnt from what it said.
+    /// Returns whether this error comes from a server's reply, or was derived from one.
     pub(super) fn is_conclusive(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::Replica => true,
@@ -114,7 +115,7 @@ impl TransportError {
         }
     }
 
-    /// A server that says no has not done it. A connection that was refused has carried nothing.
+    /// Returns whether the command was certainly not executed: the server replied with an error, or the command was never sent.
     fn is_certain(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::TooMany | Self::Replica => true,
@@ -127,12 +128,12 @@ impl TransportError {
         }
     }
 
-    /// Whether Redis has reached `maxmemory` and evicts nothing.
+    /// Returns whether Redis has reached `maxmemory` and cannot evict.
     fn is_full(&self) -> bool {
         matches!(self, Self::Redis(error) if error.code() == Some("OOM"))
     }
 
-    /// Whether the connection is not to be trusted any longer.
+    /// Returns whether the connection may be broken.
     pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
             Self::NoConnection(_) | Self::TooMany => false,

@@ -1,4 +1,4 @@
-//! What to do when a node of a cluster has not done what it was asked.
+//! Retry decisions after a node of a cluster did not execute a command.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use redis::{Cmd, ErrorKind, ServerErrorKind};
 use super::error::TransportError;
 use super::transport::Request;
 
-/// How often a request is sent on at most.
+/// The maximum number of attempts for a request, redirects included.
 pub(super) const REDIRECTS: usize = 8;
-/// How long to wait before a request is asked again that a cluster in motion could not take.
+/// The pause before a retry of a request that the cluster could not serve during a change of slots.
 pub(super) const SETTLE: Duration = Duration::from_millis(20);
-/// A node by its host and port.
+/// The host and port of a node.
 pub(super) type NodeAddress = (String, u16);
 
-/// The key of a request.
+/// Returns the key of a request.
 pub(super) fn key_of(request: &Request) -> Vec<u8> {
     match request.command.args_iter().nth(request.key_at) {
         Some(redis::Arg::Simple(key)) => key.to_vec(),
@@ -22,26 +22,26 @@ pub(super) fn key_of(request: &Request) -> Vec<u8> {
     }
 }
 
-/// Says that the key of the next command is on its way to whoever is asked.
+/// Returns the command that announces a key which is migrating to the receiving node.
 pub(super) fn asking() -> Cmd {
     let mut asking = Cmd::new();
     asking.arg("ASKING");
     asking
 }
 
-/// What to do about an error.
+/// The next step after an error.
 pub(super) enum RetryDecision {
-    /// Another node has it; the key is on its way there, if that is true.
+    /// Another node owns the key. `true` means that the key is still migrating to that node.
     GoTo(NodeAddress, bool),
-    /// It was not done, and can be in a moment.
+    /// The command was not executed; retry it after a pause.
     Wait,
-    /// It was not done. Somebody else may have it by now.
+    /// The command was not executed; another node may own the slot by now.
     AskWho,
-    /// It may have been done, or will not be.
+    /// The command may have been executed, or a retry would not help.
     GiveUp,
 }
 
-/// Nothing is asked again unless it is certain that it was not done.
+/// Decides what to do after an error. A command is retried only if it was certainly not executed.
 pub(super) fn retry_decision(error: &TransportError, asked: &NodeAddress) -> RetryDecision {
     let TransportError::Redis(redis_error) = error else {
         return match error {
@@ -60,7 +60,7 @@ pub(super) fn retry_decision(error: &TransportError, asked: &NodeAddress) -> Ret
     }
 }
 
-/// Where a node sends us; without a host, it is its own.
+/// Returns the target of a redirect. A redirect without a host means the host of the node that sent it.
 fn redirected(place: &str, asked: &NodeAddress) -> Option<NodeAddress> {
     let (host, port) = place.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use crate::epoch::Epoch;
 
-/// How long a cached replication id is used without reading it again.
+/// The maximum age of a cached replication id.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a `master_replid` is.
+/// The length of a `master_replid`.
 const LENGTH: usize = 40;
 
 /// The replication id of a server.
@@ -33,7 +33,7 @@ pub(super) enum ReplicationId {
 }
 
 impl ReplicationId {
-    /// The command that reads it.
+    /// Returns the command that reads the replication id.
     pub(super) fn command() -> Cmd {
         let mut command = Cmd::with_capacity(2, 15);
         command.arg("INFO").arg("replication");
@@ -58,12 +58,12 @@ impl ReplicationId {
         }
     }
 
-    /// What a token says of it. A server that hides it cannot be told from another. The digest needs no key: what it is made of is
-    /// random and cannot be guessed, and nobody can change it in a token that is signed.
+    /// Returns the epoch that tokens carry; `None` for a replica. Servers that hide their id all have the same epoch. The digest needs
+    /// no key: its input is random and cannot be guessed, and a client cannot change the epoch in a signed token.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::Master(id) => {
-                // Another prefix would make every token stale that is out.
+                // A different prefix would make every issued token stale.
                 let digest: [u8; 32] = Sha256::new().chain_update(b"onceward reign").chain_update(id).finalize().into();
                 digest.first_chunk().copied()
             }
@@ -85,7 +85,7 @@ struct Observation {
 }
 
 impl ReplicationIdCache {
-    /// The cached replication id and its epoch, if they are recent enough.
+    /// Returns the cached replication id and its epoch, if they are recent enough.
     pub(super) fn fresh(&self, within: Duration) -> Option<(ReplicationId, Epoch)> {
         let seen = (*self.0.read().unwrap_or_else(PoisonError::into_inner))?;
         (seen.at.elapsed() <= within).then_some(seen).and_then(|seen| Some((seen.id, seen.epoch?)))

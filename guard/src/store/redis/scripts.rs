@@ -1,10 +1,10 @@
-//! The scripts: each compares what it finds on one key, and changes that or nothing.
+//! The Lua scripts. Each compares the value of one key, and changes that key or nothing.
 
 use std::sync::OnceLock;
 
 use redis::Script;
 
-/// Writes or renews if what is there is what is held. Done is 1; otherwise what is there, or nil.
+/// Writes or renews a record if its value equals the held one. Returns 1 on success, otherwise the current value or nil.
 pub(super) static SWAP: LuaScript = LuaScript::new(
     "local there = redis.call('GET', KEYS[1])
     if there ~= ARGV[1] then return there end
@@ -13,7 +13,7 @@ pub(super) static SWAP: LuaScript = LuaScript::new(
     return 1",
 );
 
-/// Deletes if what is there is what is held. Done is 1; otherwise what is there, or nil.
+/// Deletes a record if its value equals the held one. Returns 1 on success, otherwise the current value or nil.
 pub(super) static REMOVE: LuaScript = LuaScript::new(
     "local there = redis.call('GET', KEYS[1])
     if there ~= ARGV[1] then return there end
@@ -21,7 +21,7 @@ pub(super) static REMOVE: LuaScript = LuaScript::new(
     return 1",
 );
 
-/// A script on one key. The server knows it by its digest once it has run.
+/// A script on one key. The server knows it by its digest after its first run.
 pub(super) struct LuaScript {
     pub(super) text: &'static str,
     digest: OnceLock<String>,
@@ -32,7 +32,7 @@ impl LuaScript {
         Self { text, digest: OnceLock::new() }
     }
 
-    /// Its digest.
+    /// Returns the SHA-1 digest of the script.
     pub(super) fn digest(&self) -> &str {
         self.digest.get_or_init(|| Script::new(self.text).get_hash().to_owned())
     }

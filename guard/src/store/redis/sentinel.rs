@@ -1,8 +1,8 @@
-//! Sentinels: those who know which of several servers is the master.
+//! Sentinels: the processes that know which server is the master.
 //!
-//! All of them are asked, and the one whose knowledge is newest is believed: a sentinel that was cut off goes on naming the
-//! old master. What they say is checked with that server, and asked again every second, since a master that was replaced may
-//! not know of it yet, and goes on answering.
+//! All sentinels are queried, and the one with the newest configuration is trusted: a sentinel that was cut off keeps naming the old
+//! master. The named server is asked whether it is a master, and the sentinels are queried again every second, since a master that was
+//! replaced may not know it yet and keeps answering.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,26 +16,26 @@ use super::address::at;
 use super::connection::client;
 use super::error::{ConnectionFailure, TransportError};
 
-/// How long a sentinel may take.
+/// The timeout of one query.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How long the others are waited for once most have answered.
+/// How long to wait for the remaining sentinels once a majority has answered.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Several sentinels, and whom they are asked for.
+/// The sentinels, and the master to ask for.
 pub(super) struct Sentinels {
     pub(super) sentinels: Vec<ConnectionInfo>,
-    /// What they call the master.
+    /// The sentinels' name for the master.
     pub(super) name: String,
-    /// How to connect to it, wherever it is.
+    /// The settings for connecting to the master, whatever its address.
     pub(super) node: ConnectionInfo,
-    /// The master that they named last.
+    /// The master that was trusted last.
     last: Mutex<Option<MasterReport>>,
 }
 
 /// The master that a sentinel names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MasterReport {
-    /// Grows with each failover.
+    /// Increases with each failover.
     epoch: u64,
     host: String,
     port: u16,
@@ -46,7 +46,7 @@ impl Sentinels {
         Self { sentinels, name, node, last: Mutex::new(None) }
     }
 
-    /// How to connect to the master.
+    /// Returns a client for the current master.
     pub(super) async fn master(&self) -> Result<Client, TransportError> {
         let reported = self.newest().await?;
         let address = at(self.node.addr(), reported.host.clone(), reported.port);
@@ -54,7 +54,7 @@ impl Sentinels {
         Ok(client(self.node.clone().set_addr(address))?)
     }
 
-    /// Whether they name another one by now. If nobody answers, nothing is known against it.
+    /// Returns whether the sentinels name another master by now. If none answers, the current one is kept.
     pub(super) async fn have_moved(&self) -> bool {
         match self.newest().await {
             Ok(reported) => {
@@ -65,7 +65,7 @@ impl Sentinels {
         }
     }
 
-    /// Comes back when they name another one.
+    /// Completes when the sentinels name another master.
     pub(super) async fn moved(&self) {
         loop {
             sleep(ANSWER / 4).await;
@@ -75,12 +75,12 @@ impl Sentinels {
         }
     }
 
-    /// Whether whoever is at the other end is a master, by its own word.
+    /// Checks that the server at the other end reports itself as a master.
     pub(super) async fn verify(connection: &mut MultiplexedConnection) -> Result<(), TransportError> {
         let role =
             timeout(ANSWER, redis::cmd("ROLE").query_async(connection)).await.map_err(|_| TransportError::TimedOut)?;
         let role: Value = match role {
-            // A user without the right to ROLE learns the same from the replication id.
+            // If the ACL denies ROLE, the replication id shows whether the server is a replica.
             Err(error) if error.code() == Some("NOPERM") => return Ok(()),
             role => role?,
         };
@@ -91,8 +91,8 @@ impl Sentinels {
         if is_master { Ok(()) } else { Err(TransportError::Replica) }
     }
 
-    /// Asks all of them, and gives what the one with the newest knowledge says. Those who are slow are not waited for once most
-    /// have answered, since a sentinel is often lost together with the master that it watched.
+    /// Queries all sentinels, and returns the newest report. Once a majority has answered, slow ones are not waited for, since a
+    /// sentinel is often lost together with the master that it watched.
     async fn newest(&self) -> Result<MasterReport, TransportError> {
         let mut asked = JoinSet::new();
         for sentinel in &self.sentinels {
@@ -122,8 +122,8 @@ impl Sentinels {
     }
 }
 
-/// Whom to believe: the newest of them; of several that are as new, the one that was believed before, or whom most name. What is
-/// older than what was known before is believed only if most say so: then they were made anew.
+/// Chooses the report to trust: the one with the highest epoch; among equals, the one trusted before, or else the one named most often.
+/// A lower epoch than before is trusted only if a majority has answered: then the sentinels were reset.
 fn believed(reported: Vec<MasterReport>, last: Option<&MasterReport>, most: usize) -> Option<MasterReport> {
     let newest = reported.iter().map(|one| one.epoch).max()?;
     if reported.len() < most && last.is_some_and(|last| last.epoch > newest) {
@@ -137,7 +137,7 @@ fn believed(reported: Vec<MasterReport>, last: Option<&MasterReport>, most: usiz
     candidates.iter().max_by_key(|one| votes(one)).cloned()
 }
 
-/// Asks one, with the master's credentials if it wants any.
+/// Queries one sentinel, with the master's credentials if it requires authentication.
 async fn ask(sentinel: ConnectionInfo, node: ConnectionInfo, name: String) -> Result<MasterReport, ConnectionFailure> {
     let at = sentinel.addr().to_string();
     let mut answer = asked(sentinel.clone(), &name).await;
@@ -156,7 +156,7 @@ async fn asked(sentinel: ConnectionInfo, name: &str) -> Result<Value, RedisError
     redis::cmd("SENTINEL").arg("MASTER").arg(name).query_async(&mut connection).await
 }
 
-/// Reads what a sentinel says of a master: names and values in turn, or a map.
+/// Reads a sentinel's reply: alternating names and values, or a map.
 fn read(answer: Value) -> Option<MasterReport> {
     let fields: Vec<(String, String)> = match answer {
         Value::Map(pairs) => pairs.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect(),

@@ -1,11 +1,11 @@
-//! Which part of a cluster a key belongs to.
+//! The hash slot of a key in a cluster.
 
 use crc16::{State, XMODEM};
 
-/// How many slots a cluster has.
+/// The number of slots in a cluster.
 pub(super) const SLOTS: usize = 16_384;
 
-/// The slot of a key: of what is in its first braces, if there is anything in them.
+/// Returns the slot of a key: of the text in its first braces (hash tag), if that is not empty, or else of the whole key.
 pub(super) fn slot_of(key: &[u8]) -> usize {
     let hashed = key
         .iter()

@@ -25,8 +25,8 @@ use super::transport::Request;
 
 /// Pause after a failed connection attempt: the server may have reached its connection limit.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the shared connection has to last before a thread opens a second one, so that a server that drops every
-/// connection is not flooded with attempts.
+/// How long the shared connection has to last before a thread opens its own, so that a server that drops every connection is not
+/// flooded with attempts.
 const PROVEN: Duration = Duration::from_millis(100);
 
 thread_local! {
@@ -61,7 +61,7 @@ pub(super) struct ThreadLocalConnector {
 }
 
 impl ThreadLocalConnector {
-    /// Sends a request over the connection of this thread, if it has one; otherwise gives the request back.
+    /// Sends a request over this thread's connection, if it has one; otherwise returns the request.
     pub(super) fn ask(
         &self,
         number: u64,
@@ -84,13 +84,13 @@ impl ThreadLocalConnector {
         })
     }
 
-    /// The connection of this thread, if it has one.
+    /// Returns this thread's connection, if it has one.
     pub(super) fn connection(&self, number: u64, client: &Client) -> Option<MultiplexedConnection> {
         let (runtime, id) = this_thread(number)?;
         HERE.with_borrow_mut(|here| self.open(here, id, client, &runtime)?.connection.clone())
     }
 
-    /// What this thread has under this id; if nothing, a connection is being opened from now on.
+    /// Returns this thread's entry for the id. If there is none, starts to open a connection and returns `None`.
     fn open<'a>(
         &self,
         here: &'a mut Vec<ThreadConnection>,
@@ -107,7 +107,7 @@ impl ThreadLocalConnector {
     }
 }
 
-/// The id under which this thread has a connection, and the runtime that drives it; `None` if it may have none.
+/// Returns the current runtime and the id of this thread's connection; `None` if the thread may not have one.
 fn this_thread(number: u64) -> Option<(Handle, ConnectionId)> {
     let runtime = Handle::try_current().ok()?;
     // On a multi-threaded runtime a connection per thread saves no wake-up.
@@ -145,7 +145,7 @@ async fn keep(id: ConnectionId, client: Client, broken: watch::Sender<u64>, mut 
     }
 }
 
-/// An entry in the connections of this thread, removed on drop, also when the runtime ends.
+/// An entry in this thread's list of connections, removed on drop, also when the runtime shuts down.
 struct Registration(ConnectionId);
 
 impl Registration {
@@ -158,7 +158,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // A thread that is ending has dropped them all already.
+        // A thread that is ending has already dropped the list.
         let _ = HERE.try_with(|here| here.try_borrow_mut().map(|mut here| here.retain(|own| own.id != self.0)));
     }
 }

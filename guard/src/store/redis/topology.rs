@@ -1,4 +1,4 @@
-//! Who has which slots, as the nodes of a cluster tell it.
+//! The slot map, as the nodes of a cluster report it.
 
 use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue as _, RedisResult, Value};
 use tokio::sync::watch;
@@ -9,10 +9,10 @@ use super::connection::{CONNECT, client, connect};
 use super::error::TransportError;
 use super::redirect::NodeAddress;
 
-/// Asks the nodes that we were told of, one after the other, until one says who has which slots; and at which host it is.
+/// Queries the configured nodes, one after the other, until one returns a slot map. Also returns the host of that node.
 pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String), TransportError> {
     let mut error = TransportError::TimedOut;
-    // What a server has said explains more than that another is out of reach.
+    // A server's error reply explains more than another server's being unreachable.
     let mut keep = |other: TransportError| {
         if other.is_conclusive() || !error.is_conclusive() {
             error = other;
@@ -43,7 +43,7 @@ fn host_of(node: &ConnectionInfo) -> String {
     }
 }
 
-/// How to connect to each master of the cluster that these are nodes of.
+/// Returns a client for each master of the cluster.
 pub(super) async fn masters(seeds: Vec<ConnectionInfo>) -> Result<Vec<Client>, TransportError> {
     let (answer, host) = ask_seeds(&seeds).await?;
     let ranges = ranges(&answer, &host).unwrap_or_default();
@@ -54,14 +54,14 @@ pub(super) async fn masters(seeds: Vec<ConnectionInfo>) -> Result<Vec<Client>, T
     Ok(nodes.into_iter().map(client).collect::<RedisResult<_>>()?)
 }
 
-/// What asks for it.
+/// Returns the command that reads the slot map.
 pub(super) fn slots() -> Cmd {
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");
     command
 }
 
-/// First and last slot, and who has them, as a node tells it.
+/// Reads a slot map: first slot, last slot and owner of each range.
 pub(super) fn ranges(answer: &Value, asked: &str) -> Option<Vec<(usize, usize, NodeAddress)>> {
     let Value::Array(ranges) = answer else { return None };
     let mut read = Vec::with_capacity(ranges.len());
@@ -70,7 +70,7 @@ pub(super) fn ranges(answer: &Value, asked: &str) -> Option<Vec<(usize, usize, N
         let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = parts.as_slice() else { return None };
         let [host, Value::Int(port), ..] = master.as_slice() else { return None };
         let host = Option::<String>::from_redis_value_ref(host).ok()?.filter(|host| !host.is_empty());
-        // A node that knows no name for a master cannot send us there.
+        // A node that does not know a master's address cannot name it.
         if host.as_deref() == Some("?") {
             continue;
         }

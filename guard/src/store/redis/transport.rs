@@ -1,4 +1,4 @@
-//! How a command reaches Redis: a request is sent at most once, and has one response.
+//! The transport of commands to Redis: a request is sent at most once, and has one response.
 
 use std::pin::pin;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ use crate::store::{Admission, Epoch, async_trait};
 #[derive(Clone)]
 pub(super) struct Request {
     pub(super) command: Cmd,
-    /// The index of the key among its arguments.
+    /// The index of the key among the command's arguments.
     pub(super) key_at: usize,
     /// Whether the response carries the server's replication id.
     pub(super) wants_replication_id: bool,
@@ -35,40 +35,40 @@ pub(super) struct Response {
 /// Sends a request at most once, and returns the server's response.
 #[async_trait]
 pub(super) trait Transport: Send + Sync + 'static {
-    /// Sends over the connection of the calling thread. Gives the request back if the thread has none.
+    /// Sends over the calling thread's connection. Returns the request if the thread has none.
     fn ask(&self, request: Request, _deadline: Deadline) -> Result<PendingResponse, Request> {
         Err(request)
     }
 
     async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError>;
 
-    /// Sends one request over the connection of the calling thread, or over the shared one if the thread has none.
+    /// Sends one request over the calling thread's connection, or over the shared one if the thread has none.
     async fn send_by_thread(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
         self.send(request, deadline).await
     }
 
-    /// The replication id of the server that has this key, as far as is known without a command.
+    /// Returns the replication id of the server that holds this key, as far as it is known without a command.
     fn known(&self, key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)>;
 
-    /// Reads it from the server.
+    /// Reads the replication id from the server.
     async fn learn(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError>;
 
     /// Drops the cached replication id.
     fn forget(&self, key: &KeyName<'_>);
 
-    /// Whether the server's ACL denies scripts, as far as is known without a command.
+    /// Returns whether the server's ACL denies scripts, as far as it is known without a command.
     fn refuses_scripts(&self) -> Option<bool>;
 
-    /// Asks the server whether it denies scripts.
+    /// Asks the server whether its ACL denies scripts.
     async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError>;
 
-    /// Whether new work may begin on this key, for a caller with this timeout.
+    /// Decides whether new work may begin on this key, for a caller with this timeout.
     fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission;
 
-    /// The number of servers whose breaker is open.
+    /// Returns the number of servers whose breaker is open.
     fn slow(&self) -> usize;
 
-    /// Returns when the server has been reached again.
+    /// Completes when the server has been reconnected.
     async fn reconnected(&self);
 }
 
@@ -100,7 +100,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Transport for Applicatio
         self.breaker.note(deadline, send_over(&mut self.connection.clone(), &request, deadline)).await
     }
 
-    /// Nobody tells us when it is connected anew.
+    /// Uses only a recent id: the application's connection does not report when it reconnects.
     fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
         self.known.fresh(FRESH)
     }
@@ -136,7 +136,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Transport for Applicatio
     }
 }
 
-/// Sends a request over this connection in one pipeline, so that command and replication id come from the same server.
+/// Sends a request over this connection in one pipeline, so that the command and the replication id come from the same server.
 pub(super) async fn send_over(
     connection: &mut (impl ConnectionLike + Send),
     request: &Request,
@@ -152,7 +152,7 @@ pub(super) async fn send_over(
     read(values)
 }
 
-/// Reads a command's response, and the replication id behind it.
+/// Reads a command's response, and the replication id after it.
 pub(super) fn read(values: Vec<Value>) -> Result<Response, TransportError> {
     let replication_id = values.get(1).map(ReplicationId::read);
     let value = values.into_iter().next().unwrap_or(Value::Nil).extract_error()?;
@@ -173,7 +173,7 @@ pub(super) async fn fetch_replication_id(
     }
 }
 
-/// Whether whatever is at the other end lets us run no scripts.
+/// Returns whether the server's ACL denies scripts.
 pub(super) async fn refuses_scripts(
     connection: &mut (impl ConnectionLike + Send),
     deadline: Deadline,
@@ -181,14 +181,14 @@ pub(super) async fn refuses_scripts(
     are_refused(in_time(deadline, nothing().query_async::<Value>(connection)).await)
 }
 
-/// A script that does nothing.
+/// Returns a command that runs an empty script.
 pub(super) fn nothing() -> Cmd {
     let mut nothing = Cmd::with_capacity(3, 13);
     nothing.arg("EVAL").arg("return 1").arg(0);
     nothing
 }
 
-/// Whether the answer to that means that none may be run.
+/// Reads from the reply to [`nothing`] whether scripts are denied.
 pub(super) fn are_refused<T>(answer: Result<T, TransportError>) -> Result<bool, TransportError> {
     match answer {
         Ok(_) => Ok(false),
@@ -199,7 +199,7 @@ pub(super) fn are_refused<T>(answer: Result<T, TransportError>) -> Result<bool, 
             );
             Ok(true)
         }
-        // Whatever else is wrong shows itself where it matters.
+        // Any other error surfaces where it matters.
         Err(TransportError::Redis(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
             Ok(false)
         }
@@ -207,7 +207,7 @@ pub(super) fn are_refused<T>(answer: Result<T, TransportError>) -> Result<bool, 
     }
 }
 
-/// What is asked, unless it takes too long.
+/// Waits for a response until the deadline and its extra time.
 pub(super) async fn in_time<T>(
     deadline: Deadline,
     answer: impl Future<Output = Result<T, RedisError>>,

@@ -1,4 +1,4 @@
-//! Where a database is.
+//! Parsing of database addresses.
 
 use std::str::FromStr as _;
 
@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::SqlError;
 
-/// What an address of PostgreSQL may say behind its question mark, and `options[name]`.
+/// The parameters that a PostgreSQL address may have, besides `options[name]`.
 const OF_POSTGRES: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -28,18 +28,18 @@ const OF_POSTGRES: [&str; 18] = [
     "application_name",
     "options",
 ];
-/// And one of SQLite.
+/// The parameters that a SQLite address may have.
 const OF_SQLITE: [&str; 4] = ["mode", "cache", "immutable", "vfs"];
 
-/// Where a database is, and which one it is.
+/// A parsed address, by kind of database.
 pub(super) enum SqlAddress {
     Postgres(PgConnectOptions),
     Sqlite(SqliteConnectOptions),
 }
 
 impl SqlAddress {
-    /// What it says may hold a password, so no error quotes it. A parameter that the driver does not know is refused here, because
-    /// the driver would write it to the log with its value.
+    /// Parses an address. It may contain a password, so no error quotes it. A parameter that the driver does not know is rejected here,
+    /// because the driver would log it with its value.
     pub(super) fn parse(text: &str) -> Result<Self, SqlError> {
         let bad = |error: sqlx::Error| SqlError::Address(error.to_string());
         match text.split_once(':') {
@@ -66,7 +66,7 @@ impl SqlAddress {
     }
 }
 
-/// The names and values behind the question mark, as they are written.
+/// Returns the names and values of the query string, undecoded.
 fn parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let query = text.split_once('?').map_or("", |(_, query)| query);
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
@@ -80,7 +80,7 @@ fn check(text: &str, is_known: impl Fn(&str) -> bool, known: &[&str]) -> Result<
     Err(SqlError::Address(format!("it has a parameter that is none of {}", known.join(", "))))
 }
 
-/// Whether nothing of it would be on a disk, in whichever way that is written.
+/// Returns whether the database would be in memory, in any of the possible spellings.
 fn is_in_memory(rest: &str, options: &SqliteConnectOptions) -> bool {
     let place = rest.split('?').next().unwrap_or_default();
     let file = options.get_filename();

@@ -4,29 +4,28 @@ use std::future::Future;
 
 use sqlx::{Database, Pool, Transaction};
 
-/// A database that Onceward speaks to: `sqlx::Postgres` or `sqlx::Sqlite`. There are no others, and nobody can add one: what it
-/// does is private.
+/// A supported database: `sqlx::Postgres` or `sqlx::Sqlite`. The trait is sealed; other crates cannot implement it.
 #[expect(private_bounds, reason = "it is sealed by this")]
 pub trait Dialect: Database + Statements {}
 
-/// The statements of one kind of database.
+/// The statements of one database.
 pub(crate) trait Statements: Database {
-    /// Of which version the tables are that these statements go by.
+    /// The version of the tables that the statements require.
     const VERSION: i32;
 
-    /// A verb of the store.
+    /// Executes a verb of the store.
     fn ask(
         connection: &mut Self::Connection,
         operation: &Operation,
     ) -> impl Future<Output = Result<StatementOutcome, sqlx::Error>> + Send;
 
-    /// Which version the tables are of, and the epoch of the store.
+    /// Reads the version of the tables, and the epoch of the store.
     fn version(connection: &mut Self::Connection) -> impl Future<Output = Result<(i32, Vec<u8>), sqlx::Error>> + Send;
 
-    /// What shows that the table of records is not ours, if there is one.
+    /// Returns what shows that an existing table of records was not created by Onceward.
     fn oddity(connection: &mut Self::Connection) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send;
 
-    /// Deletes some expired rows, and returns how many. Locked rows are left for later.
+    /// Deletes some expired rows, and returns how many and up to which expiry. Skips locked rows.
     fn sweep(
         connection: &mut Self::Connection,
         range: &SweepRange,
@@ -35,21 +34,22 @@ pub(crate) trait Statements: Database {
     /// Begins a transaction that may write.
     fn begin(pool: &Pool<Self>) -> impl Future<Output = Result<Transaction<'static, Self>, sqlx::Error>> + Send;
 
-    /// Inserts a row in a transaction, having waited for any other transaction that has done so; if one is there, that is given.
-    /// Neither done nor there: it came meanwhile, and is seen when asked once more.
+    /// Inserts a row in a transaction, after waiting for any concurrent transaction that inserts the same row. If the row exists,
+    /// returns its value. If the result is neither done nor a value, a concurrent insert was just committed, and a retry sees it.
     fn claim(
         connection: &mut Self::Connection,
         row: &RecordRow<'_>,
     ) -> impl Future<Output = Result<StatementOutcome, sqlx::Error>> + Send;
 
-    /// Writes another value into a row that this transaction has inserted with what is held, valid from now on; says whether it is there.
+    /// Replaces the value of a row that this transaction inserted with `held`, and starts its time to live now. Returns whether the row
+    /// was found.
     fn complete(
         connection: &mut Self::Connection,
         held: &[u8],
         row: &RecordRow<'_>,
     ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
-    /// Asks for nothing: a transaction that has failed before says so.
+    /// Executes a statement without effect: a transaction that has already failed returns an error.
     fn goes_on(connection: &mut Self::Connection) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
@@ -75,30 +75,30 @@ pub(super) enum SqlVerb {
 
 /// The outcome of a statement.
 pub(crate) struct StatementOutcome {
-    /// The change was made.
+    /// Whether the change was made.
     pub(crate) is_done: bool,
-    /// What was there, if it was not; of a take, what was taken.
+    /// The current value, if the change was not made; for a take, the value that was taken.
     pub(crate) there: Option<Vec<u8>>,
 }
 
-/// Which expired rows are deleted.
+/// The range of expired rows to delete.
 pub(crate) struct SweepRange {
-    /// Those that expired at this time or later, in milliseconds since 1970: what lies before has just been removed, and a database that
-    /// has not forgotten it yet would step over all of it again.
+    /// Only rows that expired at this time or later, in milliseconds since 1970. Earlier rows have just been deleted, and the database
+    /// would scan all of their remains again.
     pub(super) from: i64,
-    /// So many of them at most.
+    /// The maximum number of rows.
     pub(super) most: i64,
 }
 
 impl SweepRange {
-    /// What has been over for the longest time, a few rows of it.
+    /// The first batch: the rows that expired first.
     pub(super) const FIRST: Self = Self { from: 0, most: 500 };
 }
 
-/// What a sweep has deleted.
+/// The result of a sweep.
 pub(crate) struct SweepOutcome {
     pub(super) count: i64,
-    /// When the last of them had expired.
+    /// The latest expiry among the deleted rows.
     pub(super) until: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Why a statement has no response, and whether it certainly changed nothing.
+//! Errors of statements, and whether a failed statement certainly changed nothing.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use sqlx::sqlite::SqliteError;
 
 use crate::store::StoreError;
 
-/// What makes the tables.
+/// The hint how to create the tables.
 const FIX: &str = "make them with `onceward migrate --store ADDRESS`, or with `Sql::migrate`";
 
-/// Why a database cannot be used as a store.
+/// The reason why a database cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
-    /// The address is not one of a database.
+    /// The address does not name a supported database.
     #[error(
         "this is not the address of a database, as in postgres://user@host/database or sqlite:/var/lib/onceward.db: {0}"
     )]
@@ -24,48 +24,48 @@ pub enum SqlError {
     /// The database could not be reached.
     #[error("the database is out of reach: {0}")]
     Unreachable(String),
-    /// The database answers, and does not let us in, or do what has to be done.
+    /// The database answers, and rejects the login or a required statement.
     #[error("the database says no: {says}; {fix}")]
     Rejected {
-        /// What it says.
+        /// The database's error message.
         says: String,
-        /// What to do about it.
+        /// The suggested fix.
         fix: &'static str,
     },
     /// The tables are missing.
     #[error("the tables of Onceward are not in this database; {FIX}")]
     NotMigrated,
-    /// The tables were made by an earlier version of Onceward.
+    /// The tables were created by an earlier version of Onceward.
     #[error(
         "the tables of Onceward in this database are of version {found}, and this version of Onceward needs version {needed}; update them with \
          `onceward migrate --store ADDRESS`, or with `Sql::migrate`, which keeps what is in them"
     )]
     Outdated {
-        /// Of which version they are.
+        /// The version of the tables.
         found: i32,
-        /// Of which version they have to be.
+        /// The required version.
         needed: i32,
     },
-    /// The file of SQLite cannot be opened, or not be written.
+    /// The SQLite file cannot be opened or written.
     #[error("the file cannot be opened by this user: it and its folder have to be there, and to be writable ({0})")]
     NoRights(String),
-    /// The folder of the SQLite file does not exist, or is none.
+    /// The folder of the SQLite file does not exist, or is not a folder.
     #[error("the folder {} of the SQLite file {why}; create it, or name another file in the address", .folder.display())]
     NoFolder {
-        /// Where the file would be.
+        /// The folder of the file.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
-    /// What the address names is no file, or no database.
+    /// The path in the address is not a file, or not a SQLite database.
     #[error("{} is {what}; name a file for SQLite in the address, as in sqlite:/var/lib/onceward.db", .path.display())]
     NotAFile {
-        /// What it names.
+        /// The path in the address.
         path: PathBuf,
-        /// And what that is.
+        /// The kind of object found there.
         what: &'static str,
     },
-    /// A table of that name is there, and is not ours, or is of a later version.
+    /// A table with the same name exists, and was not created by Onceward, or is of a later version.
     #[error(
         "the tables in this database are not as this version of Onceward makes them ({0}); if they are somebody else's, \
          give Onceward a database or a schema of its own, and otherwise run a version that knows them"
@@ -74,7 +74,7 @@ pub enum SqlError {
 }
 
 impl SqlError {
-    /// What an error says about the tables or about us, or else that the database is out of reach.
+    /// Classifies an error: wrong tables, a rejection by the database, or else an unreachable database.
     pub(super) fn from(error: sqlx::Error) -> Self {
         match (shape(&error), fix(&error)) {
             (Some(found), _) => found,
@@ -84,33 +84,33 @@ impl SqlError {
     }
 }
 
-/// Why a statement has no answer.
+/// The reason why a statement has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatementError {
-    /// There was no connection to send it over.
+    /// There was no connection to send the statement over.
     #[error("no connection to the database: {reason}")]
     NoConnection {
-        /// Why not.
+        /// The reason.
         reason: String,
         #[source]
         cause: Option<sqlx::Error>,
     },
-    /// Others were quicker every time.
+    /// Concurrent statements changed the row on every attempt.
     #[error("others changed the same row all the time")]
     Contended,
-    /// The tables are not there, or not as they should be.
+    /// The tables are missing, or have another schema.
     #[error(transparent)]
     Tables(SqlError),
-    /// The file at the address is not the one that was opened.
+    /// The file at the address is no longer the one that was opened.
     #[error("the SQLite file was deleted or replaced while this process had it open; start the process again")]
     OtherFile {
-        /// Whether nothing was asked for that reason.
+        /// Whether the statement was certainly not sent.
         is_certain: bool,
     },
-    /// It was sent, and no answer came in time.
+    /// The statement was sent, and no result arrived in time.
     #[error("the database did not answer in time")]
     TimedOut,
-    /// The database said no, or the connection broke.
+    /// The database returned an error, or the connection broke.
     #[error("{0}")]
     Sql(#[source] sqlx::Error),
 }
@@ -125,12 +125,13 @@ impl From<sqlx::Error> for StatementError {
 }
 
 impl StatementError {
-    /// There was no connection, for this reason.
+    /// Creates an error for a missing connection.
     pub(super) fn no_connection(reason: impl ToString) -> Self {
         Self::NoConnection { reason: reason.to_string(), cause: None }
     }
 
-    /// A database that says no has done nothing. One that says that it ends may have done it before.
+    /// Returns whether the statement certainly changed nothing. A database that returns an error has done nothing; one that reports
+    /// that it terminates may have executed the statement before.
     pub(crate) fn is_certain(&self) -> bool {
         match self {
             Self::NoConnection { .. } | Self::Contended | Self::Tables(_) => true,
@@ -151,27 +152,26 @@ impl From<StatementError> for StoreError {
     }
 }
 
-/// Whether the connection that this came over is still good.
+/// Returns whether the connection can still be used after this error.
 pub(super) fn leaves_the_connection(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if is_a_plain_no(&**error))
 }
 
 fn is_a_plain_no(error: &dyn DatabaseError) -> bool {
     if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
-        // `statement_completion_unknown` says so itself; whoever ends a connection may have finished the statement.
+        // `statement_completion_unknown` says so itself; a server that terminates the connection may have completed the statement.
         return error.severity() == PgSeverity::Error && error.code() != "40003";
     }
-    // An input or output error of SQLite may have come after everything was written.
+    // SQLite may report an I/O error after everything was written.
     primary(error) != Some(10)
 }
 
-/// Whether the database wants the whole transaction again: it could not be put in order with others, or was in a circle with them, or
-/// the file was in use.
+/// Returns whether the database asks to retry the whole transaction: because of a serialization failure, a deadlock, or a busy file.
 pub(crate) fn asks_for_a_repetition(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(is_out_of_order)
 }
 
-/// The same of any error, one of the database itself included.
+/// Like [`asks_for_a_repetition`], for any error type, including the driver's own database errors.
 pub(crate) fn wants_a_repetition(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref().is_some_and(asks_for_a_repetition)
         || error.downcast_ref::<Box<dyn DatabaseError>>().is_some_and(|error| is_out_of_order(&**error))
@@ -182,24 +182,24 @@ pub(crate) fn wants_a_repetition(error: &(dyn Error + 'static)) -> bool {
 fn is_out_of_order(error: &dyn DatabaseError) -> bool {
     match error.try_downcast_ref::<SqliteError>() {
         Some(_) => matches!(primary(error), Some(5 | 6)),
-        // By SQLSTATE, so that a library between the driver and us can ask for it too.
+        // By SQLSTATE, so that a library between the driver and this crate can ask for a retry too.
         None => matches!(error.code().as_deref(), Some("40001" | "40P01")),
     }
 }
 
-/// Whether the transaction has failed before this statement, and takes no more.
+/// Returns whether the transaction had failed before this statement, and accepts no more.
 pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "25P02")
 }
 
-/// Whether a lock was waited for as long as `lock_timeout` lets anybody wait.
+/// Returns whether waiting for a lock exceeded `lock_timeout`.
 pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
 }
 
-/// What to do where a database does not let us in, or do what has to be done. To wait would not help.
+/// Returns the suggested fix if the database rejects the login or a required statement. A retry would not help.
 fn fix(error: &sqlx::Error) -> Option<&'static str> {
     let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
     match error.code() {
@@ -211,20 +211,20 @@ fn fix(error: &sqlx::Error) -> Option<&'static str> {
     }
 }
 
-/// SQLite's result code without what is said in more detail.
+/// Returns SQLite's primary result code, without the extended part.
 fn primary(error: &dyn DatabaseError) -> Option<i32> {
     error.try_downcast_ref::<SqliteError>()?;
     error.code()?.parse::<i32>().ok().map(|code| code & 0xff)
 }
 
-/// What an error says about our tables.
+/// Returns what an error reveals about the tables.
 fn shape(error: &sqlx::Error) -> Option<SqlError> {
     let sqlx::Error::Database(error) = error else { return shape_of_row(error) };
     let says = error.message();
     if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
         return match error.code() {
             "42P01" if says.contains("onceward_") => Some(SqlError::NotMigrated),
-            // A column or its type, and a name that is not unique.
+            // A wrong column, a wrong type, or a name that is not unique.
             "42703" | "42804" | "42883" | "42P10" | "23502" => Some(SqlError::OtherShape(says.to_owned())),
             _ => None,
         };
@@ -235,7 +235,7 @@ fn shape(error: &sqlx::Error) -> Option<SqlError> {
         1 if says.contains("column") || says.contains("ON CONFLICT clause does not match") => {
             Some(SqlError::OtherShape(says.to_owned()))
         }
-        // A file that cannot be written or opened, and one that is no database behind its first bytes.
+        // The file cannot be written or opened; 26 below: it starts like a SQLite database and is none.
         8 | 14 => Some(SqlError::NoRights(says.to_owned())),
         26 => Some(SqlError::OtherShape(says.to_owned())),
         _ => None,

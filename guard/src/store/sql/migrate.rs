@@ -1,4 +1,4 @@
-//! The tables, and how they are made. The column `reign` holds the epoch; it keeps the name that existing databases have.
+//! The tables and their migration. The column `reign` holds the epoch; it keeps the name that existing databases have.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ INSERT INTO onceward_schema (version, reign)
 COMMIT;
 "#;
 
-/// The clock begins at the time by which the first version wrote when a record is over, so that all of them stay valid for as long as they
-/// should. It names no boot: until the first change, the wall clock says how far it has come.
+/// The clock starts at the wall clock time, by which version 1 wrote expiries, so that existing records keep their lifetime. It names
+/// no boot: until the first change, the wall clock determines how far it has advanced.
 const SQLITE: &str = "BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS onceward_records (
     name TEXT NOT NULL PRIMARY KEY,
@@ -59,14 +59,14 @@ INSERT INTO onceward_schema (only_row, version, reign) VALUES (1, 2, randomblob(
 COMMIT;
 ";
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationOutcome {
-    /// The tables were missing, and were made.
+    /// The tables were missing, and were created.
     Made,
-    /// They were of an earlier version, and were updated; what is in them was kept.
+    /// The tables were of an earlier version, and were updated; their records were kept.
     Updated,
-    /// They were there, and nothing was changed.
+    /// The tables were current, and nothing was changed.
     Current,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn script(address: &SqlAddress) -> &'static str {
     }
 }
 
-/// How long a migration may take, waiting for another one included.
+/// The timeout of a migration, including waiting for a concurrent one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn migrate(address: SqlAddress) -> Result<MigrationOutcome, SqlError> {
@@ -97,7 +97,7 @@ async fn migrated(address: SqlAddress) -> Result<MigrationOutcome, SqlError> {
             super::sqlite_path::examine(options.get_filename())?;
             let options = super::sqlite::options(options, Duration::from_secs(5)).create_if_missing(true);
             let connect = options.disable_statement_logging().connect().await;
-            // Here this is no missing table, but a folder that may not be written.
+            // Unlike in `Sql::open`, an error here means that the folder is not writable, not that tables are missing.
             let connection: SqliteConnection = connect.map_err(SqlError::from)?;
             run::<Sqlite>(connection, SQLITE).await
         }
@@ -111,14 +111,14 @@ where
     let migrated = match DB::version(&mut connection).await.map_err(SqlError::from) {
         Ok((found, _)) if found >= DB::VERSION => MigrationOutcome::Current,
         found @ (Ok(_) | Err(SqlError::NotMigrated)) => {
-            // Before anything is made: what is taken over here is removed when its time is over.
+            // Checked before anything is created: records in a table that is adopted here are deleted when they expire.
             check_shape::<DB>(&mut connection).await?;
             sqlx::raw_sql(script).execute(&mut connection).await.map_err(SqlError::from)?;
             if found.is_ok() { MigrationOutcome::Updated } else { MigrationOutcome::Made }
         }
         Err(error) => return Err(error),
     };
-    // Also of what was there before: a table of our name may be somebody else's.
+    // Checked for existing tables too: a table with this name may belong to another application.
     let (version, _) = <DB as Statements>::version(&mut connection).await.map_err(SqlError::from)?;
     check_version::<DB>(version)?;
     check_shape::<DB>(&mut connection).await?;

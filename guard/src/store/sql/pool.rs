@@ -16,11 +16,11 @@ use super::sweep::Sweeper;
 use crate::runtime;
 use crate::store::async_trait;
 
-/// How long a new connection may take until it can be used.
+/// The timeout for opening a connection.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
-/// How often the epoch is read, and how long that may take.
+/// The interval at which the epoch is read, and the timeout of that.
 const LOOK: Duration = Duration::from_secs(10);
-/// How much longer than its deadline a response is waited for: the database itself aborts a statement a moment before.
+/// The extra time for a result after its deadline: the database itself cancels a statement shortly before.
 const BEYOND: Duration = Duration::from_millis(10);
 
 /// A database of either dialect.
@@ -45,7 +45,7 @@ impl<DB: Dialect> SqlPool<DB> {
     ) -> Result<Arc<Self>, SqlError> {
         let (sender, receiver) = oneshot::channel();
         runtime::spawn(async move {
-            // The caller may have gone.
+            // The caller may have been dropped.
             let _ = sender.send(Self::opened(pool, options).await);
         });
         receiver.await.unwrap_or_else(|_| Err(SqlError::Unreachable("the background thread has ended".to_owned())))
@@ -56,7 +56,7 @@ impl<DB: Dialect> SqlPool<DB> {
         options: <DB::Connection as Connection>::Options,
     ) -> Result<Arc<Self>, SqlError> {
         let options = options.disable_statement_logging();
-        // Not through the pool, which would keep the reason to itself.
+        // Not through the pool, which would hide the reason of a failure.
         let connect = timeout(CONNECT, options.connect()).await;
         let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
         let mut connection = connect.map_err(SqlError::from)?;
@@ -73,7 +73,7 @@ impl<DB: Dialect> SqlPool<DB> {
         Ok(database)
     }
 
-    /// Notes the epoch that is stored now, if that is told in time.
+    /// Reads the epoch from the database, and caches it if the database answers in time.
     async fn look_at_epoch(&self) {
         let Ok(Ok(mut connection)) = timeout(LOOK, self.pool.acquire()).await else { return };
         match timeout(LOOK, epoch::<DB>(&mut connection)).await {
@@ -84,7 +84,7 @@ impl<DB: Dialect> SqlPool<DB> {
     }
 
     async fn answer(&self, operation: &Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
-        // In a task of its own, so that a connection that takes its time is there for the next one.
+        // In a separate task, so that a connection that opens too late for this request is available to the next.
         let acquired = timeout_at(deadline, tokio::spawn(self.pool.acquire())).await;
         let mut connection = match acquired {
             Ok(Ok(Ok(connection))) => connection,
@@ -115,7 +115,7 @@ impl<DB: Dialect> SqlBackend for SqlPool<DB> {
     async fn ask(self: Arc<Self>, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
         let (sender, receiver) = oneshot::channel();
         runtime::spawn(async move {
-            // The caller may have gone.
+            // The caller may have been dropped.
             let _ = sender.send(self.answer(&operation, deadline).await);
         });
         receiver.await.unwrap_or(Err(StatementError::TimedOut))
@@ -126,7 +126,7 @@ impl<DB: Dialect> SqlBackend for SqlPool<DB> {
     }
 }
 
-/// The epoch that is stored, if the tables are of this version.
+/// Reads the epoch, if the tables have the required version.
 async fn epoch<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlError> {
     let (version, epoch) = DB::version(connection).await.map_err(SqlError::from)?;
     check_version::<DB>(version)?;
@@ -134,7 +134,7 @@ async fn epoch<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlE
     Ok(u64::from_be_bytes(epoch))
 }
 
-/// Tables of an earlier version can be updated, and those of a later one are left alone.
+/// Checks the version of the tables: an earlier one can be migrated, a later one is an error.
 pub(super) fn check_version<DB: Dialect>(found: i32) -> Result<(), SqlError> {
     match found.cmp(&DB::VERSION) {
         Ordering::Equal => Ok(()),
@@ -145,7 +145,7 @@ pub(super) fn check_version<DB: Dialect>(found: i32) -> Result<(), SqlError> {
     }
 }
 
-/// What is removed there has to be ours.
+/// Checks that the table of records was created by Onceward, since the sweep deletes rows from it.
 pub(super) async fn check_shape<DB: Dialect>(connection: &mut DB::Connection) -> Result<(), SqlError> {
     match DB::oddity(connection).await.map_err(SqlError::from)? {
         Some(oddity) => Err(SqlError::OtherShape(oddity)),
@@ -153,7 +153,7 @@ pub(super) async fn check_shape<DB: Dialect>(connection: &mut DB::Connection) ->
     }
 }
 
-/// Sweeps expired rows until the store is dropped, which ends it between any two batches.
+/// Sweeps expired rows until the store is dropped; stops between two batches.
 async fn keep_sweeping<DB: Dialect>(database: Weak<SqlPool<DB>>) {
     let mut sweeper = Sweeper::new();
     loop {
@@ -164,7 +164,7 @@ async fn keep_sweeping<DB: Dialect>(database: Weak<SqlPool<DB>>) {
     }
 }
 
-/// Looks whether the epoch is another one, whatever else there is to do, until the store is dropped.
+/// Reads the epoch at a fixed interval, independently of other work, until the store is dropped.
 async fn watch_epoch<DB: Dialect>(database: Weak<SqlPool<DB>>) {
     loop {
         sleep(LOOK).await;

@@ -1,8 +1,8 @@
 //! The statements of PostgreSQL.
 //!
-//! A verb that compares is one statement that changes the row if it is as expected, and tells what was there when it began. If it had
-//! to wait for another one, that is old, and it is asked once more where it matters. `clock_timestamp()` is the time of
-//! this moment, where `now()` would be that at which the transaction began.
+//! A verb that compares is one statement: it changes the row if its value is as expected, and returns the value from the statement's
+//! snapshot. If the statement had to wait for a concurrent one, that value is stale, and the statement is repeated where it matters.
+//! `clock_timestamp()` is the current time; `now()` would be the start of the transaction.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use super::dialect::{Dialect, Operation, RecordRow, SqlVerb, StatementOutcome, S
 use super::pool::CONNECT;
 use super::sweep::STATEMENT;
 
-/// How many connections a store has at most.
+/// The maximum number of connections of a store.
 const CONNECTIONS: u32 = 10;
-/// A connection that has lain idle for longer is asked whether it is still there before it is used.
+/// A connection that has been idle for longer is pinged before it is used.
 const IDLE: Duration = Duration::from_millis(500);
 
 const INSERT: &str = "WITH written AS (
@@ -42,11 +42,12 @@ SELECT EXISTS (SELECT FROM removed),
 
 const LOOK: &str = "SELECT false, value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp()";
 
-/// Also names every column, so that a table of another shape is found out.
+/// Names every column, so that a table with another schema is detected.
 const VERSION: &str = "SELECT version, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
-/// Ours are made in one transaction, so the first is looked for first. What has other columns beside ours may be ours.
+/// The tables are created in one transaction, so `onceward_records` is looked up first: if it exists, `onceward_schema` must exist too.
+/// A table with additional columns is accepted.
 const ODDITY: &str = "SELECT CASE
     WHEN to_regclass('onceward_records') IS NULL THEN NULL
     WHEN to_regclass('onceward_schema') IS NULL THEN 'onceward_records is there without onceward_schema'
@@ -60,8 +61,8 @@ const ODDITY: &str = "SELECT CASE
         THEN 'nothing makes the name unique'
     END";
 
-/// The time is asked for once: as a subquery it bounds what is read of the index, and in its own place every row that is still
-/// valid would be read and left.
+/// The time is read once, in a subquery, where it bounds the index scan; inline, the scan would read and discard every row that is
+/// still valid.
 const SWEEP: &str = "WITH removed AS (DELETE FROM onceward_records WHERE ctid = ANY (ARRAY (
     SELECT ctid FROM onceward_records
     WHERE expires_at <= (SELECT clock_timestamp()) AND expires_at >= to_timestamp($1 / 1000.0)
@@ -97,7 +98,7 @@ impl Statements for Postgres {
     }
 
     async fn sweep(connection: &mut PgConnection, range: &SweepRange) -> Result<SweepOutcome, sqlx::Error> {
-        // In the time of its own: the connection's is that of a verb.
+        // With its own timeout: the connection's `statement_timeout` is that of a verb.
         let begin =
             format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {}", STATEMENT.as_millis());
         let mut transaction = connection.begin_with(AssertSqlSafe(begin)).await?;
@@ -132,7 +133,7 @@ fn answer(row: Option<(bool, Option<Vec<u8>>)>) -> StatementOutcome {
     StatementOutcome { is_done, there }
 }
 
-/// How connections are kept: not asked before each use whether they are there, which would be a second way to the server and back.
+/// Returns the pool settings. Connections are not tested before each use, which would cost a second round trip.
 pub(super) fn pool(timeout: Duration) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(CONNECTIONS)
@@ -143,8 +144,8 @@ pub(super) fn pool(timeout: Duration) -> PgPoolOptions {
         })
 }
 
-/// How a connection is made. A statement that waits for too long is given up by the server, a moment before we do so: then it is
-/// certain that it changed nothing.
+/// Returns the connection settings. The server cancels a slow statement shortly before the client's timeout: then the statement
+/// certainly changed nothing.
 pub(super) fn options(options: PgConnectOptions, timeout: Duration) -> PgConnectOptions {
     let given_up = (timeout * 4 / 5).max(Duration::from_millis(1)).as_millis().to_string();
     let settings = [("default_transaction_isolation", "read committed"), ("statement_timeout", &given_up)];

@@ -1,8 +1,8 @@
 //! The statements of SQLite.
 //!
-//! One writer at a time, so that no statement ever waits in its middle. A change is a transaction that has the write lock before it asks for
-//! the time, which is that of the [file](SqliteClock) and not what SQLite calls `now`. A verb that has changed nothing looks what is
-//! there.
+//! There is one writer at a time, so no statement has to wait once it has started. A change is a transaction that takes the write lock
+//! before it reads the time. That is the time of the [file](SqliteClock), not SQLite's `now`. A verb that changed nothing reads the
+//! current value.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sqlx::{Connection as _, Pool, Sqlite, Transaction};
 use super::dialect::{Dialect, Operation, RecordRow, SqlVerb, StatementOutcome, Statements, SweepOutcome, SweepRange};
 use super::sqlite_clock::{ClockReading, SqliteClock};
 
-/// A transaction that begins by reading could not go on to write once another process has written.
+/// A transaction that starts with a read could not write once another process has written.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
 const INSERT: &str = "INSERT INTO onceward_records AS old (name, value, expires_at) VALUES (?2, ?3, ?1 + ?4)
@@ -28,24 +28,24 @@ const REMOVE: &str = "DELETE FROM onceward_records WHERE name = ?2 AND value = ?
 
 const THERE: &str = "SELECT value FROM onceward_records WHERE name = ?2 AND expires_at > ?1";
 
-/// What is there with the clock, in one statement: a reader takes no lock, and sees both as they were at one moment.
+/// Reads the record and the clock in one statement: a reader takes no lock, and sees both from the same snapshot.
 const LOOK: &str = "SELECT time_ms, boot, boot_ms, wall_ms, value, expires_at
     FROM onceward_clock LEFT JOIN onceward_records ON name = ?1";
 
-/// The first of these changes nothing, and takes the write lock. In a transaction of the application that began without it, reading first
-/// would make the write that follows fail. It also tells a file without our tables from one without a clock.
+/// The first statement changes nothing, and takes the write lock. In an application's transaction that began without the lock, reading
+/// first would make the following write fail. It also distinguishes a file without the tables from one without a clock.
 const TIME: &str = "UPDATE onceward_records SET value = value WHERE false;
     SELECT time_ms, boot, boot_ms, wall_ms FROM onceward_clock";
 
 const TICK: &str = "UPDATE onceward_clock SET time_ms = ?1, boot = ?2, boot_ms = ?3, wall_ms = ?4";
 
-/// Also names every column, so that a table of another shape is found out. Without its clock a file is as the first version made it.
+/// Names every column, so that a table with another schema is detected. A file without a clock is of version 1.
 const VERSION: &str =
     "SELECT CASE WHEN version = 2 AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_clock')
     THEN 1 ELSE version END, reign FROM onceward_schema
     LEFT JOIN (SELECT name, value, expires_at FROM onceward_records LIMIT 0) AS columns ON true";
 
-/// What has other columns beside ours may be ours.
+/// A table with additional columns is accepted.
 const ODDITY: &str = "SELECT CASE
     WHEN NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_records') THEN NULL
     WHEN NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_schema')
@@ -124,7 +124,7 @@ impl Statements for Sqlite {
     }
 }
 
-/// A verb that changes something, in a transaction of its own.
+/// Executes a verb that changes a record, within its own transaction.
 async fn change(connection: &mut SqliteConnection, operation: &Operation) -> Result<StatementOutcome, sqlx::Error> {
     let Operation { verb, name, held, value, millis } = operation;
     let now = now(connection).await?;
@@ -144,10 +144,10 @@ async fn change(connection: &mut SqliteConnection, operation: &Operation) -> Res
     }
 }
 
-/// The time of the file, in a transaction that has the write lock: what is read after it was waited for is not old. It is written down if
-/// that was long ago.
+/// Returns the time of the file, in a transaction that has taken the write lock: values that are read after waiting for it are not
+/// stale. Updates the clock's row if that is due.
 async fn now(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
-    // To its end, as every statement here: only then it is out of the way of the commit.
+    // Fetches all rows, as every statement here does: only a completed statement does not block the commit.
     let row: Option<(i64, String, i64, i64)> = sqlx::query_as(TIME).fetch_all(&mut *connection).await?.pop();
     let (time_ms, boot, boot_ms, wall_ms) = row.ok_or(sqlx::Error::RowNotFound)?;
     let row = SqliteClock { time_ms, boot, boot_ms, wall_ms };
@@ -163,7 +163,7 @@ async fn there(connection: &mut SqliteConnection, now: i64, name: &str) -> Resul
     Ok(sqlx::query_scalar(THERE).bind(now).bind(name).fetch_all(connection).await?.pop())
 }
 
-/// The columns of the clock, and of a record beside it.
+/// The columns of the clock, and those of a record.
 type LookRow = (i64, String, i64, i64, Option<Vec<u8>>, Option<i64>);
 
 async fn look(connection: &mut SqliteConnection, name: &str) -> Result<StatementOutcome, sqlx::Error> {
@@ -173,14 +173,14 @@ async fn look(connection: &mut SqliteConnection, name: &str) -> Result<Statement
     Ok(StatementOutcome { is_done: false, there: value.filter(|_| expires_at.is_some_and(|at| at > now)) })
 }
 
-/// One connection: there is one writer anyhow, and those who wait for a connection are served in their order, which those who wait for
-/// the file are not.
+/// Returns the pool settings. One connection, since there is only one writer anyway: callers that wait for a connection are served in
+/// order, while those that wait for the file lock are not.
 pub(super) fn pool() -> SqlitePoolOptions {
     SqlitePoolOptions::new().max_connections(1).test_before_acquire(false).max_lifetime(None).idle_timeout(None)
 }
 
-/// How the file is opened: what was answered is on the disk, and readers do not keep a writer waiting. A statement that waits for the
-/// file too long is given up a moment before we do so: then it is certain that it changed nothing.
+/// Returns the connection settings. A confirmed write is on disk, and readers do not block a writer. SQLite gives up waiting for the
+/// file lock shortly before the client's timeout: then the statement certainly changed nothing.
 pub(super) fn options(options: SqliteConnectOptions, timeout: Duration) -> SqliteConnectOptions {
     options
         .journal_mode(SqliteJournalMode::Wal)

@@ -1,34 +1,34 @@
-//! The time that a database file goes by.
+//! The clock of a database file.
 //!
-//! A file has no clock of its own, and the wall clock of a machine can be set: a jump ahead would end a claim while its handler runs, and
-//! a jump back would keep a record for longer than its time. So the file keeps a time that only advances. It advances by the boot
-//! clock, which cannot be set and which all processes of the machine read alike. After a restart of the machine, or on another
-//! machine, it advances by the wall clock: nothing else tells how long that took. One row says how far the time has come, and what the
-//! clocks read then.
+//! A file has no clock of its own, and a machine's wall clock can be set: a jump forward would expire a claim while its handler runs,
+//! and a jump back would keep a record for too long. So the file stores a time that only advances. It advances by the boot clock, which
+//! cannot be set and is the same for all processes of the machine. After a reboot, or on another machine, it advances by the wall
+//! clock: no other clock shows how much time has passed. One row stores the time, and the readings of both clocks at that moment.
 
 use crate::clock::{Clock, Uptime};
 
-/// How old the row may become before the next write updates it, in milliseconds. Within one boot its age does not matter. After a restart of
-/// the machine, a jump of the wall clock counts if it happened after the row was written.
+/// The age of the row at which the next write updates it, in milliseconds. Within one boot its age does not matter. After a reboot, a
+/// jump of the wall clock counts if it happened after the row was written.
 const TICK: i64 = 1_000;
-/// How far the boot clock may be behind the row, in milliseconds. A process that was late reads a little less than the one that wrote the
-/// row. A virtual machine that was put back to an earlier state reads much less, and goes by the wall clock.
+/// How far the boot clock may be behind the row, in milliseconds. A process that read the clock early and was delayed has a slightly
+/// lower reading than the one that wrote the row. A virtual machine that was restored to an earlier state reads much less, and uses the
+/// wall clock.
 const LATE: i64 = 60_000;
 
-/// The row: how far the time has come, and what the clocks read then.
+/// The row: the time of the file, and the readings of both clocks at that moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SqliteClock {
-    /// In milliseconds. It was the wall clock's time when the file was made.
+    /// The time of the file in milliseconds; initially the wall clock's time when the file was created.
     pub(super) time_ms: i64,
-    /// Which boot clock was read.
+    /// The identity of the boot clock.
     pub(super) boot: String,
-    /// What it read.
+    /// The reading of the boot clock.
     pub(super) boot_ms: i64,
-    /// What the wall clock read.
+    /// The reading of the wall clock.
     pub(super) wall_ms: i64,
 }
 
-/// What the clocks of this machine read.
+/// The readings of this machine's clocks.
 pub(super) struct ClockReading {
     boot: String,
     boot_ms: i64,
@@ -36,7 +36,7 @@ pub(super) struct ClockReading {
 }
 
 impl ClockReading {
-    /// What they read now.
+    /// Reads the clocks.
     pub(super) fn now() -> Self {
         let Uptime { boot, millis } = Uptime::now();
         Self { boot, boot_ms: signed(millis), wall_ms: signed(Clock::system().wall()) }
@@ -44,7 +44,7 @@ impl ClockReading {
 }
 
 impl SqliteClock {
-    /// The row as it is at this reading. The time never goes back.
+    /// Advances the row to a reading. The time never goes back.
     pub(super) fn at(&self, reading: ClockReading) -> Self {
         let ClockReading { boot, boot_ms, wall_ms } = reading;
         let is_same_clock = self.boot == boot && boot_ms >= self.boot_ms.saturating_sub(LATE);
@@ -52,14 +52,14 @@ impl SqliteClock {
             true => boot_ms.saturating_sub(self.boot_ms),
             false => wall_ms.saturating_sub(self.wall_ms),
         };
-        // A process that was late leaves the row as it is.
+        // A delayed process does not change the row.
         if is_same_clock && passed <= 0 {
             return self.clone();
         }
         Self { time_ms: self.time_ms.saturating_add(passed.max(0)), boot, boot_ms, wall_ms }
     }
 
-    /// Whether this is to be written, where the row is still the other one.
+    /// Returns whether this row should replace the stored `row`.
     pub(super) fn is_due_after(&self, row: &Self) -> bool {
         self.boot != row.boot || self.boot_ms < row.boot_ms || self.boot_ms.saturating_sub(row.boot_ms) >= TICK
     }

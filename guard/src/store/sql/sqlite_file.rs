@@ -1,5 +1,5 @@
-//! A SQLite file that is deleted, or replaced by a backup, while a process has it open. SQLite goes on in the file that it has opened, and
-//! a process that starts later opens another one: what the one has accepted, the other would accept again.
+//! Detection of a SQLite file that is deleted, or replaced by a backup, while a process has it open. SQLite keeps using the file that
+//! it has opened, and a process that starts later opens another one, which would accept again what the first has accepted.
 
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(super) struct SqliteFile {
     identity: Option<FileIdentity>,
 }
 
-/// What tells a file from another one of the same path: its device and its number there.
+/// The identity of a file, regardless of its path: device and inode.
 type FileIdentity = (u64, u64);
 
 impl SqliteFile {
-    /// The file at this path, which is about to be opened.
+    /// Records the identity of the file at this path, which is about to be opened.
     pub(super) fn at(path: &Path) -> Self {
         let path = absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { identity: identity(&path), path }
@@ -38,13 +38,13 @@ fn identity(path: &Path) -> Option<FileIdentity> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// An open file cannot be deleted or replaced there.
+/// On other systems an open file cannot be deleted or replaced.
 #[cfg(not(unix))]
 fn identity(_: &Path) -> Option<FileIdentity> {
     None
 }
 
-/// A database in a file that has to stay where it is.
+/// A database in a file that must not be moved or replaced.
 pub(super) struct SqliteFileBackend {
     backend: Arc<dyn SqlBackend>,
     file: SqliteFile,
@@ -58,7 +58,8 @@ impl SqliteFileBackend {
 
 #[async_trait]
 impl SqlBackend for SqliteFileBackend {
-    /// SqlBackend before, nothing is changed in a file that nobody else finds. SqlBackend again afterwards, nothing is believed that was changed in it.
+    /// Checks the file before the statement, so that nothing is changed in a file that other processes cannot find, and again after it,
+    /// so that a change to such a file is not reported as done.
     async fn ask(self: Arc<Self>, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
         if !self.file.is_there() {
             return Err(StatementError::OtherFile { is_certain: true });

@@ -1,4 +1,4 @@
-//! Checks the path of an SQLite database before it is opened: SQLite itself reports no more than that it cannot open it.
+//! Checks of the path of a SQLite database before it is opened: SQLite itself reports only that it cannot open the file.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -6,13 +6,13 @@ use std::path::{Path, absolute};
 
 use super::error::SqlError;
 
-/// What every SQLite database begins with.
+/// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Whether there is a file; no, if one can be made there.
+/// Returns whether the file exists; `false` means that it can be created.
 ///
 /// # Errors
-/// If there cannot be one, or if it is no database.
+/// If the file cannot be created there, or is not a SQLite database.
 pub(super) fn examine(path: &Path) -> Result<bool, SqlError> {
     let path = absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(&path);
@@ -23,7 +23,7 @@ pub(super) fn examine(path: &Path) -> Result<bool, SqlError> {
         Err(error) if is_missing(&error) => {
             return Err(SqlError::NoFolder { folder: folder.to_owned(), why: "does not exist" });
         }
-        // What may not be looked at is for SQLite to say.
+        // If the folder cannot be inspected, SQLite reports the error.
         _ => {}
     }
     let what = match fs::metadata(&path) {
@@ -41,7 +41,7 @@ fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
-/// Whether it begins as no database does. An empty file becomes one.
+/// Returns whether the file starts unlike a SQLite database. An empty file is accepted.
 fn is_something_else(path: &Path) -> bool {
     let mut head = Vec::with_capacity(MAGIC.len());
     let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head));

@@ -1,4 +1,4 @@
-//! Deletes expired rows, a few at a time, so that no statement waits for it.
+//! Deletion of expired rows, in small batches so that no other statement waits for it.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use tokio::time::{Instant, timeout};
 
 use super::dialect::{Dialect, SweepRange};
 
-/// How often it looks.
+/// The interval between sweeps.
 const EVERY: Duration = Duration::from_secs(10);
-/// Timeout of one batch, and of waiting for a connection: a database that does not answer is tried again later.
+/// The timeout of one batch, and of waiting for a connection: a database that does not answer is tried again later.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a database works at one batch, whatever the connection grants the statements of others: it gives up a moment before we do.
+/// The database's own timeout for a batch, whatever the connection's timeout is: it cancels the batch shortly before the client gives
+/// up.
 pub(super) const STATEMENT: Duration = Duration::from_secs(8);
-/// How much longer than a batch has taken it pauses after it: four fifths of the time are the application's.
+/// The pause after a batch, as a multiple of its duration: four fifths of the time belong to the application.
 const PAUSE: u32 = 4;
-/// And at least this long.
+/// The minimum pause after a batch.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Deletes expired rows batch by batch.
@@ -28,7 +29,7 @@ impl Sweeper {
         Self { range: SweepRange::FIRST }
     }
 
-    /// Deletes one batch, and returns how long to pause before the next one. A batch that failed is retried from where it was.
+    /// Deletes one batch, and returns how long to pause before the next one. A batch that failed is retried from the same position.
     pub(super) async fn sweep<DB: Dialect>(&mut self, pool: &Pool<DB>) -> Duration {
         let begun = Instant::now();
         match self.remove(pool).await {
