@@ -38,6 +38,7 @@ async fn a_cluster_moves_slots_and_forgets_what_its_replica_has_not_seen() {
     assert_eq!((refused(owner), refused(third)), ("MOVED".to_owned(), "MOVED".to_owned()));
 
     let replica = cluster.replica_of(other);
+    assert_eq!(cluster.nodes[other].server.ask::<i64>("WAIT 1 10000"), 1, "the replica has what was moved");
     cluster.nodes[other].cut_off().await;
     cluster.nodes[other].server.ask::<()>("SET a 2");
     cluster.nodes[other].server.kill();
