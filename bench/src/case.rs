@@ -166,7 +166,7 @@ impl Case {
         },
     ];
 
-    /// What batches and a connection for each worker save: cases of [`ALL`](Self::ALL) without them.
+    /// The cases that show what batches and a connection for each worker save: cases of [`ALL`](Self::ALL) without them.
     pub(crate) const SENDING: [Self; 4] = [
         Self::token("token, no batches", Store::Unbatched),
         Self::token("token, one connection", Store::OneConnection),

@@ -1,7 +1,7 @@
 //! The server under load: one order route, bare or behind the guard, by token, by key and by interval, and the route that
 //! issues tokens.
 //!
-//! It runs in a process of its own, so that it token_ranges nothing with whoever measures it.
+//! It runs in a process of its own, so that it shares nothing with the process that measures it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

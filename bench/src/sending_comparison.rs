@@ -7,7 +7,7 @@ use crate::redis_server::RedisServer;
 use crate::statistics::Spread;
 use crate::wrk::Wrk;
 
-/// What is compared: each with the first of its line.
+/// The cases that are compared, each with the first of its line.
 const CASES: [[&str; 3]; 2] = [
     ["token, Redis", "token, no batches", "token, one connection"],
     ["key, Redis", "key, no batches", "key, one connection"],

@@ -50,7 +50,7 @@ pub use self::protect::Protect;
 pub use self::require_protection::{Exempt, RequireProtection};
 pub use self::response::{MarkEffect, reject};
 pub use self::route_guard::HasToken;
-pub use self::serve::serve;
+pub use self::serve::{serve, serve_until_signal};
 pub use self::subject::SubjectFrom;
 pub use self::token_route::token_route;
 use crate::http::KeySource;

@@ -172,7 +172,7 @@ impl Error {
     }
 }
 
-/// What a rejection means, and what to do about it.
+/// The meaning of a rejection, and the client's reaction.
 fn hint(rejection: &Rejection) -> String {
     let Problem { code, title, detail, .. } = &rejection.problem;
     let next = match code {

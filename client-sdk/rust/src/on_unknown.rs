@@ -1,6 +1,6 @@
-//! What the client does about an unknown outcome.
+//! The client's reaction to an unknown outcome.
 
-/// What the client does if the outcome of a submission is unknown: all attempts are used, the deadline has passed, or the server reported
+/// The client's reaction if the outcome of a submission is unknown: all attempts are used, the deadline has passed, or the server reported
 /// an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -10,7 +10,7 @@ use onceward_api::{Code, Retry};
 use crate::backoff::Backoff;
 use crate::retry_limits::RetryLimits;
 
-/// What the decision needs to know of an attempt's result.
+/// The part of an attempt's result that the decision needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptSummary {
     /// A response of the application.
@@ -73,7 +73,7 @@ impl AttemptHistory {
     }
 }
 
-/// What limits the retries of a submission.
+/// The limits of a submission's retries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RetryConditions {
     pub(crate) limits: RetryLimits,
@@ -81,7 +81,7 @@ pub(crate) struct RetryConditions {
     pub(crate) time_left: Duration,
     /// Whether the body can be sent again.
     pub(crate) is_repeatable: bool,
-    /// What the attempt carried to where it ended.
+    /// The credential that the attempt carried to its last address.
     pub(crate) carried: CredentialKind,
     /// Whether to retry until the deadline, however many attempts that takes.
     pub(crate) until_deadline: bool,
@@ -89,7 +89,7 @@ pub(crate) struct RetryConditions {
     pub(crate) is_refreshable: bool,
 }
 
-/// What an attempt carried.
+/// The credential that an attempt carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CredentialKind {
     Token,
@@ -98,7 +98,7 @@ pub(crate) enum CredentialKind {
     Nothing,
 }
 
-/// What follows an attempt.
+/// The step that follows an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Return the response.

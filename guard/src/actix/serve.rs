@@ -5,7 +5,7 @@ use std::io;
 use actix_http::Request;
 use actix_service::IntoServiceFactory;
 use actix_web::body::MessageBody;
-use actix_web::dev::{AppConfig, Response, Server, ServerHandle, Service, ServiceFactory};
+use actix_web::dev::{AppConfig, Response, Server, Service, ServiceFactory};
 use actix_web::{Error, HttpServer};
 
 use crate::guard::Guard;
@@ -42,27 +42,32 @@ where
     S::Service: 'static,
     B: MessageBody + 'static,
 {
-    until_signalled(server.disable_signals().run(), guard).await
+    let server = server.disable_signals().run();
+    let handle = server.handle();
+    // Connections are accepted until the end: a late client receives a rejection, which is better than no response.
+    let stop = async {
+        let is_drained = guard.shut_down().await;
+        handle.stop(is_drained).await;
+    };
+    serve_until_signal(server, stop).await
 }
 
-async fn until_signalled(server: Server, guard: &Guard) -> io::Result<()> {
+/// Runs a server until SIGTERM or SIGINT, and then `stop`, which has to stop the server: for an application with a shutdown of its own around
+/// [`Guard::shut_down`]. A second signal stops the server at once. The server must have been made with `disable_signals`.
+///
+/// # Errors
+/// If the server fails, or the signals cannot be listened for.
+pub async fn serve_until_signal(server: Server, stop: impl Future<Output = ()>) -> io::Result<()> {
     let mut signals = Signals::listen()?;
     let handle = server.handle();
     let end = async {
         signals.next().await;
         tokio::select! {
-            () = finish(&handle, guard) => {}
+            () = stop => {}
             () = signals.next() => handle.stop(false).await,
         }
     };
     join(server, end).await
-}
-
-/// Drains the guard, then stops the server. Connections are accepted until the end: a late client receives a rejection, which is better
-/// than no response.
-async fn finish(handle: &ServerHandle, guard: &Guard) {
-    let is_drained = guard.shut_down().await;
-    handle.stop(is_drained).await;
 }
 
 /// Runs a server until it stops, by itself or because of `end`.

@@ -149,7 +149,7 @@ impl ClientBuilder {
     ///
     /// let client = Client::builder()
     ///     .authorization(|is_rejected| async move {
-    ///         let access = if is_rejected { "fetched anew" } else { "kept" };
+    ///         let access = if is_rejected { "fetched again" } else { "kept" };
     ///         Ok(format!("Bearer {access}"))
     ///     })
     ///     .build()?;

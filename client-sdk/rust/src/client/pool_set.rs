@@ -19,7 +19,7 @@ pub(super) struct PoolSet {
     last: Option<(String, TokenBinding, HeaderMap, Arc<TokenPool>)>,
 }
 
-/// What distinguishes the tokens of one pool from those of another.
+/// The properties that distinguish the tokens of one pool from those of another.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey {
     base: Url,
