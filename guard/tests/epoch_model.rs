@@ -1,8 +1,8 @@
 //! A model of a token on a Redis that forgets, looked through to its last state: a master and its replica, two callers, requests
 //! and replies that get lost or come late, snapshots, restarts, promotions and demotions, also of a master that does not know that
 //! it is none any more. It shows why a token has to be bound to the epoch that issued it, and that this may be looked at in the step
-//! that takes it, or behind it over the same connection, but not before; and that the same is true of a token that is not taken but
-//! claimed, by a remembered run or an attempt, which finds its own claim again.
+//! that redeems it, or behind it over the same connection, but not before; and that the same is true of a token that is not removed but
+//! swapped for a claim, by a remembered run or an attempt, which finds its own claim again.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,12 @@ enum Looks {
     No,
     /// The epoch that the caller saw when it sent. A connection does not outlive its server's process.
     WhenSent,
-    /// Its own epoch, in the step that takes the token.
-    WhenTaken,
+    /// Its own epoch, in the step that removes the token.
+    WhenRemoved,
     /// Its own epoch, in a later step, which the same process answers as a master.
     Afterwards,
-    /// The same where the token is not taken but claimed: if the epoch is another, the claim is removed again, if that arrives.
+    /// The same where the token is not removed but swapped for a claim: if the epoch is another, the claim is removed again, if that
+    /// arrives.
     BehindAClaim,
 }
 
@@ -43,15 +44,14 @@ struct Server {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Asks {
-    Take,
+    /// Remove the token if it is an issued one, or swap it for a claim.
+    Redeem,
     /// In which epoch it is, asked behind the other: whether that got the token is what it knows already.
-    Epoch {
-        is_taken: bool,
-    },
-    /// The epoch was another: the claim is taken away again.
-    Remove,
-    /// It did not happen: sent once, and never again.
-    PutBack,
+    Epoch { is_redeemed: bool },
+    /// The epoch was another: the claim is removed again.
+    Undo,
+    /// It did not happen: the token is inserted if there is no record. Sent once, and never again.
+    GiveBack,
 }
 
 /// On its way to a process of a server.
@@ -69,7 +69,7 @@ struct Request {
 struct Reply {
     caller: usize,
     attempt: u8,
-    is_taken: bool,
+    is_redeemed: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,7 +78,7 @@ struct Caller {
     /// The attempt whose reply it waits for.
     waits_for: Option<u8>,
     has_run: bool,
-    has_put_back: bool,
+    has_given_back: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,8 +107,8 @@ enum AuditEvent {
     GiveUp {
         caller: usize,
     },
-    /// What ran did not happen, and the token is put back.
-    PutBack {
+    /// What ran did not happen, and the token is given back.
+    GiveBack {
         caller: usize,
         server: usize,
     },
@@ -137,7 +137,7 @@ struct Redeeming {
 /// What there is beside callers, promotions and demotions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// Everything: snapshots and restarts, and callers who put back what they have redeemed, or ask again.
+    /// Everything: snapshots and restarts, and callers who give back what they have redeemed, or ask again.
     Wide,
     /// Nothing, so that one fault more can be looked at: it takes three to make a master of a former one.
     Narrow,
@@ -170,8 +170,8 @@ impl Model for Redeeming {
                 if may_ask {
                     events.push(AuditEvent::Send { caller, server });
                 }
-                if is.has_run && !is.has_put_back && self.scope == Scope::Wide {
-                    events.push(AuditEvent::PutBack { caller, server });
+                if is.has_run && !is.has_given_back && self.scope == Scope::Wide {
+                    events.push(AuditEvent::GiveBack { caller, server });
                 }
             }
             if is.waits_for.is_some() {
@@ -206,12 +206,12 @@ impl Model for Redeeming {
                 let attempt = state.callers[caller].attempts;
                 state.callers[caller].attempts += 1;
                 state.callers[caller].waits_for = Some(attempt);
-                state.send(caller, attempt, Asks::Take, server);
+                state.send(caller, attempt, Asks::Redeem, server);
             }
-            AuditEvent::PutBack { caller, server } => {
+            AuditEvent::GiveBack { caller, server } => {
                 let is = &mut state.callers[caller];
-                (is.has_run, is.has_put_back) = (false, true);
-                state.send(caller, MOST_ATTEMPTS, Asks::PutBack, server);
+                (is.has_run, is.has_given_back) = (false, true);
+                state.send(caller, MOST_ATTEMPTS, Asks::GiveBack, server);
             }
             AuditEvent::Arrive(request) => {
                 state.requests.remove(&request);
@@ -224,7 +224,7 @@ impl Model for Redeeming {
                 // A reply to an attempt that was given up is read by nobody.
                 if is.waits_for == Some(reply.attempt) {
                     is.waits_for = None;
-                    is.has_run |= reply.is_taken;
+                    is.has_run |= reply.is_redeemed;
                     // It knows now, and does not ask again.
                     is.attempts = self.most_attempts();
                 }
@@ -257,9 +257,9 @@ impl Model for Redeeming {
             Property::always("it takes effect once", |_, state: &State| {
                 state.callers.iter().filter(|caller| caller.has_run).count() <= 1
             }),
-            // After it was put back, where it can be.
+            // After it was given back, where it can be.
             Property::sometimes("it takes effect", |model: &Self, state: &State| {
-                (state.callers[0].has_put_back || model.scope == Scope::Narrow) && state.callers[1].has_run
+                (state.callers[0].has_given_back || model.scope == Scope::Narrow) && state.callers[1].has_run
             }),
         ]
     }
@@ -271,8 +271,8 @@ impl State {
         self.requests.insert(Request { caller, attempt, asks, server, process, epoch });
     }
 
-    fn answer(&mut self, request: &Request, is_taken: bool) {
-        self.replies.insert(Reply { caller: request.caller, attempt: request.attempt, is_taken });
+    fn answer(&mut self, request: &Request, is_redeemed: bool) {
+        self.replies.insert(Reply { caller: request.caller, attempt: request.attempt, is_redeemed });
     }
 
     fn begin_epoch(&mut self) {
@@ -306,36 +306,37 @@ impl Redeeming {
         let is_own = server.record == own;
         match request.asks {
             // A claim is compared before it becomes an issued token again.
-            Asks::PutBack if self.looks == Looks::BehindAClaim && !is_own => {}
-            Asks::PutBack => server.record = Record::Issued,
-            Asks::Remove if is_own => server.record = Record::Nothing,
-            Asks::Remove => {}
-            Asks::Take => {
+            Asks::GiveBack if self.looks == Looks::BehindAClaim && !is_own => {}
+            Asks::GiveBack if is_own || server.record == Record::Nothing => server.record = Record::Issued,
+            Asks::GiveBack => {}
+            Asks::Undo if is_own => server.record = Record::Nothing,
+            Asks::Undo => {}
+            Asks::Redeem => {
                 let is_of_its_epoch = match self.looks {
                     Looks::No | Looks::Afterwards | Looks::BehindAClaim => true,
                     Looks::WhenSent => request.epoch == ISSUED_IN,
-                    Looks::WhenTaken => server.epoch == ISSUED_IN,
+                    Looks::WhenRemoved => server.epoch == ISSUED_IN,
                 };
-                let is_taken = is_of_its_epoch && server.record == Record::Issued;
-                if is_taken {
+                let is_redeemed = is_of_its_epoch && server.record == Record::Issued;
+                if is_redeemed {
                     server.record = if self.looks == Looks::BehindAClaim { own } else { Record::Nothing };
                 }
                 match self.looks {
                     // Anything may happen before the second command is come to.
                     Looks::Afterwards | Looks::BehindAClaim => {
                         // Whoever finds its own claim goes on as if it had just made it.
-                        let asks = Asks::Epoch { is_taken: is_taken || is_own };
+                        let asks = Asks::Epoch { is_redeemed: is_redeemed || is_own };
                         state.requests.insert(Request { asks, ..request.clone() });
                     }
-                    _ => state.answer(request, is_taken),
+                    _ => state.answer(request, is_redeemed),
                 }
             }
-            Asks::Epoch { is_taken } => {
+            Asks::Epoch { is_redeemed } => {
                 let is_of_its_epoch = server.epoch == ISSUED_IN;
-                if self.looks == Looks::BehindAClaim && is_taken && !is_of_its_epoch {
-                    state.requests.insert(Request { asks: Asks::Remove, ..request.clone() });
+                if self.looks == Looks::BehindAClaim && is_redeemed && !is_of_its_epoch {
+                    state.requests.insert(Request { asks: Asks::Undo, ..request.clone() });
                 }
-                state.answer(request, is_taken && is_of_its_epoch);
+                state.answer(request, is_redeemed && is_of_its_epoch);
             }
         }
     }
@@ -392,8 +393,8 @@ fn is_enough(looks: Looks) {
 }
 
 #[test]
-fn an_epoch_that_is_looked_at_in_the_step_that_takes_the_token_is_enough() {
-    is_enough(Looks::WhenTaken);
+fn an_epoch_that_is_looked_at_in_the_step_that_removes_the_token_is_enough() {
+    is_enough(Looks::WhenRemoved);
 }
 
 #[test]
