@@ -6,6 +6,15 @@ NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=cu
 NODE := 20
 # Where the gateways are put that Debian does not have.
 GATEWAYS := target/gateways
+# Where the Redis and Valkey servers are put that Debian 12 does not have, and which of them every test run needs.
+SERVERS := target/servers
+NATIVE_SERVERS := redis-8.10 valkey-9.0
+# The version before this one, which may run beside it, and where it is built.
+FORMER_COMMIT := c5fd720
+FORMER := target/former
+# The tests that every server runs: laws, races, lost replies, faults, and the museum.
+SERVER_TESTS := redis:: museum:: tokens::races:: keys::races:: keys::redis_commands:: keys::redis_faults:: tokens::remembered \
+	intervals::windows_and_locks::
 # What holds the service to its specification.
 SCHEMATHESIS := 4.32.5
 # What feeds the parsers, for how long each, and what looks at dependencies.
@@ -39,11 +48,12 @@ setup: ## Install what the tests need
 	@cmp -s tests/gateways.txt $(GATEWAYS)/pins || { rm -rf $(GATEWAYS) && \
 	pip3 install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target $(GATEWAYS) -r tests/gateways.txt && \
 	cp tests/gateways.txt $(GATEWAYS)/pins; }
+	@tests/servers.sh $(SERVERS) $(NATIVE_SERVERS)
 
 .PHONY: lint
 lint: ## Check format and lints, with all features and with none
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	cargo clippy --workspace --all-targets --test upgrade --all-features --locked -- -D warnings
 	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings
 	cargo metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > /dev/null
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
@@ -95,8 +105,8 @@ deny: ## Check licences, sources and banned crates; advisories need the network
 	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
 
 .PHONY: model
-model: ## Look through the models of a token on a Redis that forgets and of a key, with up to two faults (minutes)
-	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test epoch_model --test key_model -- --nocapture
+model: ## Explore the models of a token, of a Redis that loses data and of a key, with up to two faults (minutes)
+	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test epoch_model --test key_model --test redeem_model -- --nocapture
 
 .PHONY: races
 races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
@@ -106,6 +116,23 @@ races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in
 faults: setup ## Kill workers, crash, split, freeze, slow down and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
 	FAULTS=50 SQL_FAULTS=200 COMPLETED=1000 cargo test --release --workspace --all-features --locked --test all -- --nocapture --test-threads 2 \
 	faults:: crashes:: epochs:: sentinel:: cluster:: lost_replies:: memory_limit::
+
+.PHONY: test-servers
+test-servers: setup ## Run the tests of the Redis store on every Redis and Valkey that can be downloaded (half an hour)
+	tests/servers.sh $(SERVERS)
+	cargo test --workspace --all-features --all-targets --locked --no-run
+	for server in $(SERVERS)/*/redis-server; do echo "== $$server: $$($$server --version)"; \
+	REDIS_SERVER=$$PWD/$$server $(MAKE) --no-print-directory test-server || exit 1; done
+
+.PHONY: test-server
+test-server: setup ## Run the tests of the Redis store on the server that REDIS_SERVER names (some minutes)
+	cargo test --workspace --all-features --locked --test all -- --test-threads 4 $(SERVER_TESTS)
+
+.PHONY: test-upgrade
+test-upgrade: setup ## Run this version beside the former one on one Redis (minutes; builds the former one)
+	[ -x $(FORMER)/target/debug/onceward ] || { mkdir -p $(FORMER)/source && git archive $(FORMER_COMMIT) | tar -x -C $(FORMER)/source && \
+	cargo build --manifest-path $(FORMER)/source/Cargo.toml --target-dir $(FORMER)/target -p onceward-server --locked; }
+	FORMER=$$PWD/$(FORMER)/target/debug/onceward cargo test --workspace --all-features --locked --test upgrade -- --nocapture
 
 .PHONY: soak
 soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed
@@ -135,6 +162,10 @@ bench-cluster: ## Measure a cluster of three masters beside one Redis, in one ru
 bench-sending: ## Measure what batches and a connection for each worker save on Redis (a minute or two after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked -- sending
+
+.PHONY: bench-verbs
+bench-verbs: setup ## Measure what each verb of the store costs Redis, by script and natively, in batches of 1 and 32 (minutes)
+	cargo run --release -p onceward-bench --locked -- verbs
 
 .PHONY: bench-sql
 bench-sql: setup ## Measure what a claim costs in a transaction, also while EXPIRED rows (ten million) are removed (some minutes)

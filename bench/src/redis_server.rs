@@ -1,6 +1,7 @@
 //! A `redis-server` of our own, on a free port, that keeps nothing and is ended by its own process id.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -26,11 +27,20 @@ impl RedisServer {
         Self::start_with(|| Ok(Vec::new()))
     }
 
+    /// Starts a server of this program.
+    pub(crate) fn start_program(program: &Path) -> Result<Self, Failure> {
+        Self::start_tries(program, || Ok(Vec::new()))
+    }
+
     /// Starts one with these arguments, which are asked for anew with every try.
     pub(crate) fn start_with(arguments: impl Fn() -> Result<Vec<String>, Failure>) -> Result<Self, Failure> {
-        // Somebody else may get the port between our asking for it and the server's: then another one is taken.
+        Self::start_tries(Path::new("redis-server"), arguments)
+    }
+
+    fn start_tries(program: &Path, arguments: impl Fn() -> Result<Vec<String>, Failure>) -> Result<Self, Failure> {
+        // Another process may get the port between our asking for it and the server's: then another one is taken.
         for _ in 0..5 {
-            let mut server = Self::spawn(free_port()?, &arguments()?)?;
+            let mut server = Self::spawn(program, free_port()?, &arguments()?)?;
             if server.is_up()? {
                 return Ok(server);
             }
@@ -38,9 +48,9 @@ impl RedisServer {
         Err("redis-server does not start".into())
     }
 
-    fn spawn(port: u16, arguments: &[String]) -> Result<Self, Failure> {
+    fn spawn(program: &Path, port: u16, arguments: &[String]) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
-        let child = Command::new("redis-server")
+        let child = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
             .arg(folder.path())
             .args(arguments)

@@ -18,11 +18,9 @@ use self::cell::{CellInsert, CellWrite, MAX_CONFLICTS, RecordCell, conflict};
 use crate::audit;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::epoch::Epoch;
 use crate::metrics::{ClaimEvent, PolicyLabel};
 use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{ClaimRecord, DoneRecord, Record};
-use crate::redemption::IN_HAND;
 use crate::rejection::{Duplicate, Rejection};
 use crate::renewal::QueuePosition;
 use crate::reply::{NoReply, Reply};
@@ -198,7 +196,7 @@ impl Claim {
         let mut entering = EntryGuard(Some(self));
         let mut state = self.state.lock().await;
         let made = match &self.terms.origin {
-            Origin::Token(token, _) => self.redeem(token.epoch, &mut state).await,
+            Origin::Token(token, _) => self.redeem(token, &mut state).await,
             Origin::Key | Origin::Interval(_) => self.insert(&mut state).await.map(EnterResult::from),
         };
         entering.0 = None;
@@ -209,7 +207,7 @@ impl Claim {
                 Ok(None)
             }
             Ok(EnterResult::Theirs(found)) => self.duplicate_of(found).map(Some),
-            Ok(EnterResult::Spent) => Ok(Some(Duplicate::Reject(Code::TokenUsed.into()))),
+            Ok(EnterResult::Absent(code)) => Ok(Some(Duplicate::Reject(code.into()))),
             Ok(EnterResult::Stale) => self.reply_to_late(Code::TokenStale.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
@@ -268,22 +266,14 @@ impl Claim {
     }
 
     /// Replaces the record of an issued, unused token with the claim. The claim outlives its lease from the start.
-    async fn redeem(&self, epoch: Epoch, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
-        for pause in [IN_HAND.1 * IN_HAND.0 as u32, Duration::ZERO] {
-            match state
-                .own
-                .take_over(epoch, &Record::ISSUED, self.renewed(&self.record), self.at_most_once_life())
-                .await?
-            {
-                None => return Ok(EnterResult::Stale),
-                Some(CellWrite::Own) => return Ok(EnterResult::Ours),
-                Some(CellWrite::Other(found)) => return Ok(EnterResult::Theirs(found)),
-                // A concurrent redemption that has taken the record puts it back during this pause. If there is none, a single retry is
-                // enough.
-                Some(CellWrite::Nothing) => tokio::time::sleep(pause).await,
-            }
-        }
-        Ok(EnterResult::Spent)
+    async fn redeem(&self, token: &TokenFields, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
+        let (claim, life) = (self.renewed(&self.record), self.at_most_once_life());
+        Ok(match state.own.take_over(token.epoch, &Record::ISSUED, claim, life).await? {
+            None => EnterResult::Stale,
+            Some(CellWrite::Own) => EnterResult::Ours,
+            Some(CellWrite::Other(found)) => EnterResult::Theirs(found),
+            Some(CellWrite::Nothing) => EnterResult::Absent(self.terms.engine.absent(token, &self.terms.ticket)),
+        })
     }
 
     fn done(&self, reply: Result<Reply, NoReply>) -> Vec<u8> {
@@ -339,8 +329,8 @@ impl Drop for EntryGuard<'_> {
 enum EnterResult {
     Ours,
     Theirs(Record),
-    /// The record of the token no longer exists.
-    Spent,
+    /// The token has no record.
+    Absent(Code),
     /// The token was issued in an earlier epoch of the store.
     Stale,
 }

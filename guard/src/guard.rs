@@ -489,9 +489,11 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::intent::Subject;
+    use crate::policy::TokenRules;
     use crate::settled::Settled;
-    use crate::store::{Bytes, Compared, Memory};
+    use crate::store::{Bytes, Compared, Epoch, Memory, Room};
     use crate::token::TokenFields;
+    use crate::token::secret::Secret;
 
     const TTL: Duration = Duration::from_secs(60);
 
@@ -516,31 +518,35 @@ mod tests {
         let token = guard.issue(TTL, Binding::none()).await.unwrap();
         let ticket = Ticket::of_token(TokenFields::open(token.as_str()).unwrap().0.id);
         for strange in [&b"\x01i"[..], b"\x03i", b"", b"\x02z", b"anything"] {
-            store.take(&ticket).await.unwrap();
-            store.insert(&ticket, strange, TTL).await.unwrap();
+            let there = store.look(&ticket).await.unwrap().unwrap();
+            store.swap(&ticket, &there, strange, TTL, Room::Free, None).await.unwrap();
             let error = check(&guard, &token).await.unwrap_err();
             assert_eq!(
                 Guard::rejection_after(&error, &Policy::token(), &presenting(&token)).code(),
                 Code::StoreUnavailable
             );
-            assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(strange), "it is left for whoever knows it");
+            assert_eq!(
+                store.look(&ticket).await.unwrap().as_deref(),
+                Some(strange),
+                "it is left for a version that knows it"
+            );
             assert!(guard.look(&Policy::token(), &presenting(&token)).await.is_err());
         }
     }
 
     /// A store whose reply to a redeem arrives with the second poll.
-    struct SlowTake(Memory);
+    struct SlowReply(Memory);
 
     #[crate::store::async_trait]
-    impl Store for SlowTake {
-        async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-            self.0.insert(ticket, value, ttl).await
-        }
-
-        async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-            let taken = self.0.take(ticket).await;
-            tokio::task::yield_now().await;
-            taken
+    impl Store for SlowReply {
+        async fn insert(
+            &self,
+            ticket: &Ticket,
+            value: &[u8],
+            ttl: Duration,
+            room: Room,
+        ) -> Result<Option<Bytes>, StoreError> {
+            self.0.insert(ticket, value, ttl, room).await
         }
 
         async fn swap(
@@ -549,14 +555,18 @@ mod tests {
             held: &[u8],
             value: &[u8],
             ttl: Duration,
+            room: Room,
+            _: Option<Epoch>,
         ) -> Result<Compared, StoreError> {
-            let swapped = self.0.swap(ticket, held, value, ttl).await;
+            let swapped = self.0.swap(ticket, held, value, ttl, room, None).await;
             tokio::task::yield_now().await;
             swapped
         }
 
-        async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-            self.0.remove(ticket, held).await
+        async fn remove(&self, ticket: &Ticket, held: &[u8], _: Option<Epoch>) -> Result<Compared, StoreError> {
+            let removed = self.0.remove(ticket, held, None).await;
+            tokio::task::yield_now().await;
+            removed
         }
 
         async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
@@ -564,9 +574,33 @@ mod tests {
         }
     }
 
+    /// A store that cannot tell epochs apart, as the one in the documentation of `Store`.
+    #[tokio::test]
+    async fn token_of_another_store_is_stale_also_on_a_store_without_epochs() {
+        let secret = Secret::random();
+        let guard = Guard::builder(SlowReply(Memory::new())).secret(secret.clone()).build();
+        let other = Guard::builder(Memory::new()).secret(secret).build();
+        let own = guard.issue(TTL, Binding::none()).await.unwrap();
+        let foreign = other.issue(TTL, Binding::none()).await.unwrap();
+        let attempt = Attempt::new("one").unwrap();
+        let remembered = Policy::Token(TokenRules::new().remember(TTL));
+        for (policy, intent) in [
+            (Policy::token(), presenting(&foreign)),
+            (Policy::token(), presenting(&foreign).attempt(&attempt)),
+            (remembered, presenting(&foreign)),
+        ] {
+            let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent).await else { panic!("it is foreign") };
+            assert_eq!(rejection.code(), Code::TokenStale);
+        }
+        let Ok(Verdict::Run(pass)) = check(&guard, &own).await else { panic!("it is good") };
+        pass.complete(None).await.unwrap();
+        let Ok(Verdict::Reject(rejection)) = check(&guard, &own).await else { panic!("it is used") };
+        assert_eq!(rejection.code(), Code::TokenUsed);
+    }
+
     #[tokio::test]
     async fn dropped_check_consumes_a_plain_token_and_an_attempt_may_ask_again() {
-        let guard = Guard::new(SlowTake(Memory::new()));
+        let guard = Guard::new(SlowReply(Memory::new()));
         let attempt = Attempt::new("one").unwrap();
         for (has_attempt, expected) in [(false, "token_used"), (true, "run")] {
             let token = guard.issue(TTL, Binding::none()).await.unwrap();
@@ -624,16 +658,21 @@ mod tests {
         struct Down;
         #[crate::store::async_trait]
         impl Store for Down {
-            async fn insert(&self, _: &Ticket, _: &[u8], _: Duration) -> Result<Option<Bytes>, StoreError> {
+            async fn insert(&self, _: &Ticket, _: &[u8], _: Duration, _: Room) -> Result<Option<Bytes>, StoreError> {
                 Err(StoreError::unknown("down"))
             }
-            async fn take(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
+            async fn swap(
+                &self,
+                _: &Ticket,
+                _: &[u8],
+                _: &[u8],
+                _: Duration,
+                _: Room,
+                _: Option<Epoch>,
+            ) -> Result<Compared, StoreError> {
                 Err(StoreError::unknown("down"))
             }
-            async fn swap(&self, _: &Ticket, _: &[u8], _: &[u8], _: Duration) -> Result<Compared, StoreError> {
-                Err(StoreError::unknown("down"))
-            }
-            async fn remove(&self, _: &Ticket, _: &[u8]) -> Result<Compared, StoreError> {
+            async fn remove(&self, _: &Ticket, _: &[u8], _: Option<Epoch>) -> Result<Compared, StoreError> {
                 Err(StoreError::unknown("down"))
             }
             async fn look(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {

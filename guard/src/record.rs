@@ -11,7 +11,8 @@ use self::codec::Reader;
 pub(crate) use self::done::{DoneRecord, NOBODY, REVOKED};
 use crate::run_id::RunId;
 
-/// Version of the layout, and first byte of every record. A record of another version is never interpreted.
+/// Version of the records, and first byte of each. It changes with the layout, and with every change after which processes of the former
+/// version must not work on the same records. A record of another version is never interpreted.
 const VERSION: u8 = 2;
 /// The second byte of a record is its kind.
 const ISSUED: u8 = b'i';
@@ -45,10 +46,33 @@ pub(crate) struct AttemptRecord {
     pub(crate) expires_at: u64,
 }
 
-/// Bytes that this build does not understand. Another version wrote them, so nothing may be concluded from them.
-#[derive(Debug, thiserror::Error)]
-#[error("the store holds a record that this version does not know")]
-pub(crate) struct UnknownRecord;
+/// Bytes that this build does not understand, so nothing may be concluded from them.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnknownRecord {
+    #[error(
+        "the store holds a record of version {0}, and this process reads version {VERSION}: a newer Onceward uses the same store; upgrade \
+         this process too"
+    )]
+    Newer(u8),
+    #[error(
+        "the store holds a record of version {0}, and this process reads version {VERSION}: stop the processes of the older Onceward, and \
+         delete its records or wait until they expire"
+    )]
+    Older(u8),
+    #[error("the store holds a record that Onceward did not write, or that belongs to another kind of ticket")]
+    Foreign,
+}
+
+impl UnknownRecord {
+    /// Returns why bytes cannot be decoded.
+    fn of(bytes: &[u8]) -> Self {
+        match bytes {
+            [version @ 1..VERSION, ISSUED | ATTEMPTED | CLAIMED | DONE, ..] => Self::Older(*version),
+            [version, ISSUED | ATTEMPTED | CLAIMED | DONE, ..] if *version > VERSION => Self::Newer(*version),
+            _ => Self::Foreign,
+        }
+    }
+}
 
 impl Record {
     /// The bytes of an issued token: always the same, so that they can be compared without being decoded.
@@ -75,7 +99,7 @@ impl Record {
             };
             reader.is_at_end().then_some(record)
         };
-        read().ok_or(UnknownRecord)
+        read().ok_or_else(|| UnknownRecord::of(bytes))
     }
 }
 
@@ -198,7 +222,7 @@ mod tests {
                 Ok(Record::Attempted(attempted)) => attempted.encode(),
                 Ok(Record::Claimed(claimed)) => claimed.encode(),
                 Ok(Record::Done(done)) => done.encode(),
-                Err(UnknownRecord) => return Ok(()),
+                Err(_) => return Ok(()),
             };
             prop_assert_eq!(again, bytes);
         }

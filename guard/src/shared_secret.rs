@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::store::{Bytes, Compared, Store, StoreError};
+use crate::store::{Bytes, Compared, Room, Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::token::salt::Salt;
@@ -144,10 +144,10 @@ async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<
         if all == theirs {
             return Ok(theirs);
         }
-        match store.swap(&ticket, &bytes, &written(&all), RETAIN).await {
+        match store.swap(&ticket, &bytes, &written(&all), RETAIN, Room::Free, None).await {
             Ok(Compared::Done) => return Ok(all),
             // Another guard has changed the record concurrently.
-            Ok(Compared::Found(_) | Compared::Gone) => {}
+            Ok(Compared::Found(_) | Compared::Gone | Compared::Stale) => {}
             // A full store answers reads and rejects writes. The next refresh tries again.
             Err(StoreError::NotExecuted(_)) => return Ok(theirs),
             Err(error) => return Err(error),
@@ -160,7 +160,7 @@ async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<
 /// insert decides nevertheless.
 async fn put(store: &dyn Store, ticket: &Ticket, value: &[u8]) -> Result<Option<Bytes>, StoreError> {
     match store.look(ticket).await? {
-        None => store.insert(ticket, value, RETAIN).await,
+        None => store.insert(ticket, value, RETAIN, Room::Free).await,
         found => Ok(found),
     }
 }
@@ -242,7 +242,9 @@ mod tests {
     /// Removes the shared records, as FLUSHALL does.
     async fn flush(store: &Memory) {
         for ticket in [Ticket::of_secret(), Ticket::of_salt()] {
-            store.take(&ticket).await.unwrap();
+            if let Some(there) = store.look(&ticket).await.unwrap() {
+                store.remove(&ticket, &there, None).await.unwrap();
+            }
         }
     }
 

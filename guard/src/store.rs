@@ -1,4 +1,4 @@
-//! The store: a map with expiry and five atomic verbs. It knows nothing about tokens, keys or HTTP.
+//! The store: a map with expiry and four atomic verbs. It knows nothing about tokens, keys or HTTP.
 
 mod memory;
 mod metered;
@@ -23,76 +23,76 @@ pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]
 pub use self::sql::{MigrationOutcome, Sql, SqlError};
 pub use crate::epoch::Epoch;
-use crate::ticket::{Kind, Ticket};
+use crate::ticket::Ticket;
 
-/// A map of records with expiry.
+/// A map of records with expiry, and four atomic verbs.
 ///
-/// Each verb is one atomic step: no other caller's verb takes effect in the middle of it. A record is absent for every verb from the
-/// moment it expires, whether or not the store has removed it. A time to live below a millisecond counts as one millisecond. A store
-/// must not retry a verb by itself unless it knows for certain that the verb was not executed.
+/// Each verb is one atomic step on one record. A record is absent for every verb from the moment it expires. A time to live below a
+/// millisecond counts as one millisecond. A store never retries a verb unless the verb was certainly not executed.
 ///
 /// `onceward::store::laws` (feature `laws`) checks your own store against this contract, except for times below a millisecond and retries:
 ///
 /// ```
 /// use std::collections::HashMap;
-/// use std::sync::Mutex;
+/// use std::sync::{Mutex, MutexGuard};
 /// use std::time::{Duration, Instant};
 ///
-/// use onceward::store::{Bytes, Compared, Store, StoreError, async_trait};
 /// use onceward::Ticket;
+/// use onceward::store::{Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
+///
+/// type Records = HashMap<Ticket, (Bytes, Instant)>;
 ///
 /// /// Everything in one map behind one lock.
 /// #[derive(Default)]
-/// struct Plain(Mutex<HashMap<Ticket, (Bytes, Instant)>>);
+/// struct Plain(Mutex<Records>);
 ///
 /// impl Plain {
-///     fn with<T>(&self, verb: impl FnOnce(&mut HashMap<Ticket, (Bytes, Instant)>) -> T) -> T {
-///         let mut map = self.0.lock().unwrap();
-///         map.retain(|_, (_, deadline)| *deadline > Instant::now());
-///         verb(&mut map)
+///     fn live(&self) -> MutexGuard<'_, Records> {
+///         let mut records = self.0.lock().unwrap();
+///         records.retain(|_, (_, deadline)| *deadline > Instant::now());
+///         records
+///     }
+///
+///     /// Puts `new` in the place of `held`.
+///     fn exchange(&self, ticket: &Ticket, held: &[u8], new: Option<(Bytes, Instant)>) -> Compared {
+///         let mut records = self.live();
+///         match records.get(ticket) {
+///             None => return Compared::Gone,
+///             Some((value, _)) if value != held => return Compared::Found(value.clone()),
+///             Some(_) => records.remove(ticket),
+///         };
+///         records.extend(new.map(|new| (*ticket, new)));
+///         Compared::Done
 ///     }
 /// }
 ///
 /// #[async_trait]
 /// impl Store for Plain {
-///     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-///         Ok(self.with(|map| {
-///             let existing = map.get(ticket).map(|(value, _)| value.clone());
-///             if existing.is_none() {
-///                 map.insert(*ticket, (Bytes::copy_from_slice(value), Instant::now() + ttl));
-///             }
-///             existing
-///         }))
+///     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration, _: Room) -> Result<Option<Bytes>, StoreError> {
+///         let (mut records, new) = (self.live(), Bytes::copy_from_slice(value));
+///         let found = records.get(ticket).map(|(value, _)| value.clone());
+///         records.entry(*ticket).or_insert((new, Instant::now() + ttl));
+///         Ok(found)
 ///     }
 ///
-///     async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-///         Ok(self.with(|map| map.remove(ticket)).map(|(value, _)| value))
+///     async fn swap(
+///         &self,
+///         ticket: &Ticket,
+///         held: &[u8],
+///         value: &[u8],
+///         ttl: Duration,
+///         _: Room,
+///         _: Option<Epoch>,
+///     ) -> Result<Compared, StoreError> {
+///         Ok(self.exchange(ticket, held, Some((Bytes::copy_from_slice(value), Instant::now() + ttl))))
 ///     }
 ///
-///     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-///         Ok(self.with(|map| match map.get_mut(ticket) {
-///             Some(record) if record.0 == held => {
-///                 *record = (Bytes::copy_from_slice(value), Instant::now() + ttl);
-///                 Compared::Done
-///             }
-///             Some((other, _)) => Compared::Found(other.clone()),
-///             None => Compared::Gone,
-///         }))
-///     }
-///
-///     async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-///         Ok(self.with(|map| match map.get(ticket) {
-///             Some((value, _)) if value == held => {
-///                 map.remove(ticket);
-///                 Compared::Done
-///             }
-///             Some((other, _)) => Compared::Found(other.clone()),
-///             None => Compared::Gone,
-///         }))
+///     async fn remove(&self, ticket: &Ticket, held: &[u8], _: Option<Epoch>) -> Result<Compared, StoreError> {
+///         Ok(self.exchange(ticket, held, None))
 ///     }
 ///
 ///     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-///         Ok(self.with(|map| map.get(ticket).map(|(value, _)| value.clone())))
+///         Ok(self.live().get(ticket).map(|(value, _)| value.clone()))
 ///     }
 /// }
 /// # #[cfg(feature = "laws")]
@@ -104,28 +104,33 @@ use crate::ticket::{Kind, Ticket};
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Writes `value` for `ttl` if there is no record; otherwise changes nothing and returns the existing value.
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError>;
-
-    /// Deletes the record and returns its value. Of any number of concurrent callers, exactly one receives it.
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError>;
 
     /// Writes `value` for `ttl` if the current value equals `held`. Writing the same bytes renews the expiry.
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError>;
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError>;
 
-    /// Deletes the record if its value equals `held`.
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError>;
+    /// Deletes the record if its value equals `held`. Of any number of concurrent callers, one is [`Done`](Compared::Done).
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError>;
 
     /// Returns the value without changing it. Never used to decide whether a handler runs.
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError>;
 
-    /// Like `insert`, for a record that was taken a moment ago. A store with its own limit keeps some room for it that `insert` does
-    /// not use.
-    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.insert(ticket, value, ttl).await
-    }
-
-    /// Returns the epoch of the store that holds this ticket, as far as it is known without a command. A store that loses its data when
-    /// it stops has a different epoch after each start. Zero means that the store cannot tell epochs apart.
+    /// Returns the epoch of the store that holds this ticket, as far as it is known without a command. A store that may lose records
+    /// has another epoch afterwards, and compares it in `swap` and `remove`. Zero, the default, means that it cannot tell epochs apart.
     fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
         Some(Epoch::default())
     }
@@ -135,39 +140,15 @@ pub trait Store: Send + Sync + 'static {
         Ok(self.epoch(ticket).unwrap_or_default())
     }
 
-    /// Like `take`, and reports whether `epoch` was still current when the record was taken. If it was not, another caller may have
-    /// taken the same record before, and the store may have lost that change.
-    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
-        let found = self.take(ticket).await?;
-        Ok(Taken { found, is_of_epoch: self.epoch(ticket) == Some(epoch) })
-    }
-
-    /// Like `swap`, but only within `epoch`. Returns `None` if the epoch has ended: nothing was changed, or a write that raced with the
-    /// end of the epoch was rolled back.
-    async fn swap_under(
-        &self,
-        ticket: &Ticket,
-        epoch: Epoch,
-        held: &[u8],
-        value: &[u8],
-        ttl: Duration,
-    ) -> Result<Option<Compared>, StoreError> {
-        if self.epoch(ticket) != Some(epoch) {
-            return Ok(None);
-        }
-        self.swap(ticket, held, value, ttl).await.map(Some)
-    }
-
-    /// Returns whether new work may begin on this ticket. While most commands time out, new work is rejected at once instead of after a
-    /// timeout. Settlements and renewals do not check this.
+    /// Decides whether new work may begin on this ticket. Settlements and renewals do not ask.
     fn admission(&self, _ticket: &Ticket) -> Admission {
         Admission::Accept
     }
 
-    /// Checks that the store answers and accepts writes. A store that can be full overrides this and tries to insert.
+    /// Checks that the store answers and accepts writes.
     async fn ping(&self) -> Result<(), StoreError> {
-        // Takes a record that does not exist: a replica would answer a read, but rejects this.
-        self.take(&Ticket::of(Kind::Token, b"nobody's")).await.map(drop)
+        // Removes a record that does not exist: a read-only replica would answer a read, but rejects this.
+        self.remove(&Ticket::of_ping(), b"", None).await.map(drop)
     }
 
     /// Completes when the store has reconnected, since its data may have changed in the meantime.
@@ -181,28 +162,34 @@ pub trait Store: Send + Sync + 'static {
 
 #[async_trait]
 impl<S: Store> Store for Arc<S> {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        (**self).insert(ticket, value, ttl).await
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError> {
+        (**self).insert(ticket, value, ttl, room).await
     }
 
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        (**self).take(ticket).await
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
+        (**self).swap(ticket, held, value, ttl, room, epoch).await
     }
 
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        (**self).swap(ticket, held, value, ttl).await
-    }
-
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        (**self).remove(ticket, held).await
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        (**self).remove(ticket, held, epoch).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         (**self).look(ticket).await
-    }
-
-    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        (**self).put_back(ticket, value, ttl).await
     }
 
     fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
@@ -211,21 +198,6 @@ impl<S: Store> Store for Arc<S> {
 
     async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
         (**self).ask_epoch(ticket).await
-    }
-
-    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
-        (**self).take_under(ticket, epoch).await
-    }
-
-    async fn swap_under(
-        &self,
-        ticket: &Ticket,
-        epoch: Epoch,
-        held: &[u8],
-        value: &[u8],
-        ttl: Duration,
-    ) -> Result<Option<Compared>, StoreError> {
-        (**self).swap_under(ticket, epoch, held, value, ttl).await
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {
@@ -245,16 +217,22 @@ impl<S: Store> Store for Arc<S> {
     }
 }
 
-/// The result of [`take_under`](Store::take_under).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
-    /// The value of the record, if there was one.
-    pub found: Option<Bytes>,
-    /// Whether the requested epoch was current when the record was taken.
-    pub is_of_epoch: bool,
+/// The part of a store that a record may use. A store without a limit need not tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Only free room, for new work and for stored responses: a full store rejects the record.
+    Free,
+    /// Also what a store keeps in reserve, for small records that continue accepted work: a token that is redeemed or given back, or the
+    /// claim of a run in flight. A full store rejects larger ones.
+    Reserved,
 }
 
-/// The decision whether new work may begin.
+impl Room {
+    /// The maximum length of a small record, in bytes.
+    pub const SMALL: usize = 256;
+}
+
+/// The decision whether new work may begin. While most commands time out, new work is rejected at once instead of after a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// New work may begin.
@@ -275,6 +253,8 @@ pub enum Compared {
     Found(Bytes),
     /// There is no record, and nothing was changed.
     Gone,
+    /// The store is not in the expected epoch: nothing was changed, or the record is gone. Never the result without an epoch.
+    Stale,
 }
 
 /// A verb that failed: either it was certainly not executed, or its outcome is unknown.

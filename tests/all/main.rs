@@ -96,6 +96,7 @@ mod redis {
     pub(crate) mod faults;
     mod latency_faults;
     mod lost_replies;
+    mod native_commands;
     mod out_of_memory;
     mod sentinel;
     mod store;

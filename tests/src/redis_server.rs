@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, Connection, FromRedisValue};
+use redis::{Cmd, Connection, FromRedisValue, Value};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -17,6 +17,7 @@ use crate::wall_clock;
 
 /// A running server.
 pub struct RedisServer {
+    program: String,
     child: Child,
     port: u16,
     folder: TempDir,
@@ -31,29 +32,32 @@ impl RedisServer {
 
     /// Starts one with arguments of its own.
     pub fn start_with(arguments: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        // Somebody else may get the port between our asking for it and the server's: then another one is taken.
+        Self::start_program(&program(), arguments)
+    }
+
+    /// Starts a server of this program.
+    pub fn start_program(program: &str, arguments: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a temporary folder"), program, arguments)
+    }
+
+    fn start_in(folder: TempDir, program: &str, arguments: &[&str]) -> Self {
+        let (program, arguments) =
+            (program.to_owned(), arguments.iter().copied().map(str::to_owned).collect::<Vec<_>>());
+        // Another process may get the port between our asking for it and the server's: then another one is taken.
         for _ in 0..10 {
             let port = free_port();
-            if let Some(child) = spawn(port, &folder, &arguments) {
-                return Self { child, port, folder, arguments };
+            if let Some(child) = spawn(&program, port, &folder, &arguments) {
+                return Self { program, child, port, folder, arguments };
             }
         }
-        panic!("redis-server does not start");
+        panic!("{program} does not start");
     }
 
     /// Starts one whose clock can [`leap`](Self::leap).
     pub fn start_leaping() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         wall_clock::compile(folder.path());
-        for _ in 0..10 {
-            let port = free_port();
-            if let Some(child) = spawn(port, &folder, &[]) {
-                return Self { child, port, folder, arguments: Vec::new() };
-            }
-        }
-        panic!("redis-server does not start");
+        Self::start_in(folder, &program(), &[])
     }
 
     /// Its clock jumps two days ahead.
@@ -64,8 +68,9 @@ impl RedisServer {
     /// Starts one on this port, unless somebody else has it.
     pub fn start_at(port: u16, arguments: &[String]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let child = spawn(port, &folder, arguments)?;
-        Some(Self { child, port, folder, arguments: arguments.to_vec() })
+        let program = program();
+        let child = spawn(&program, port, &folder, arguments)?;
+        Some(Self { program, child, port, folder, arguments: arguments.to_vec() })
     }
 
     /// Where it keeps its files.
@@ -95,7 +100,13 @@ impl RedisServer {
 
     /// Starts it again where it was.
     pub fn restart(&mut self) {
-        self.child = spawn(self.port, &self.folder, &self.arguments).expect("redis-server starts again");
+        self.child = spawn(&self.program, self.port, &self.folder, &self.arguments).expect("redis-server starts again");
+    }
+
+    /// Starts a server of another program where it was.
+    pub fn replace(&mut self, program: &str) {
+        self.program = program.to_owned();
+        self.restart();
     }
 
     /// Stops it from running, with its connections open.
@@ -129,6 +140,21 @@ impl RedisServer {
         ask.query(&mut self.connection()).expect("the server answers")
     }
 
+    /// The commands by which this server compares and changes a key.
+    pub fn compare_commands(&self) -> CompareCommands {
+        let mut connection = self.connection();
+        let mut knows = |words: &str| {
+            let mut command = Cmd::new();
+            words.split(' ').for_each(|word| {
+                command.arg(word);
+            });
+            command.query::<Value>(&mut connection).is_ok()
+        };
+        let swap = if knows("SET nothing 1 IFEQ 0 GET") { "SET" } else { "EVALSHA" };
+        let remove = ["DELEX nothing IFEQ 0", "DELIFEQ nothing 0"].into_iter().find(|words| knows(words));
+        CompareCommands { swap, remove: remove.and_then(|words| words.split(' ').next()).unwrap_or("EVALSHA") }
+    }
+
     /// Every key there is.
     pub fn keys(&self) -> Vec<String> {
         self.ask("KEYS *")
@@ -150,6 +176,22 @@ impl Drop for RedisServer {
         // It may have been killed by the test already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The commands by which a server compares and changes a key.
+#[derive(Debug, Clone, Copy)]
+pub struct CompareCommands {
+    /// Compare and set: `SET`, or `EVALSHA` for a script.
+    pub swap: &'static str,
+    /// Compare and delete: `DELEX`, `DELIFEQ`, or `EVALSHA` for a script.
+    pub remove: &'static str,
+}
+
+impl CompareCommands {
+    /// A word that stands in every compare-and-set, and in no insert.
+    pub fn swap_word(self) -> &'static str {
+        if self.swap == "SET" { "IFEQ" } else { self.swap }
     }
 }
 
@@ -217,17 +259,32 @@ fn watch(port: u16, mut each: impl FnMut(String) + Send + 'static) {
 }
 
 /// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks, nor what is said
-/// when a connection is made, nor the question in which life of the server this is.
+/// when a connection is made or tried out, nor the question in which epoch of the server this is.
 fn is_sent(line: &str) -> bool {
-    const OTHERS: [&str; 6] = [
+    const OTHERS: [&str; 7] = [
         " lua] ",
         "\"ECHO\"",
         "] \"HELLO\"",
         "] \"CLIENT\"",
         "] \"INFO\" \"replication\"",
         "] \"EVAL\" \"return 1\" \"0\"",
+        ":probe:{",
     ];
     !OTHERS.iter().any(|other| line.contains(other))
+}
+
+/// The server that the tests start: `redis-server`, or the one that `REDIS_SERVER` names (`make test-servers` names one after the
+/// other).
+#[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
+pub fn program() -> String {
+    std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
+/// A server that `make setup` downloads.
+pub fn native_program(name: &str) -> String {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers").join(name).join("redis-server");
+    assert!(program.exists(), "{name} is missing; download it with: make setup");
+    program.to_str().expect("a path of characters").to_owned()
 }
 
 /// A port that nobody listens on at the moment.
@@ -236,8 +293,8 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("its own address").port()
 }
 
-fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Option<Child> {
-    let mut command = Command::new("redis-server");
+fn spawn(program: &str, port: u16, folder: &TempDir, arguments: &[String]) -> Option<Child> {
+    let mut command = Command::new(program);
     wall_clock::set(folder.path(), &mut command);
     let mut child = command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::faulty_tcp_proxy::INNER;
 use crate::polling::{until, until_blocking};
 use crate::redis_cluster::{Node, among_others};
-use crate::redis_server::free_port;
+use crate::redis_server::{free_port, program};
 
 /// What the master is called.
 pub const NAME: &str = "shop";
@@ -122,7 +122,7 @@ impl Sentinel {
             let (port, folder) = (free_port(), tempfile::tempdir().expect("a temporary folder"));
             let file = folder.path().join("sentinel.conf");
             fs::write(&file, settings(port, folder.path(), master, quorum)).expect("the folder can be written");
-            let child = Command::new("redis-server")
+            let child = Command::new(program())
                 .arg(&file)
                 .arg("--sentinel")
                 .stdout(Stdio::null())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::polling::until_blocking;
-use crate::redis_server::free_port;
+use crate::redis_server::{free_port, program};
 
 /// A running server.
 pub struct TlsRedis {
@@ -97,7 +97,7 @@ fn openssl(folder: &Path, arguments: &str) {
 }
 
 fn spawn(port: u16, authority: &Authority, arguments: &[&str]) -> Child {
-    Command::new("redis-server")
+    Command::new(program())
         .args(["--port", "0", "--tls-port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--tls-auth-clients", "no", "--tls-cert-file"])
         .arg(authority.file("server.crt"))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::epoch::Epoch;
 use crate::record::{ClaimRecord, Record};
 use crate::run_id::RunId;
-use crate::store::{Compared, Store, StoreError};
+use crate::store::{Compared, Room, Store, StoreError};
 use crate::ticket::Ticket;
 
 /// Maximum number of immediate compare-and-swap tries if the claim's own record has other bytes than expected.
@@ -49,7 +49,7 @@ enum Change<'a> {
     /// Replaces it with a record that belongs to no run.
     Write(&'a [u8], Duration),
     /// Replaces it with a record of the same run. If those bytes are there already, an earlier command wrote them and its reply was lost.
-    Renew(&'a [u8], Duration),
+    Renew(&'a [u8], Duration, Room),
     Erase,
 }
 
@@ -77,7 +77,9 @@ impl RecordCell {
     pub(super) async fn insert(&mut self, claimed: &ClaimRecord, life: Duration) -> Result<CellInsert, StoreError> {
         // Set before the write, so that the claim can be revoked if the reply is lost.
         (self.run, self.held) = (claimed.run, claimed.encode());
-        let Some(found) = self.store.insert(&self.ticket, &self.held, life).await? else { return Ok(CellInsert::New) };
+        let Some(found) = self.store.insert(&self.ticket, &self.held, life, Room::Free).await? else {
+            return Ok(CellInsert::New);
+        };
         let is_own = |found: &ClaimRecord| {
             found.run == claimed.run || (found.attempt.is_some() && found.attempt == claimed.attempt)
         };
@@ -91,10 +93,15 @@ impl RecordCell {
         })
     }
 
-    /// Inserts a record that was there before; a store with a size limit reserves room for this. Returns the record that is there instead,
-    /// unless that is a claim of this run.
-    pub(super) async fn insert_again(&mut self, record: Vec<u8>, life: Duration) -> Result<Option<Record>, StoreError> {
-        match self.store.put_back(&self.ticket, &record, life).await? {
+    /// Inserts a record of this run again, because its claim has expired. Returns the record that is there instead, unless that is a
+    /// claim of this run.
+    pub(super) async fn insert_again(
+        &mut self,
+        record: Vec<u8>,
+        life: Duration,
+        room: Room,
+    ) -> Result<Option<Record>, StoreError> {
+        match self.store.insert(&self.ticket, &record, life, room).await? {
             Some(found) => self.other(&found),
             None => {
                 self.held = record;
@@ -113,11 +120,11 @@ impl RecordCell {
         life: Duration,
     ) -> Result<Option<CellWrite>, StoreError> {
         self.held = record;
-        Ok(match self.store.swap_under(&self.ticket, epoch, free, &self.held, life).await? {
-            None => None,
-            Some(Compared::Done) => Some(CellWrite::Own),
-            Some(Compared::Gone) => Some(CellWrite::Nothing),
-            Some(Compared::Found(found)) => Some(self.other(&found)?.map_or(CellWrite::Own, CellWrite::Other)),
+        Ok(match self.store.swap(&self.ticket, free, &self.held, life, Room::Reserved, Some(epoch)).await? {
+            Compared::Stale => None,
+            Compared::Done => Some(CellWrite::Own),
+            Compared::Gone => Some(CellWrite::Nothing),
+            Compared::Found(found) => Some(self.other(&found)?.map_or(CellWrite::Own, CellWrite::Other)),
         })
     }
 
@@ -127,8 +134,8 @@ impl RecordCell {
     }
 
     /// Overwrites the claim, whatever its current bytes.
-    pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration) -> Result<CellWrite, StoreError> {
-        let written = self.change(Change::Renew(&value, life)).await?;
+    pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration, room: Room) -> Result<CellWrite, StoreError> {
+        let written = self.change(Change::Renew(&value, life, room)).await?;
         if matches!(written, CellWrite::Own) {
             self.held = value;
         }
@@ -144,15 +151,18 @@ impl RecordCell {
     async fn change(&mut self, change: Change<'_>) -> Result<CellWrite, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let compared = match change {
-                Change::Write(value, life) | Change::Renew(value, life) => {
-                    self.store.swap(&self.ticket, &self.held, value, life).await?
+                Change::Write(value, life) => {
+                    self.store.swap(&self.ticket, &self.held, value, life, Room::Reserved, None).await?
                 }
-                Change::Erase => self.store.remove(&self.ticket, &self.held).await?,
+                Change::Renew(value, life, room) => {
+                    self.store.swap(&self.ticket, &self.held, value, life, room, None).await?
+                }
+                Change::Erase => self.store.remove(&self.ticket, &self.held, None).await?,
             };
             match (compared, change) {
                 (Compared::Done, _) => return Ok(CellWrite::Own),
-                (Compared::Gone, _) => return Ok(CellWrite::Nothing),
-                (Compared::Found(found), Change::Renew(value, _)) if found == value => return Ok(CellWrite::Own),
+                (Compared::Gone | Compared::Stale, _) => return Ok(CellWrite::Nothing),
+                (Compared::Found(found), Change::Renew(value, ..)) if found == value => return Ok(CellWrite::Own),
                 (Compared::Found(found), _) => {
                     if let Some(other) = self.other(&found)? {
                         return Ok(CellWrite::Other(other));

@@ -22,7 +22,7 @@ impl Claim {
             Record::Claimed(claimed) => (claimed.run, claimed.fingerprint, claimed.asker),
             Record::Done(done) => (done.run, done.fingerprint, done.asker),
             Record::Attempted(_) if self.token().is_some() => return Ok(Duplicate::Reject(Code::TokenUsed.into())),
-            Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord)),
+            Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord::Foreign)),
         };
         let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
         let rejection = match (found, &self.terms.origin) {
@@ -38,7 +38,7 @@ impl Claim {
             (Record::Done(DoneRecord { reply: Ok(reply), .. }), _) => return Ok(Duplicate::Replay(reply)),
             (Record::Done(DoneRecord { reply: Err(reason), .. }), _) => reason.into(),
             (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.engine.clock.wall()),
-            (Record::Issued | Record::Attempted(_), _) => return Err(StoreError::not_executed(UnknownRecord)),
+            (Record::Issued | Record::Attempted(_), _) => return Err(StoreError::not_executed(UnknownRecord::Foreign)),
         };
         audit::rejected(&self.terms.action, &self.terms.ticket, &rejection, owner);
         Ok(Duplicate::Reject(rejection))

@@ -9,7 +9,7 @@ use crate::policy::KeyRules;
 use crate::record::ClaimRecord;
 use crate::reply::{NoReply, Reply};
 use crate::settled::Settled;
-use crate::store::StoreError;
+use crate::store::{Room, StoreError};
 
 impl Claim {
     /// Rebuilds the claim of a run in another process.
@@ -49,7 +49,9 @@ impl Claim {
         let mut own = self.signed_cell();
         let is_ours = match self.write_again(&mut own, &self.record).await? {
             CellWrite::Own => true,
-            CellWrite::Nothing => own.insert_again(self.revived().encode(), self.terms.rules.lease).await?.is_none(),
+            CellWrite::Nothing => {
+                own.insert_again(self.revived().encode(), self.terms.rules.lease, Room::Reserved).await?.is_none()
+            }
             CellWrite::Other(_) => false,
         };
         if is_ours {

@@ -12,7 +12,7 @@ use crate::metrics::ClaimEvent;
 use crate::policy::KeyRules;
 use crate::record::{ClaimRecord, Record};
 use crate::renewal::Renewable;
-use crate::store::StoreError;
+use crate::store::{Room, StoreError};
 
 /// The next step of a claim.
 enum NextStep {
@@ -136,7 +136,7 @@ impl Claim {
                 return Ok(NextStep::Renew(self.renewal_interval()));
             }
             CellWrite::Other(other) => other,
-            CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease).await? {
+            CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease, Room::Reserved).await? {
                 None => {
                     self.terms.engine.metrics.renewed();
                     // The next renewal restores the heartbeat, and is due at once.
@@ -157,8 +157,8 @@ impl Claim {
     ) -> Result<CellWrite, StoreError> {
         let KeyRules { lease, at_most_once, .. } = self.terms.rules;
         match at_most_once {
-            true => own.write(self.renewed(record), self.at_most_once_life()).await,
-            false => own.write(record.encode(), lease).await,
+            true => own.write(self.renewed(record), self.at_most_once_life(), Room::Reserved).await,
+            false => own.write(record.encode(), lease, Room::Reserved).await,
         }
     }
 

@@ -14,11 +14,10 @@ use crate::audit;
 use crate::effect::Effect;
 use crate::metrics::ClaimEvent;
 use crate::record::Record;
-use crate::redemption::IN_HAND;
 use crate::reply::{NoReply, Reply};
 use crate::settled::Settled;
 use crate::shutdown::InFlight;
-use crate::store::StoreError;
+use crate::store::{Room, StoreError};
 use crate::token::TokenFields;
 
 impl Claim {
@@ -109,8 +108,8 @@ impl Claim {
     /// Marks the outcome as unknown in the record.
     pub(super) async fn mark_unknown(&self, own: &mut RecordCell) -> Result<(), StoreError> {
         let (ended, retain) = (self.record().with_heartbeat(0, self.deadline()).encode(), self.terms.rules.retain);
-        if matches!(own.write(ended.clone(), retain).await?, CellWrite::Nothing) {
-            own.insert_again(ended, retain).await?;
+        if matches!(own.write(ended.clone(), retain, Room::Reserved).await?, CellWrite::Nothing) {
+            own.insert_again(ended, retain, Room::Reserved).await?;
         }
         Ok(())
     }
@@ -160,19 +159,12 @@ impl Claim {
     }
 
     /// Releases the claim for good. Returns whether the client may send the same request again. With a key or an interval it may, whatever
-    /// record is there now; with a token only if the token is valid again. A concurrent check may have taken the token's record, and puts
-    /// it back shortly.
+    /// record is there now; with a token only if the token is valid again.
     pub(super) async fn release(&self, own: &mut RecordCell) -> Result<bool, StoreError> {
-        let Some(token) = self.token() else { return self.give_back(own).await.map(|_| true) };
+        let met = self.give_back(own).await?;
+        let Some(token) = self.token() else { return Ok(true) };
         let is_worth_it = TokenFields::worth_putting_back(token.expires_at, &self.terms.engine.clock).is_some();
-        for _ in 0..IN_HAND.0 {
-            match self.give_back(own).await? {
-                CellWrite::Nothing => tokio::time::sleep(IN_HAND.1).await,
-                CellWrite::Own | CellWrite::Other(Record::Issued) => return Ok(is_worth_it),
-                CellWrite::Other(_) => return Ok(false),
-            }
-        }
-        Ok(false)
+        Ok(is_worth_it && matches!(met, CellWrite::Own | CellWrite::Other(Record::Issued)))
     }
 
     /// Removes the claim, or restores the token if it is not about to expire, and notifies the waiters of this run.
@@ -193,7 +185,7 @@ impl Claim {
     pub(super) async fn truncate(&self, own: &mut RecordCell) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
-            Some(left) => own.write(self.record().encode(), left).await.map(drop),
+            Some(left) => own.write(self.record().encode(), left, Room::Reserved).await.map(drop),
             None => own.erase().await.map(drop),
         }
     }
@@ -202,11 +194,11 @@ impl Claim {
     pub(super) async fn complete(&self, own: &mut RecordCell, record: &[u8]) -> Result<Option<Settled>, StoreError> {
         let retain = self.terms.rules.retain;
         for _ in 0..MAX_CONFLICTS {
-            let other = match own.write(record.to_vec(), retain).await? {
+            let other = match own.write(record.to_vec(), retain, Room::Free).await? {
                 CellWrite::Own => return Ok(Some(Settled::Final)),
                 CellWrite::Other(found) => found,
                 // The claim has expired, and no other request has claimed.
-                CellWrite::Nothing => match own.insert_again(record.to_vec(), retain).await? {
+                CellWrite::Nothing => match own.insert_again(record.to_vec(), retain, Room::Free).await? {
                     None if own.is_at(record) => return Ok(Some(Settled::Final)),
                     // A late renewal has inserted the claim first.
                     None => continue,

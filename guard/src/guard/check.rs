@@ -56,32 +56,23 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
     if let (Some(remember), None) = (&rules.remember, intent.attempt) {
         return Box::pin(check_remembered(engine, remember, intent, token, in_flight)).await;
     }
-    // If the epoch is not known, the command that redeems a plain token checks it. An extra store command is sent only if the epoch is in
-    // doubt, and its future is boxed: few requests need it, and all would pay for its size.
-    let is_doubtful = match engine.store.epoch(&ticket) {
-        Some(epoch) => epoch != token.epoch,
-        None => intent.attempt.is_some(),
-    };
-    let late = match engine.is_expired(&token) || is_doubtful {
-        true => Box::pin(engine.lateness(&token, &ticket)).await?,
-        false => None,
-    };
     let engine = || Arc::clone(engine);
-    match (late, intent.attempt) {
-        (None, None) => Ok(match engine().redeem(&token, &ticket).await? {
+    let expired = Code::TokenExpired.into();
+    match (engine().is_expired(&token), intent.attempt) {
+        (false, None) => Ok(match engine().redeem(&token, &ticket).await? {
             Ok(()) => Verdict::Run(Pass::of_token(engine(), token, in_flight)),
             Err(rejection) => rejection.into(),
         }),
-        (None, Some(attempt)) => Ok(match Box::pin(engine().mark(&token, attempt)).await? {
+        (false, Some(attempt)) => Ok(match Box::pin(engine().mark(&token, attempt)).await? {
             Ok(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
             Err(rejection) => rejection.into(),
         }),
         // A late retry of an attempt that was accepted in time is still that attempt.
-        (Some(rejection), Some(attempt)) => Ok(match Box::pin(engine().marked(&token, attempt)).await? {
+        (true, Some(attempt)) => Ok(match Box::pin(engine().marked(&token, attempt)).await? {
             Some(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
-            None => rejection.into(),
+            None => Verdict::Reject(expired),
         }),
-        (Some(rejection), None) => Ok(rejection.into()),
+        (true, None) => Ok(Verdict::Reject(expired)),
     }
 }
 
@@ -102,9 +93,9 @@ async fn check_remembered(
     in_flight: InFlight,
 ) -> Result<Verdict, StoreError> {
     let claim = claim_of_token(engine, rules, intent, token);
-    match engine.lateness(&token, claim.ticket()).await? {
-        None => enter(engine, claim, in_flight).await,
-        Some(rejection) => claim.reply_to_late(rejection).await.map(Verdict::from),
+    match engine.is_expired(&token) {
+        false => enter(engine, claim, in_flight).await,
+        true => claim.reply_to_late(Code::TokenExpired.into()).await.map(Verdict::from),
     }
 }
 
@@ -272,31 +263,4 @@ pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<To
             .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
     }
     Ok(token)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::clock::Clock;
-    use crate::intent::Binding;
-    use crate::record::DoneRecord;
-    use crate::run_id::RunId;
-    use crate::testing;
-
-    /// A plain redeem of a barred token removes the bar for a moment, and a concurrent request may release the token in that moment.
-    #[tokio::test]
-    async fn what_bars_a_token_goes_back_over_the_token_itself() {
-        let (guard, clock) = testing::guard();
-        let life = Duration::from_secs(60);
-        let issued = guard.issue(life, Binding::none()).await.unwrap();
-        let (token, _) = TokenFields::open(issued.as_str()).unwrap();
-        let ticket = Ticket::of_token(token.id);
-        let deadline = Clock::from(&clock).wall() + life.as_millis() as u64;
-        let bar = DoneRecord::bar(RunId::new(), deadline).encode();
-        let rejection = guard.0.put_back_used(&ticket, &bar, &token, Code::TokenUsed).await.unwrap();
-        assert_eq!(rejection.code(), Code::TokenUsed);
-        assert_eq!(guard.0.store.look(&ticket).await.unwrap().as_deref(), Some(&bar[..]));
-    }
 }

@@ -13,7 +13,7 @@ use crate::policy::SettingError;
 use crate::random;
 use crate::record::Record;
 use crate::rejection::Rejection;
-use crate::store::StoreError;
+use crate::store::{Room, StoreError};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::token::secret::Secret;
@@ -46,7 +46,7 @@ pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -
         None => engine.store.ask_epoch(&ticket).await.map_err(StoreError::certainly_not_executed)?,
     };
     let token = sign(engine, &*engine.mint().await?, id, ttl, epoch, bound);
-    match engine.store.insert(&ticket, &Record::ISSUED, ttl.saturating_add(GRACE)).await? {
+    match engine.store.insert(&ticket, &Record::ISSUED, ttl.saturating_add(GRACE), Room::Free).await? {
         None => {
             engine.metrics.issued();
             Ok(token)

@@ -6,7 +6,7 @@ use super::TOKEN_TTL;
 use crate::engine::Engine;
 use crate::record::{DoneRecord, NOBODY, REVOKED, Record};
 use crate::run_id::RunId;
-use crate::store::{Compared, StoreError};
+use crate::store::{Compared, Room, StoreError};
 use crate::ticket::Ticket;
 use crate::token::{GRACE, TokenFields};
 
@@ -17,8 +17,8 @@ const TRIES: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revocation {
-    /// The token was unused, and is rejected with `token_revoked` from now on (with `token_used` if the store was full): no request has run
-    /// with it, and no SDK replaces it by itself.
+    /// The token was unused, and is rejected with `token_revoked` from now on: no request has run with it, and no SDK replaces it by itself.
+    /// A store that rejects the write because it is full removes the token, which is `token_used` then.
     Now,
     /// The token was revoked before, or has no record: it was used, has expired, or belongs to another store. A token without a record is
     /// barred until it expires, so that a request that redeemed it earlier cannot release it; requests with it receive `token_used`.
@@ -38,7 +38,7 @@ pub(super) async fn revoke(engine: &Engine, token: &str) -> Result<Revocation, S
     for _ in 0..TRIES {
         let found = match withdraw(engine, &ticket, &fields).await? {
             Compared::Done => return Ok(Revocation::Now),
-            Compared::Gone => None,
+            Compared::Gone | Compared::Stale => None,
             Compared::Found(found) => Some(found),
         };
         let found = found.map(|found| Record::decode(&found).map(|record| (found, record))).transpose();
@@ -50,31 +50,31 @@ pub(super) async fn revoke(engine: &Engine, token: &str) -> Result<Revocation, S
             (Some((_, Record::Done(_))), _) | (Some(_), None) => return Ok(Revocation::Used),
             (Some((_, Record::Claimed(_))), _) => return Ok(Revocation::InUse),
             (None, None) => return Ok(Revocation::Gone),
-            (None, Some((bar, life))) if engine.store.insert(&ticket, &bar, life).await?.is_none() => {
+            (None, Some((bar, life))) if engine.store.insert(&ticket, &bar, life, Room::Reserved).await?.is_none() => {
                 return Ok(Revocation::Gone);
             }
             (Some((held, _)), Some((bar, life)))
-                if engine.store.swap(&ticket, &held, &bar, life).await? == Compared::Done =>
+                if engine.store.swap(&ticket, &held, &bar, life, Room::Reserved, None).await? == Compared::Done =>
             {
                 return Ok(Revocation::Used);
             }
-            // A concurrent request has released the token, or has removed its record for a moment.
+            // A concurrent request has redeemed or released the token.
             _ => {}
         }
     }
     Err(StoreError::not_executed("gave up after 8 compare-and-swap conflicts on the token's record"))
 }
 
-/// Replaces the record of an unused token by a revocation. A full store rejects that write: the token is then removed, and counts as used
+/// Replaces the record of an unused token by a revocation. If a full store rejects that write, the token is removed, and counts as used
 /// from then on. An expired token is removed as well.
 async fn withdraw(engine: &Engine, ticket: &Ticket, token: &TokenFields) -> Result<Compared, StoreError> {
     if let Some((revoked, life)) = bar(engine, REVOKED, token) {
-        match engine.store.swap(ticket, &Record::ISSUED, &revoked, life).await {
+        match engine.store.swap(ticket, &Record::ISSUED, &revoked, life, Room::Reserved, None).await {
             Err(StoreError::NotExecuted(_)) => {}
             written => return written,
         }
     }
-    engine.store.remove(ticket, &Record::ISSUED).await
+    engine.store.remove(ticket, &Record::ISSUED, None).await
 }
 
 /// Returns a record that bars the token, and its time to live, or `None` if the token has expired. The signature is not verified here, so

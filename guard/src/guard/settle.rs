@@ -14,7 +14,7 @@ use crate::record::{ClaimRecord, DoneRecord, Record};
 use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
 use crate::settled::Settled;
-use crate::store::{Compared, StoreError};
+use crate::store::{Compared, Room, StoreError};
 use crate::ticket::{Kind, Ticket};
 use crate::token::TokenFields;
 
@@ -81,7 +81,7 @@ pub(super) async fn settle(
         let done = DoneRecord { run, fingerprint, asker, deadline, reply: reply.clone() };
         let life = token.and_then(|token| TokenFields::worth_putting_back(token.expires_at, &engine.clock));
         let written = match effect {
-            Effect::Applied => engine.store.swap(ticket, &held, &done.encode(), rules.retain).await?,
+            Effect::Applied => engine.store.swap(ticket, &held, &done.encode(), rules.retain, Room::Free, None).await?,
             Effect::NotApplied => free(engine, ticket, &held, life).await?,
             Effect::Unknown => Compared::Done,
         };
@@ -101,8 +101,8 @@ pub(super) async fn settle(
 /// Frees a key, or makes a token valid again for `life`.
 async fn free(engine: &Engine, ticket: &Ticket, held: &[u8], life: Option<Duration>) -> Result<Compared, StoreError> {
     match life {
-        Some(life) => engine.store.swap(ticket, held, &Record::ISSUED, life).await,
-        None => engine.store.remove(ticket, held).await,
+        Some(life) => engine.store.swap(ticket, held, &Record::ISSUED, life, Room::Reserved, None).await,
+        None => engine.store.remove(ticket, held, None).await,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::pass::Pass;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::reply::Reply;
 use crate::snapshot::RecordState;
-use crate::store::{Bytes, Compared, Memory, Store, StoreError};
+use crate::store::{Bytes, Compared, Epoch, Memory, Room, Store, StoreError};
 use crate::testing;
 use crate::ticket::Ticket;
 use crate::verdict::Verdict;
@@ -222,16 +222,21 @@ struct Failing(AtomicBool);
 
 #[crate::store::async_trait]
 impl Store for Failing {
-    async fn insert(&self, _: &Ticket, _: &[u8], _: Duration) -> Result<Option<Bytes>, StoreError> {
+    async fn insert(&self, _: &Ticket, _: &[u8], _: Duration, _: Room) -> Result<Option<Bytes>, StoreError> {
         if self.0.swap(true, Ordering::SeqCst) { Err(StoreError::not_executed("down")) } else { Ok(None) }
     }
-    async fn take(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
+    async fn swap(
+        &self,
+        _: &Ticket,
+        _: &[u8],
+        _: &[u8],
+        _: Duration,
+        _: Room,
+        _: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
         Err(StoreError::unknown("lost"))
     }
-    async fn swap(&self, _: &Ticket, _: &[u8], _: &[u8], _: Duration) -> Result<Compared, StoreError> {
-        Err(StoreError::unknown("lost"))
-    }
-    async fn remove(&self, _: &Ticket, _: &[u8]) -> Result<Compared, StoreError> {
+    async fn remove(&self, _: &Ticket, _: &[u8], _: Option<Epoch>) -> Result<Compared, StoreError> {
         Err(StoreError::unknown("lost"))
     }
     async fn look(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
@@ -251,7 +256,7 @@ async fn failures_of_the_store_and_what_runs_all_the_same_are_counted() {
     // It goes by a name: what goes by its content needs the store's salt first.
     let name = Key::new("k").unwrap();
     assert!(guard.run(&open, &intent.key(&name), async || Ok::<_, String>(1)).await.is_ok());
-    assert_eq!(prometheus.counted("onceward_store_errors_total"), ["insert not_executed 2", "take unknown 1"]);
+    assert_eq!(prometheus.counted("onceward_store_errors_total"), ["insert not_executed 2", "remove unknown 1"]);
     assert_eq!(prometheus.counted("onceward_tokens_issued_total"), [" 1"], "what was not stored was not issued");
     let verdicts = prometheus.counted("onceward_verdicts_total");
     assert_eq!(verdicts, ["interval store_unavailable 1", "token redeem_unknown 1"]);
@@ -307,7 +312,7 @@ async fn the_store_is_timed_by_verb_and_a_memory_store_says_how_full_it_is() {
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
     run(&guard, &Policy::token(), &intent).await.release().await.unwrap();
     let counts = prometheus.counted("onceward_store_duration_seconds_count");
-    assert_eq!(counts, ["insert 2", "put_back 1", "take 1"]);
+    assert_eq!(counts, ["insert 3", "remove 1"]);
     guard.report();
     assert_eq!(prometheus.counted("onceward_memory_records"), [" 2"]);
     assert_eq!(prometheus.counted("onceward_memory_limit_bytes").len(), 3);

@@ -8,7 +8,7 @@ use crate::guard::{Guard, IssueError};
 use crate::intent::{Binding, Intent, Subject};
 use crate::key::Key;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
-use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Store, StoreError, async_trait};
+use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 use crate::verdict::Verdict;
 
@@ -63,28 +63,39 @@ impl Slow {
 
 #[async_trait]
 impl Store for Slow {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        let inserted = self.memory.insert(ticket, value, ttl).await;
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let inserted = self.memory.insert(ticket, value, ttl, room).await;
         let fewer = |count: usize| count.checked_sub(1);
         match self.answers_inserts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer) {
             Ok(_) => inserted,
             Err(_) => self.write(inserted),
         }
     }
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.write(self.memory.take(ticket).await)
-    }
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
         if self.is_full.load(Ordering::SeqCst) {
             return Err(StoreError::not_executed("no room"));
         }
-        self.write(self.memory.swap(ticket, held, value, ttl).await)
+        self.write(self.memory.swap(ticket, held, value, ttl, room, epoch).await)
     }
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
         // A Redis that does not get to it: what is to be removed stays.
         self.writes.fetch_add(1, Ordering::SeqCst);
         self.unless_slow(Ok(()))?;
-        self.memory.remove(ticket, held).await
+        self.memory.remove(ticket, held, epoch).await
     }
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         self.looks.fetch_add(1, Ordering::SeqCst);
@@ -248,7 +259,8 @@ async fn claim_that_may_still_come_is_looked_for_a_few_times_and_for_a_lease() {
     assert!(bench.ask(&held(), "k").await.is_err());
     bench.store.be_slow(false);
     let ticket = Ticket::of_key(&Subject::anonymous(), "pay", &Key::new("k").unwrap());
-    bench.store.memory.take(&ticket).await.unwrap();
+    let there = bench.store.memory.look(&ticket).await.unwrap().unwrap();
+    bench.store.memory.remove(&ticket, &there, None).await.unwrap();
     let before = bench.store.writes();
     bench.pass(LEASE - SECOND).await;
     assert_eq!(bench.retrying(), 1);

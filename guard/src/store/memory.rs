@@ -18,7 +18,7 @@ use onceward_api::metric;
 use self::entry::{EntryWeight, MemoryEntry};
 pub(crate) use self::origin_thread::OriginThread;
 use self::quota::{Quotas, Shortage};
-use super::{Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
+use super::{Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
 use crate::record::DoneRecord;
@@ -104,13 +104,6 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Removes the record and returns its value.
-    fn pick(&self, ticket: &Ticket) -> Option<Bytes> {
-        let mut shard = self.shard(ticket);
-        let place = self.live(&mut shard, ticket)?;
-        Some(self.evacuate(place).value.into())
-    }
-
     fn shard(&self, ticket: &Ticket) -> MutexGuard<'_, Shard> {
         lock(&self.shards[usize::from(ticket.digest()[0]) % SHARDS])
     }
@@ -133,7 +126,7 @@ impl Memory {
     }
 
     /// Writes if there is no live record; otherwise returns the existing value.
-    fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, most: usize) -> Result<Option<Bytes>, Shortage> {
+    fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, room: Room) -> Result<Option<Bytes>, Shortage> {
         let now = self.clock.steady();
         let mut shard = self.shard(ticket);
         self.sweep_a_slice(&mut shard, now);
@@ -147,7 +140,12 @@ impl Memory {
             Entry::Vacant(_) => None,
         };
         let weight = self.weigh(value);
-        self.quotas.exchange(ticket, out.map(MemoryEntry::weight), weight, most)?;
+        self.quotas.exchange(
+            ticket,
+            out.map(MemoryEntry::weight),
+            weight,
+            self.quotas.most(ticket.kind(), value, room),
+        )?;
         place.insert_entry(MemoryEntry::new(value, weight.eviction_seq, now, ttl));
         Ok(None)
     }
@@ -158,6 +156,7 @@ impl Memory {
         held: &[u8],
         value: &[u8],
         ttl: Duration,
+        room: Room,
     ) -> Result<Compared, Shortage> {
         let mut shard = self.shard(ticket);
         let Some(mut place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
@@ -166,7 +165,7 @@ impl Memory {
             return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
         }
         let weight = self.weigh(value);
-        self.quotas.exchange(ticket, Some(there.weight()), weight, self.quotas.quota(ticket.kind()))?;
+        self.quotas.exchange(ticket, Some(there.weight()), weight, self.quotas.most(ticket.kind(), value, room))?;
         *there = MemoryEntry::new(value, weight.eviction_seq, self.clock.steady(), ttl);
         Ok(Compared::Done)
     }
@@ -210,20 +209,35 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        let most = self.quotas.quota(ticket.kind());
-        self.fit(ticket.kind(), value, &|value| self.write(ticket, value, ttl, most))
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.fit(ticket.kind(), value, &|value| self.write(ticket, value, ttl, room))
     }
 
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.pick(ticket))
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
+        if epoch.is_some_and(|epoch| epoch != self.epoch) {
+            return Ok(Compared::Stale);
+        }
+        self.fit(ticket.kind(), value, &|value| self.compare_and_write(ticket, held, value, ttl, room))
     }
 
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        self.fit(ticket.kind(), value, &|value| self.compare_and_write(ticket, held, value, ttl))
-    }
-
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        if epoch.is_some_and(|epoch| epoch != self.epoch) {
+            return Ok(Compared::Stale);
+        }
         let mut shard = self.shard(ticket);
         let Some(place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
         if *place.get().value != *held {
@@ -238,21 +252,8 @@ impl Store for Memory {
         Ok(self.live(&mut shard, ticket).map(|place| Bytes::copy_from_slice(&place.get().value)))
     }
 
-    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        let kind = ticket.kind();
-        let most = |value: &[u8]| match (self.stub)(value) {
-            Some(_) => self.quotas.quota(kind),
-            None => self.quotas.quota_to_put_back(kind),
-        };
-        self.fit(kind, value, &|value| self.write(ticket, value, ttl, most(value)))
-    }
-
     fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
         Some(self.epoch)
-    }
-
-    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
-        Ok(Taken { found: self.pick(ticket), is_of_epoch: epoch == self.epoch })
     }
 
     fn report(&self) {

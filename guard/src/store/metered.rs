@@ -9,18 +9,16 @@ use metrics::{Counter, Histogram, counter, histogram};
 use onceward_api::metric;
 use tokio::time::Instant;
 
-use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
+use super::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
 /// A store with metrics.
 pub(crate) struct MeteredStore {
     store: Arc<dyn Store>,
     insert: VerbMetrics,
-    take: VerbMetrics,
     swap: VerbMetrics,
     remove: VerbMetrics,
     look: VerbMetrics,
-    put_back: VerbMetrics,
     epoch: VerbMetrics,
     ping: VerbMetrics,
 }
@@ -38,11 +36,9 @@ impl MeteredStore {
         Self {
             store,
             insert: VerbMetrics::new("insert"),
-            take: VerbMetrics::new("take"),
             swap: VerbMetrics::new("swap"),
             remove: VerbMetrics::new("remove"),
             look: VerbMetrics::new("look"),
-            put_back: VerbMetrics::new("put_back"),
             epoch: VerbMetrics::new("epoch"),
             ping: VerbMetrics::new("ping"),
         }
@@ -74,28 +70,34 @@ impl VerbMetrics {
 
 #[async_trait]
 impl Store for MeteredStore {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.insert.time(self.store.insert(ticket, value, ttl)).await
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.insert.time(self.store.insert(ticket, value, ttl, room)).await
     }
 
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.take.time(self.store.take(ticket)).await
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
+        self.swap.time(self.store.swap(ticket, held, value, ttl, room, epoch)).await
     }
 
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        self.swap.time(self.store.swap(ticket, held, value, ttl)).await
-    }
-
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.remove.time(self.store.remove(ticket, held)).await
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        self.remove.time(self.store.remove(ticket, held, epoch)).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         self.look.time(self.store.look(ticket)).await
-    }
-
-    async fn put_back(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.put_back.time(self.store.put_back(ticket, value, ttl)).await
     }
 
     fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
@@ -104,21 +106,6 @@ impl Store for MeteredStore {
 
     async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
         self.epoch.time(self.store.ask_epoch(ticket)).await
-    }
-
-    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
-        self.take.time(self.store.take_under(ticket, epoch)).await
-    }
-
-    async fn swap_under(
-        &self,
-        ticket: &Ticket,
-        epoch: Epoch,
-        held: &[u8],
-        value: &[u8],
-        ttl: Duration,
-    ) -> Result<Option<Compared>, StoreError> {
-        self.swap.time(self.store.swap_under(ticket, epoch, held, value, ttl)).await
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {

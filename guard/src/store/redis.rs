@@ -1,11 +1,13 @@
-//! The store on Redis 7.0 or later. Each verb is one command, or one script on one key, so the same code works with a single server,
-//! with Sentinel and with a cluster.
+//! The store on Redis 7.0 or later, or Valkey. Each verb is one command, or one script, on one key, so the same code works with a single
+//! server, with Sentinel and with a cluster.
 
 mod address;
 mod batch;
 mod breaker;
+mod capabilities;
 mod cluster;
 mod command;
+mod compare;
 mod connection;
 mod deadline;
 mod error;
@@ -34,14 +36,15 @@ use rustls::crypto::CryptoProvider;
 pub use self::address::BadAddress;
 use self::address::RedisAddress;
 use self::cluster::Cluster;
-use self::command::{bytes, compared, millis};
+use self::command::{bytes, millis};
+use self::compare::{Change, Comparison};
 use self::connection::{Endpoint, ManagedConnection, client};
 use self::error::TransportError;
-use self::scripts::REMOVE;
+use self::scripts::INSERT_RESERVED;
 use self::sentinel::Sentinels;
-use self::transport::{ApplicationConnection, KeyName, Request, Response, Transport};
-use super::{Admission, Bytes, Compared, Epoch, Store, StoreError, Taken, async_trait};
-use crate::ticket::{Kind, Ticket};
+use self::transport::{ApplicationConnection, KeyName, Request, Transport};
+use super::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
+use crate::ticket::Ticket;
 
 /// A store on Redis, shared by many processes.
 ///
@@ -63,6 +66,8 @@ pub struct Redis {
     prefix: String,
     timeout: Duration,
     is_pinned: bool,
+    /// Whether the commands of a server that compare are used, where it has them.
+    is_native: bool,
     /// The number of commands in flight.
     in_flight: Arc<AtomicUsize>,
     /// The limit for commands in flight.
@@ -160,6 +165,7 @@ impl Redis {
             prefix: "onceward".to_owned(),
             timeout: Self::DEFAULT_TIMEOUT,
             is_pinned: true,
+            is_native: true,
             in_flight: Arc::default(),
             max_in_flight: MAX_IN_FLIGHT,
             sending: SendMode::Batched,
@@ -190,6 +196,14 @@ impl Redis {
         self
     }
 
+    /// Compares by scripts on every server; for the benchmark.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_native_commands(mut self) -> Self {
+        self.is_native = false;
+        self
+    }
+
     /// Sets the prefix of every key. Default: `onceward`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -208,34 +222,52 @@ impl Redis {
 
 #[async_trait]
 impl Store for Redis {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        // Without scripts a claim could never be settled, so it is rejected before the handler runs.
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError> {
         let deadline = self.deadline();
-        if ticket.kind() == Kind::Key {
-            let asked = self.refuses_scripts(ticket, deadline).await;
-            if asked.map_err(|error| StoreError::from(error).certainly_not_executed())? {
-                return Err(StoreError::not_executed("this Redis lets its user run no scripts, which keys need"));
-            }
-        }
+        // A claim that could never be settled is rejected before the handler runs.
+        let capabilities = self.capabilities(ticket, deadline).await?;
         let mut command = self.command("SET", ticket);
         command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
-        self.ask(command, deadline).await
+        match self.send(Request::new(command, false), deadline).await {
+            Err(error)
+                if error.is_full()
+                    && room == Room::Reserved
+                    && value.len() <= Room::SMALL
+                    && capabilities.runs_scripts =>
+            {
+                let millis = millis(ttl).to_string();
+                let arguments = [value, millis.as_bytes()];
+                bytes(self.eval(&INSERT_RESERVED, &ticket.name(&self.prefix), &arguments, false, deadline).await?.value)
+            }
+            answer => bytes(answer?.value),
+        }
     }
 
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.ask(self.command("GETDEL", ticket), self.deadline()).await
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
+        self.compare(&Comparison { ticket, held, change: Change::Write(value, ttl, room), epoch: self.checked(epoch) })
+            .await
     }
 
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        compared(self.eval_swap(ticket, held, value, ttl, false, self.deadline()).await?.value)
-    }
-
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        compared(self.eval(&REMOVE, ticket, &[held], false, self.deadline()).await?.value)
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        self.compare(&Comparison { ticket, held, change: Change::Delete, epoch: self.checked(epoch) }).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.ask(self.command("GET", ticket), self.deadline()).await
+        bytes(self.send(Request::new(self.command("GET", ticket), false), self.deadline()).await?.value)
     }
 
     fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
@@ -249,61 +281,16 @@ impl Store for Redis {
         if !self.is_pinned {
             return Ok(Epoch::default());
         }
-        Ok(self.replication_id(ticket, None, self.deadline()).await?.1)
-    }
-
-    /// Reads the replication id after the command, over the same connection.
-    async fn take_under(&self, ticket: &Ticket, epoch: Epoch) -> Result<Taken, StoreError> {
-        if !self.is_pinned {
-            return Ok(Taken { found: self.take(ticket).await?, is_of_epoch: true });
-        }
-        let request = Request { command: self.command("GETDEL", ticket), key_at: 1, wants_replication_id: true };
-        let Response { value, replication_id } = self.send(request, self.deadline()).await?;
-        let is_of_epoch = self.is_of(epoch, replication_id, ticket);
-        Ok(Taken { found: bytes(value)?, is_of_epoch })
-    }
-
-    /// Checks the replication id before the command, and again after it over the same connection. A write that raced with a change of
-    /// epoch is removed again.
-    async fn swap_under(
-        &self,
-        ticket: &Ticket,
-        epoch: Epoch,
-        held: &[u8],
-        value: &[u8],
-        ttl: Duration,
-    ) -> Result<Option<Compared>, StoreError> {
-        if !self.is_pinned {
-            return self.swap(ticket, held, value, ttl).await.map(Some);
-        }
-        let deadline = self.deadline();
-        let asked = self.replication_id(ticket, Some(epoch), deadline).await;
-        let (_, known) = asked.map_err(|error| StoreError::from(error).certainly_not_executed())?;
-        if known != epoch {
-            return Ok(None);
-        }
-        let Response { value: answer, replication_id } =
-            self.eval_swap(ticket, held, value, ttl, true, deadline).await?;
-        let compared = compared(answer)?;
-        if self.is_of(epoch, replication_id, ticket) {
-            return Ok(Some(compared));
-        }
-        if compared == Compared::Done {
-            // If the removal fails, the caller receives `Unknown` and rolls the write back itself.
-            self.remove(ticket, value).await.map_err(StoreError::unknown)?;
-        }
-        Ok(None)
+        Ok(self.learn_epoch(ticket, self.deadline()).await?)
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {
         self.transport.admit(&KeyName(&|| ticket.name(&self.prefix)), self.timeout)
     }
 
-    /// Takes a token that does not exist, as redeeming does, and writes a record that expires at once: a full Redis rejects that write.
+    /// Writes a record that expires at once: a replica rejects that write, and so does a full Redis.
     async fn ping(&self) -> Result<(), StoreError> {
-        let nobodys = Ticket::of(Kind::Token, b"nobody's");
-        self.take(&nobodys).await?;
-        self.insert(&nobodys, b"-", Duration::from_millis(1)).await.map(drop)
+        self.insert(&Ticket::of_ping(), b"-", Duration::from_millis(1), Room::Free).await.map(drop)
     }
 
     async fn reconnected(&self) {

@@ -30,7 +30,7 @@ pub use self::migrate::MigrationOutcome;
 use self::pool::{SqlBackend, SqlPool};
 use self::sqlite_file::{SqliteFile, SqliteFileBackend};
 pub(crate) use self::sweep::keep_clean;
-use super::{Bytes, Compared, Epoch, Store, StoreError, async_trait};
+use super::{Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
 /// A store in an SQL database. It outlives every process and is shared by all of them.
@@ -154,7 +154,10 @@ impl Sql {
         }
     }
 
-    async fn compare(&self, operation: Operation) -> Result<Compared, StoreError> {
+    async fn compare(&self, operation: Operation, epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        if epoch.is_some_and(|epoch| epoch != self.backend.epoch()) {
+            return Ok(Compared::Stale);
+        }
         let held = operation.held.clone();
         let read = |StatementOutcome { is_done, there }: StatementOutcome| match there {
             _ if is_done => Some(Compared::Done),
@@ -172,7 +175,7 @@ impl Sql {
 
 #[async_trait]
 impl Store for Sql {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration, _: Room) -> Result<Option<Bytes>, StoreError> {
         let operation =
             Operation { value: value.to_vec(), millis: millis(ttl), ..self.operation(SqlVerb::Insert, ticket) };
         let read = |StatementOutcome { is_done, there }| {
@@ -181,18 +184,22 @@ impl Store for Sql {
         self.settled(operation, read).await
     }
 
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let answer = self.ask(self.operation(SqlVerb::Take, ticket), Instant::now() + self.timeout).await?;
-        Ok(answer.there.map(Bytes::from))
-    }
-
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        _: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
         let operation = self.operation(SqlVerb::Swap, ticket);
-        self.compare(Operation { held: held.to_vec(), value: value.to_vec(), millis: millis(ttl), ..operation }).await
+        let operation = Operation { held: held.to_vec(), value: value.to_vec(), millis: millis(ttl), ..operation };
+        self.compare(operation, epoch).await
     }
 
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.compare(Operation { held: held.to_vec(), ..self.operation(SqlVerb::Remove, ticket) }).await
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        self.compare(Operation { held: held.to_vec(), ..self.operation(SqlVerb::Remove, ticket) }, epoch).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {

@@ -1,15 +1,15 @@
 //! A store that fails in every way a store can, by the dice.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::record::Record;
-use crate::store::{Bytes, Compared, Memory, Store, StoreError, async_trait};
+use crate::store::{Bytes, Compared, Epoch, Memory, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
 /// A store in memory, behind a network that cannot be trusted.
 pub(super) struct FaultStore {
-    memory: Memory,
+    memory: Arc<Memory>,
     dice: Mutex<fastrand::Rng>,
     /// Of a hundred commands, how many meet with something.
     faults: Mutex<u8>,
@@ -36,13 +36,15 @@ pub(super) enum Flaw {
     SwapForgetsReply,
     /// `remove` takes every claim of the same attempt for the one that is meant.
     RemoveGoesByAttempt,
+    /// `remove` deletes whatever is there, and says that it is done.
+    RemoveDoesNotCompare,
 }
 
 #[derive(Debug, Clone)]
 enum Command {
     Insert(Ticket, Vec<u8>, Duration),
-    Swap(Ticket, Vec<u8>, Vec<u8>, Duration),
-    Remove(Ticket, Vec<u8>),
+    Swap(Ticket, Vec<u8>, Vec<u8>, Duration, Option<Epoch>),
+    Remove(Ticket, Vec<u8>, Option<Epoch>),
     Look(Ticket),
 }
 
@@ -64,7 +66,7 @@ enum Delivery {
 }
 
 impl FaultStore {
-    pub(super) fn new(memory: Memory, seed: u64, faults: u8, duplicates: bool, flaw: Option<Flaw>) -> Self {
+    pub(super) fn new(memory: Arc<Memory>, seed: u64, faults: u8, duplicates: bool, flaw: Option<Flaw>) -> Self {
         let dice = Mutex::new(fastrand::Rng::with_seed(seed));
         Self { memory, dice, faults: Mutex::new(faults), duplicates, late: Mutex::default(), flaw }
     }
@@ -138,34 +140,43 @@ impl FaultStore {
         let memory = &self.memory;
         let fine = "a memory with room does not fail";
         match (command, self.flaw) {
-            (Command::Insert(ticket, value, life), Some(Flaw::InsertLooksFirst)) => {
-                memory.take(&ticket).await.expect(fine);
-                Answer::Found(memory.insert(&ticket, &value, life).await.expect(fine))
+            (Command::Insert(ticket, value, life), flaw) => {
+                if flaw == Some(Flaw::InsertLooksFirst) {
+                    self.erase(&ticket).await;
+                }
+                Answer::Found(memory.insert(&ticket, &value, life, Room::Free).await.expect(fine))
             }
-            (Command::Insert(ticket, value, life), _) => {
-                Answer::Found(memory.insert(&ticket, &value, life).await.expect(fine))
-            }
-            (Command::Swap(ticket, _, value, life), Some(Flaw::SwapDoesNotCompare)) => {
-                memory.take(&ticket).await.expect(fine);
-                memory.insert(&ticket, &value, life).await.expect(fine);
+            (Command::Swap(ticket, _, value, life, _), Some(Flaw::SwapDoesNotCompare)) => {
+                self.erase(&ticket).await;
+                memory.insert(&ticket, &value, life, Room::Free).await.expect(fine);
                 Answer::Compared(Compared::Done)
             }
             (Command::Swap(..), Some(Flaw::SwapForgetsReply)) => Answer::Compared(Compared::Done),
-            (Command::Swap(ticket, held, value, _), Some(Flaw::HoldLapses)) => {
-                Answer::Compared(memory.swap(&ticket, &held, &value, super::world::LEASE).await.expect(fine))
-            }
-            (Command::Swap(ticket, held, value, life), _) => {
-                Answer::Compared(memory.swap(&ticket, &held, &value, life).await.expect(fine))
+            (Command::Swap(ticket, held, value, life, epoch), flaw) => {
+                let life = if flaw == Some(Flaw::HoldLapses) { super::world::LEASE } else { life };
+                Answer::Compared(memory.swap(&ticket, &held, &value, life, Room::Free, epoch).await.expect(fine))
             }
             (Command::Remove(..), Some(Flaw::RemoveForgets)) => Answer::Compared(Compared::Done),
-            (Command::Remove(ticket, held), Some(Flaw::RemoveGoesByAttempt)) => {
+            (Command::Remove(ticket, ..), Some(Flaw::RemoveDoesNotCompare)) => {
+                Answer::Compared(if self.erase(&ticket).await { Compared::Done } else { Compared::Gone })
+            }
+            (Command::Remove(ticket, held, epoch), Some(Flaw::RemoveGoesByAttempt)) => {
                 let there = memory.look(&ticket).await.expect(fine);
                 let meant = there.filter(|there| attempt_of(there).is_some_and(|own| attempt_of(&held) == Some(own)));
-                Answer::Compared(memory.remove(&ticket, meant.as_deref().unwrap_or(&held)).await.expect(fine))
+                Answer::Compared(memory.remove(&ticket, meant.as_deref().unwrap_or(&held), epoch).await.expect(fine))
             }
-            (Command::Remove(ticket, held), _) => Answer::Compared(memory.remove(&ticket, &held).await.expect(fine)),
+            (Command::Remove(ticket, held, epoch), _) => {
+                Answer::Compared(memory.remove(&ticket, &held, epoch).await.expect(fine))
+            }
             (Command::Look(ticket), _) => Answer::Found(memory.look(&ticket).await.expect(fine)),
         }
+    }
+
+    /// Deletes the record, and returns whether there was one.
+    async fn erase(&self, ticket: &Ticket) -> bool {
+        let fine = "a memory does not fail";
+        let Some(there) = self.memory.look(ticket).await.expect(fine) else { return false };
+        self.memory.remove(ticket, &there, None).await.expect(fine) == Compared::Done
     }
 
     async fn found(&self, command: Command) -> Result<Option<Bytes>, StoreError> {
@@ -197,23 +208,31 @@ fn attempt_of(record: &[u8]) -> Option<[u8; 16]> {
 
 #[async_trait]
 impl Store for FaultStore {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
+    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration, _: Room) -> Result<Option<Bytes>, StoreError> {
         self.found(Command::Insert(*ticket, value.to_vec(), ttl)).await
     }
 
-    async fn take(&self, _: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        unreachable!("a key is never taken")
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        _: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
+        self.compared(Command::Swap(*ticket, held.to_vec(), value.to_vec(), ttl, epoch)).await
     }
 
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        self.compared(Command::Swap(*ticket, held.to_vec(), value.to_vec(), ttl)).await
-    }
-
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.compared(Command::Remove(*ticket, held.to_vec())).await
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        self.compared(Command::Remove(*ticket, held.to_vec(), epoch)).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         self.found(Command::Look(*ticket)).await
+    }
+
+    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
+        self.memory.epoch(ticket)
     }
 }

@@ -9,6 +9,10 @@ use crate::run_id::RunId;
 pub(super) enum HistoryEvent {
     /// Somebody asked.
     Asked,
+    /// Somebody asked for the token on a route that remembers nothing.
+    AskedPlain,
+    /// Such a request was rejected, or the store did nothing for it.
+    NotUsedPlain,
     /// The store failed, and nobody knows what it has done.
     Unknown,
     NotExecuted,
@@ -86,13 +90,28 @@ impl History {
         asked - out > 1
     }
 
+    /// How many requests on a route that remembers nothing may have used the token.
+    pub(super) fn plain_uses(&self) -> usize {
+        let asked = self.count(|told| *told == HistoryEvent::AskedPlain);
+        asked - self.count(|told| *told == HistoryEvent::NotUsedPlain)
+    }
+
+    /// What must not be told on a route that remembers nothing. The one who is being told has asked, and has not used the token.
+    pub(super) fn check_plain_refusal(&self, code: Code) -> Result<(), String> {
+        let has_cause = self.plain_uses() > 1 || self.count(|told| *told == HistoryEvent::Asked) > 0;
+        if code == Code::TokenUsed && has_cause { Ok(()) } else { Err(format!("{code} was told without a cause")) }
+    }
+
     /// What must not be told at this moment.
     ///
     /// Where a command may arrive twice, a claim may come back for a lease whose owner has been refused since.
     pub(super) fn check_refusal(&self, code: Code, is_held: bool, has_duplicates: bool) -> Result<(), String> {
         match code {
             Code::InProgress | Code::OutcomeUnknown if has_duplicates || self.has_cause(is_held) => Ok(()),
-            Code::InProgress | Code::OutcomeUnknown => Err(format!("{code} was told without a cause")),
+            Code::TokenUsed if self.plain_uses() > 0 => Ok(()),
+            Code::InProgress | Code::OutcomeUnknown | Code::TokenUsed => {
+                Err(format!("{code} was told without a cause"))
+            }
             other => Err(format!("{other} was told")),
         }
     }

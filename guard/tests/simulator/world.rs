@@ -13,16 +13,16 @@ use crate::attempt::Attempt;
 use crate::clock::ManualClock;
 use crate::fingerprint::Fingerprint;
 use crate::guard::Guard;
-use crate::intent::{Intent, Subject};
+use crate::intent::{Binding, Intent, Subject};
 use crate::key::Key;
 use crate::pass::Pass;
 use crate::pass::signed::SignedPass;
-use crate::policy::{KeyRules, Policy};
+use crate::policy::{KeyRules, Policy, TokenRules};
 use crate::record::ClaimRecord;
 use crate::reply::Reply;
 use crate::run_id::RunId;
 use crate::settled::Settled;
-use crate::store::{Memory, StoreError};
+use crate::store::{Memory, Store, StoreError};
 use crate::token::secret::Secret;
 use crate::verdict::Verdict;
 
@@ -43,6 +43,8 @@ pub(super) struct World {
     store: Arc<FaultStore>,
     processes: Vec<Process>,
     policy: Policy,
+    /// The token that they ask for, on routes that remember and on others; `None` if they ask under a key.
+    token: Option<Rc<str>>,
     is_held: bool,
     /// Time passes in leaps.
     has_time: bool,
@@ -65,22 +67,29 @@ impl World {
     pub(super) fn new(seed: u64, flaw: Option<Flaw>) -> Self {
         let mut dice = fastrand::Rng::with_seed(seed);
         let clock = ManualClock::new();
-        let is_held = dice.bool();
+        let has_token = dice.u8(..3) == 0;
+        let is_held = has_token || dice.bool();
         let has_time = is_held || dice.bool();
-        let has_duplicates = dice.u8(..4) == 0;
-        let has_attempts = dice.u8(..3) == 0;
+        // A plain token that is given back twice is good twice: the command is sent once.
+        let has_duplicates = dice.u8(..4) == 0 && !has_token;
+        let has_attempts = dice.u8(..3) == 0 && !has_token;
         let faults = [0, 10, 30, 50][dice.usize(..4)];
-        let memory = Memory::with_clock((&clock).into());
+        let memory = Arc::new(Memory::with_clock((&clock).into()));
+        let token = has_token.then(|| issue(&memory, &clock));
         let store = Arc::new(FaultStore::new(memory, dice.u64(..), faults, has_duplicates, flaw));
         let rules = if is_held { KeyRules::at_most_once() } else { KeyRules::retryable() };
         let rules = rules.lease(LEASE).unwrap().retain(RETAIN).ceiling(LEASE * 50);
-        let policy = Policy::key(rules);
+        let policy = match has_token {
+            true => Policy::Token(TokenRules::new().remember_by(rules)),
+            false => Policy::key(rules),
+        };
         let mut world = Self {
             dice,
             clock,
             store,
             processes: Vec::new(),
             policy,
+            token,
             is_held,
             has_time,
             has_duplicates,
@@ -97,10 +106,9 @@ impl World {
         world
     }
 
-    /// A guard of one process. The secret is given, since the store may not be asked for it here.
+    /// A guard of one process.
     fn guard(&self) -> Guard {
-        let builder = Guard::builder(Arc::clone(&self.store)).clock((&self.clock).into()).by_hand();
-        builder.secret(Secret::new("a secret that all processes have").expect("it is long enough")).build()
+        guard(Arc::clone(&self.store), &self.clock)
     }
 
     /// Everything that was told, for comparing two schedules.
@@ -211,6 +219,7 @@ impl World {
                 Err(format!("run {done} is not on record: {told:?}"))
             }
             HistoryEvent::Rejected("outcome_unknown") if history.has_open_end() => Ok(()),
+            HistoryEvent::Rejected("token_used") if history.plain_uses() > 0 => Ok(()),
             HistoryEvent::Rejected(code) if !history.has_run() && !self.has_duplicates => {
                 Err(format!("nothing ever ran, and all the same it is told {code}"))
             }
@@ -232,14 +241,9 @@ impl World {
     /// Asks as somebody new, over a store that works again.
     fn ask_once(&self) -> Result<HistoryEvent, String> {
         let guard = self.guard();
-        let (key, policy) = (key(), self.policy.clone());
-        let mut asking = Box::pin(async move { guard.check(&policy, &intent(&key)).await });
-        let mut context = Context::from_waker(Waker::noop());
-        let verdict = loop {
-            if let Poll::Ready(verdict) = asking.as_mut().poll(&mut context) {
-                break verdict.map_err(|error| error.to_string())?;
-            }
-        };
+        let (key, policy, token) = (key(), self.policy.clone(), self.token.clone());
+        let asking = async move { guard.check(&policy, &intent(&key, token.as_deref())).await };
+        let verdict = at_once(asking).map_err(|error| error.to_string())?;
         let mut history = self.history.borrow_mut();
         Ok(match verdict {
             Verdict::Run(pass) => HistoryEvent::Ran(history.number(run_id(&pass))),
@@ -255,13 +259,15 @@ impl World {
             attempt: self.has_attempts.then(|| Attempt::new(name).expect("visible characters")),
             released: None,
             policy: self.policy.clone(),
+            token: self.token.clone(),
             is_held: self.is_held,
             has_duplicates: self.has_duplicates,
             dice: self.dice.fork(),
             history: Rc::clone(&self.history),
             wrong: Rc::clone(&self.wrong),
         };
-        Box::pin(caller.ask())
+        let is_plain = self.token.is_some() && self.dice.bool();
+        if is_plain { Box::pin(caller.ask_plainly()) } else { Box::pin(caller.ask()) }
     }
 }
 
@@ -271,6 +277,7 @@ struct Caller {
     /// The pass of its first run, which it has released.
     released: Option<SignedPass>,
     policy: Policy,
+    token: Option<Rc<str>>,
     is_held: bool,
     has_duplicates: bool,
     dice: fastrand::Rng,
@@ -284,10 +291,10 @@ impl Caller {
         let mut is_certain = true;
         for _ in 0..TRIES {
             self.tell(HistoryEvent::Asked);
-            let attempt = self.attempt.clone();
+            let (attempt, token) = (self.attempt.clone(), self.token.clone());
             let asked = match &attempt {
-                Some(attempt) => intent(&key).attempt(attempt),
-                None => intent(&key),
+                Some(attempt) => intent(&key, token.as_deref()).attempt(attempt),
+                None => intent(&key, token.as_deref()),
             };
             let checked = self.guard.check(&self.policy, &asked).await;
             is_certain &= checked.is_ok() || attempt.is_none();
@@ -318,6 +325,25 @@ impl Caller {
         }
         if !is_certain {
             self.tell(HistoryEvent::GaveUp);
+        }
+    }
+
+    /// Asks once on a route that remembers nothing, where a lost answer is the end: the token may be used.
+    async fn ask_plainly(mut self) {
+        self.tell(HistoryEvent::AskedPlain);
+        let (key, token) = (key(), self.token.clone());
+        let checked = self.guard.check(&Policy::token(), &intent(&key, token.as_deref())).await;
+        match checked {
+            Ok(Verdict::Run(pass)) => self.work(pass).await,
+            Ok(Verdict::Replay(_)) => *self.wrong.borrow_mut() = Some("a plain token was replayed".to_owned()),
+            Ok(Verdict::Reject(rejection)) => {
+                if let Err(reason) = self.history.borrow().check_plain_refusal(rejection.code()) {
+                    *self.wrong.borrow_mut() = Some(reason);
+                }
+                self.tell(HistoryEvent::NotUsedPlain);
+            }
+            Err(StoreError::Unknown(_)) => {}
+            Err(StoreError::NotExecuted(_)) => self.tell(HistoryEvent::NotUsedPlain),
         }
     }
 
@@ -362,7 +388,8 @@ impl Caller {
 
     /// Works for a while, takes effect or not, and says how it ended or does not.
     async fn work(&mut self, pass: Pass) {
-        let id = run_id(&pass);
+        let has_reply = pass.run_id().is_some();
+        let id = pass.run_id().unwrap_or_else(RunId::new);
         let run = self.history.borrow_mut().number(id);
         self.tell(HistoryEvent::Ran(run));
         self.wait().await;
@@ -386,7 +413,9 @@ impl Caller {
             _ => pass.release().await,
         };
         match settled {
-            Ok(Settled::Final) => self.tell(HistoryEvent::Final(run)),
+            Ok(Settled::Final) if has_reply => self.tell(HistoryEvent::Final(run)),
+            // A plain token is gone, and its record with it.
+            Ok(Settled::Final) => {}
             Ok(Settled::Lost | Settled::Rejected(_)) => self.tell(HistoryEvent::Lost(run)),
             Ok(Settled::Released) => self.tell(HistoryEvent::Back(run)),
             Err(_) => {}
@@ -407,8 +436,36 @@ fn key() -> Key {
     Key::new("the one submission").unwrap()
 }
 
-fn intent(key: &Key) -> Intent<'_> {
-    Intent::new("pay", Subject::named("somebody")).key(key).fingerprint(Fingerprint::of_bytes(b"the same"))
+fn intent<'a>(key: &'a Key, token: Option<&'a str>) -> Intent<'a> {
+    let intent = Intent::new("pay", Subject::named("somebody")).fingerprint(Fingerprint::of_bytes(b"the same"));
+    match token {
+        Some(token) => intent.credential(token),
+        None => intent.key(key),
+    }
+}
+
+/// A guard of one process. The secret is given, since the store may not be asked for it here.
+fn guard(store: Arc<impl Store>, clock: &ManualClock) -> Guard {
+    let builder = Guard::builder(store).clock(clock.into()).by_hand();
+    builder.secret(Secret::new("a secret that all processes have").expect("it is long enough")).build()
+}
+
+/// Issues a token over a store that works. It lives for longer than any schedule.
+fn issue(memory: &Arc<Memory>, clock: &ManualClock) -> Rc<str> {
+    let guard = guard(Arc::clone(memory), clock);
+    let issued = at_once(async move { guard.issue(Duration::from_secs(86_400), Binding::none()).await });
+    issued.expect("a memory has room").as_str().into()
+}
+
+/// Polls until it is done, over a store that does not wait for anything.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut future = Box::pin(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
 }
 
 fn run_id(pass: &Pass) -> RunId {

@@ -68,7 +68,7 @@ impl ConnectError {
     /// In a sentence, with what to do.
     pub(crate) fn finding(&self, store: &str) -> Finding {
         // One side that speaks TLS and one that does not understand nothing of each other, and say nothing of it.
-        let tls = if store.starts_with("rediss") {
+        let tls = if ["rediss", "valkeys"].iter().any(|tls| store.starts_with(tls)) {
             "Or does it speak no TLS there? Then write redis:// instead of rediss://."
         } else {
             "Or does it speak TLS there? Then write rediss:// instead of redis://."

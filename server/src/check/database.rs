@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::store::{Sql, SqlError, Store as _, StoreError};
+use onceward::store::{Room, Sql, SqlError, Store as _, StoreError};
 use onceward::{Kind, Ticket};
 use sqlx::{Connection as _, PgConnection};
 
@@ -173,7 +173,7 @@ fn tables(opened: Result<(), OpenError>) -> Finding {
 
 async fn probe(store: &Sql) -> Result<(), StoreError> {
     let ticket = Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes());
-    store.insert(&ticket, b"probe", PROBED).await?;
-    store.swap(&ticket, b"probe", b"probed", PROBED).await?;
-    store.remove(&ticket, b"probed").await.map(drop)
+    store.insert(&ticket, b"probe", PROBED, Room::Free).await?;
+    store.swap(&ticket, b"probe", b"probed", PROBED, Room::Free, None).await?;
+    store.remove(&ticket, b"probed", None).await.map(drop)
 }

@@ -81,17 +81,18 @@ impl Probe {
         let name = self.name_of_its_own(prefix).await;
         let unknown_script = "0".repeat(40);
         let of_cluster: [(&'static str, &[&str]); 2] = [("CLUSTER SLOTS", &[]), ("ASKING", &[])];
-        let tries: [(&'static str, &[&str]); 7] = [
-            ("GET", &[&name]),
-            ("SET", &[&name, "-", "PX", "1000", "NX", "GET"]),
+        let always: [(&'static str, &[&str]); 2] = [("GET", &[&name]), ("SET", &[&name, "-", "PX", "1", "NX", "GET"])];
+        let scripts: [(&'static str, &[&str]); 4] = [
             ("PEXPIRE", &[&name, "1000"]),
-            ("GETDEL", &[&name]),
             ("DEL", &[&name]),
             ("EVAL", &["return 1", "1", &name]),
             ("EVALSHA", &[&unknown_script, "1", &name]),
         ];
+        // A server with commands that compare needs no scripts.
+        let needs_scripts = !self.compares(&name).await;
+        let scripts = scripts.into_iter().filter(|_| needs_scripts);
         let of_cluster = of_cluster.into_iter().filter(|_| facts.is_of_cluster).collect::<Vec<_>>();
-        for (command, arguments) in tries.into_iter().chain(of_cluster) {
+        for (command, arguments) in always.into_iter().chain(scripts).chain(of_cluster) {
             let Err(error) = self.ask::<redis::Value>(command, arguments).await else { continue };
             match error.kind() {
                 ErrorKind::Server(ServerErrorKind::NoScript) => {}
@@ -103,6 +104,14 @@ impl Probe {
                 _ => {}
             }
         }
+    }
+
+    /// Whether this user may send commands that compare and change a key in one step.
+    async fn compares(&mut self, name: &str) -> bool {
+        let set = ["SET", name, "-", "IFEQ", "+", "GET", "PX", "1"];
+        let (delex, delifeq) = (["DELEX", name, "IFEQ", "+"], ["DELIFEQ", name, "+"]);
+        let mut may = async |words: &[&str]| self.ask::<redis::Value>(words[0], &words[1..]).await.is_ok();
+        may(&set).await && (may(&delex).await || may(&delifeq).await)
     }
 
     /// A key that nobody else has. On a node of a cluster it is one that has its place there.

@@ -21,7 +21,21 @@ impl Info {
         self.text(name).parse().ok()
     }
 
-    /// Its version, the first two numbers of it.
+    /// The name and version of the server. Valkey and Redict also report a `redis_version`, with which they are compatible.
+    pub(crate) fn server(&self) -> String {
+        let forks = [("valkey_version", "Valkey"), ("redict_version", "Redict")];
+        let fork = forks.into_iter().find(|(field, _)| !self.text(field).is_empty());
+        let (field, name) = fork.unwrap_or(("redis_version", "Redis"));
+        format!("{name} {}", self.text(field))
+    }
+
+    /// Whether it is a `standalone` server, a `cluster` node or a `sentinel`. Forks name the field after themselves.
+    pub(crate) fn mode(&self) -> &str {
+        let fields = ["redis_mode", "server_mode", "redict_mode"].map(|field| self.text(field));
+        fields.into_iter().find(|mode| !mode.is_empty()).unwrap_or_default()
+    }
+
+    /// The Redis version that it is compatible with, the first two numbers of it.
     pub(crate) fn version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.text("redis_version").split('.').map(|number| number.parse().ok());
         Some((numbers.next()??, numbers.next()??))

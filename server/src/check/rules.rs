@@ -12,7 +12,7 @@ const NEEDED: (u32, u32) = (7, 0);
 /// Clocks that differ by more are spoken of, in milliseconds.
 const OFF: u64 = 5_000;
 /// What a user needs to be allowed.
-const COMMANDS: &str = "+set +get +getdel +del +pexpire +eval +evalsha +ping +info +role +select";
+const COMMANDS: &str = "+set +get +del +pexpire +eval +evalsha +ping +info +role +select";
 /// And on a node of a cluster.
 const OF_CLUSTER: &str = " +cluster|slots +asking";
 
@@ -70,17 +70,14 @@ fn hidden_epoch() -> Finding {
 }
 
 fn version(info: &Info) -> Finding {
-    let shown = info.text("redis_version");
+    let server = info.server();
     match info.version() {
-        Some(version) if version >= NEEDED => Finding::fine("version", format!("Redis {shown}.")),
-        Some(version) => {
-            let older = if version < (6, 2) { " and `GETDEL`, with which a token is used" } else { "" };
-            Finding::problem(
-                "version",
-                format!("Redis {shown} is too old: it has no `SET … NX GET`, with which a key is claimed{older}."),
-                "Upgrade to Redis 7.0 or later.",
-            )
-        }
+        Some(version) if version >= NEEDED => Finding::fine("version", format!("{server}.")),
+        Some(_) => Finding::problem(
+            "version",
+            format!("{server} is too old: it has no `SET … NX GET`, with which a key is claimed."),
+            "Upgrade to Redis 7.0 or later, or Valkey.",
+        ),
         None => {
             Finding::warning("version", "It does not say which version it is.", "Onceward needs Redis 7.0 or later.")
         }
@@ -89,11 +86,11 @@ fn version(info: &Info) -> Finding {
 
 /// Whether it takes records at all, as which it is there.
 pub(crate) fn role(info: &Info, is_of_cluster: bool) -> Finding {
-    if info.text("redis_mode") == "sentinel" {
+    if info.mode() == "sentinel" {
         let fix = "Say where the Redis itself is: SENTINEL GET-MASTER-ADDR-BY-NAME <name> tells.";
         return Finding::problem("role", "This is a Sentinel: it watches over a Redis and keeps no records.", fix);
     }
-    if !is_of_cluster && (info.text("redis_mode") == "cluster" || info.text("cluster_enabled") == "1") {
+    if !is_of_cluster && (info.mode() == "cluster" || info.text("cluster_enabled") == "1") {
         let says = "This is one node of a cluster: it refuses records whose place is another node.";
         return Finding::problem("role", says, "Name the cluster: --store redis+cluster://host:port.");
     }
@@ -153,8 +150,7 @@ fn memory(info: &Info, refused: Option<&str>) -> Finding {
         None if used >= limit || refused.is_some_and(|why| why.contains("OOM")) => Finding::problem(
             "memory",
             format!(
-                "It is full: {says}. No token is issued, no key is claimed, and no token is redeemed with an attempt or where its \
-                 response is remembered (503). Plain tokens are redeemed, and are used up also if the handler rejects the request."
+                "It is full: {says}. No token is issued, no key is claimed (503), and no response is stored. Issued tokens are still redeemed and given back, and runs in flight keep their claims."
             ),
             fix,
         ),

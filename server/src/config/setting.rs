@@ -29,7 +29,7 @@ pub const SETTINGS: [Setting; 28] = [
         "URL",
         Some("memory:"),
         "Where tokens are kept: `memory:` (this process alone), `redis://host:port` (`rediss://` with TLS), \
-         `redis+sentinel://host,host/name`, `redis+cluster://host,host`, `postgres://user@host/database` or `sqlite:path`",
+         `redis+sentinel://host,host/name`, `redis+cluster://host,host` (or `valkey` in place of `redis`), `postgres://user@host/database` or `sqlite:path`",
     ),
     plain("prefix", "NAME", Some("onceward"), "What every key in the store begins with"),
     secret(

@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::store_health::StoreFailure;
 
 /// What a store that is full takes, and what it does not.
-const FULL: &str = "The store is full: no token is issued, no key is claimed, and no token is redeemed with an attempt or where its response \
-                    is remembered. Plain tokens are still redeemed. Give the store more memory.";
+const FULL: &str = "The store is full: no token is issued, no key is claimed, and no response is stored. Issued tokens are still \
+                    redeemed. Give the store more memory.";
 
 /// Alive
 ///

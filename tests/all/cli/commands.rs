@@ -171,7 +171,7 @@ async fn stats_shows_what_the_service_counts() {
             .sum();
         assert_eq!(runs, 3.0, "{said:#}");
         assert!(
-            said["now"]["running handlers"].is_number() && said["store_average_ms"]["verb=take"].is_number(),
+            said["now"]["running handlers"].is_number() && said["store_average_ms"]["verb=remove"].is_number(),
             "{said:#}"
         );
         let watched =

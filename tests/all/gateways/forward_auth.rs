@@ -189,7 +189,7 @@ async fn lost_answer_of_redis_is_redeem_unknown_also_for_a_named_attempt() {
     assert_eq!(ask(&service, &token(&service.url).await, "before").await.said(), "200 redeemed");
     for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
         let good = token(&service.url).await;
-        proxy.next("EVALSHA", fate);
+        proxy.next(redis.compare_commands().swap_word(), fate);
         let lost = ask(&service, &good, "one").await;
         assert_eq!(proxy.struck(), round + 1, "{fate:?}: the answer was lost");
         assert_eq!((lost.said().as_str(), lost.problem().retry), ("403 redeem_unknown", Retry::NewToken), "{fate:?}");

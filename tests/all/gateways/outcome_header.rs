@@ -99,7 +99,8 @@ async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
         for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
             let token = stage.token().await;
             // Traefik names no attempt, and then a token is just deleted.
-            proxy.next(if kind == GatewayKind::Traefik { "DEL\r\n" } else { "EVALSHA" }, fate);
+            let commands = redis.compare_commands();
+            proxy.next(if kind == GatewayKind::Traefik { commands.remove } else { commands.swap_word() }, fate);
             let answer = stage.submit(&token).await;
             assert_eq!(proxy.struck(), round + 1, "{kind:?} {fate:?}: the answer was lost");
             let status = if kind == GatewayKind::Traefik { 403 } else { 503 };

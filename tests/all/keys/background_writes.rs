@@ -8,7 +8,7 @@ use actix_web::error::{InternalError, JsonPayloadError};
 use actix_web::web::{self, Json, JsonConfig, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use onceward::actix::{ExtractorError, KeyFrom, Protect, SubjectFrom, entered};
-use onceward::store::{Bytes, Compared, Memory, Redis, Store, StoreError, async_trait};
+use onceward::store::{Bytes, Compared, Epoch, Memory, Redis, Room, Store, StoreError, async_trait};
 use onceward::{
     Effect, Guard, Intent, Key, KeyRules, Pass, Policy, RecordState, Reply, Settled, Subject, Ticket, Verdict,
 };
@@ -75,17 +75,28 @@ impl MoodyStore {
 
 #[async_trait]
 impl Store for MoodyStore {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.memory.insert(ticket, value, ttl).await
+    async fn insert(
+        &self,
+        ticket: &Ticket,
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.memory.insert(ticket, value, ttl, room).await
     }
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.memory.take(ticket).await
+    async fn swap(
+        &self,
+        ticket: &Ticket,
+        held: &[u8],
+        value: &[u8],
+        ttl: Duration,
+        room: Room,
+        epoch: Option<Epoch>,
+    ) -> Result<Compared, StoreError> {
+        self.mood(self.memory.swap(ticket, held, value, ttl, room, epoch)).await
     }
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        self.mood(self.memory.swap(ticket, held, value, ttl)).await
-    }
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.mood(self.memory.remove(ticket, held)).await
+    async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
+        self.mood(self.memory.remove(ticket, held, epoch)).await
     }
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
         self.memory.look(ticket).await
@@ -297,7 +308,8 @@ async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_an
     let ticket = pass.ticket();
     store.be(Mood::Refuses(Duration::ZERO));
     assert!(pass.unknown().await.is_err());
-    store.memory.take(&ticket).await.unwrap();
+    let there = store.memory.look(&ticket).await.unwrap().expect("a claim");
+    store.memory.remove(&ticket, &there, None).await.unwrap();
     store.be(Mood::Fine);
     until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Unknown(_)) }).await;
 }

@@ -139,11 +139,11 @@ async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_aga
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
     for fate in [TcpFault::LoseRequest, TcpFault::LoseAnswer, TcpFault::SwallowAnswer] {
-        let commands = [("/keyed/orders", "SET\r\n"), ("/keyed/held", "SET\r\n"), ("/keyed/held", "EVALSHA\r\n")];
+        let commands = [("/keyed/orders", "insert"), ("/keyed/held", "insert"), ("/keyed/held", "swap")];
         join_all(commands.map(async |(path, command)| {
             let pair = Pair::start(PEER, "onceward").await;
             assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
-            pair.proxy.next(command, fate);
+            pair.proxy.next(if command == "swap" { pair.redis.compare_commands().swap_word() } else { "NX\r\n" }, fate);
             let lost = buy(pair.one(), path, "k", "lost").await;
             let said = (lost.said(), lost.headers["retry-after"].to_str().unwrap());
             assert_eq!(((said.0.as_str(), said.1), pair.proxy.struck()), (UNAVAILABLE, 1), "{command} {fate:?}");

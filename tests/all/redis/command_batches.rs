@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use onceward::store::{Bytes, Compared, Redis, Store as _, StoreError};
+use onceward::store::{Bytes, Compared, Redis, Room, Store as _, StoreError};
 use onceward::{Kind, Ticket};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
@@ -28,6 +28,8 @@ fn runtime() -> Runtime {
 
 /// Asks until that has gone over two connections: the shared one, and this thread's own.
 async fn warm(store: &Redis, redis: &RedisServer) {
+    // The first write finds out which commands the server has.
+    store.insert(&ticket("warm"), b"x", MINUTE, Room::Free).await.expect("the store answers");
     let is_warm = || async {
         store.look(&ticket("warm")).await.expect("the store answers");
         redis.ask::<String>("CLIENT LIST").lines().filter(|line| line.contains(" cmd=get ")).count() == 2
@@ -50,11 +52,12 @@ async fn each_gets_its_own_answer_and_an_error_of_one_is_nobody_else_s() {
     for number in (0..MANY).filter(|number| spoilt(*number)) {
         redis.ask::<i64>(&format!("LPUSH {} x", ticket(number).name("onceward")));
     }
-    let insert = async |number: usize| store.insert(&ticket(number), number.to_string().as_bytes(), MINUTE).await;
+    let insert =
+        async |number: usize| store.insert(&ticket(number), number.to_string().as_bytes(), MINUTE, Room::Free).await;
     let inserted = join_all((0..MANY).map(insert)).await;
     let swap = async |number: usize| {
         let held = if number.is_multiple_of(2) { number } else { MANY };
-        store.swap(&ticket(number), held.to_string().as_bytes(), b"swapped", MINUTE).await
+        store.swap(&ticket(number), held.to_string().as_bytes(), b"swapped", MINUTE, Room::Free, None).await
     };
     let swapped = join_all((0..MANY).map(swap)).await;
     for (number, (inserted, swapped)) in inserted.into_iter().zip(swapped).enumerate() {
@@ -76,10 +79,10 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     warm(&store, &redis).await;
     for number in 0..10 {
         let (gone, kept) = (ticket(format!("gone {number}")), ticket(format!("kept {number}")));
-        let mut kept_asked = pin!(store.insert(&kept, b"kept", MINUTE));
+        let mut kept_asked = pin!(store.insert(&kept, b"kept", MINUTE, Room::Free));
         begin(kept_asked.as_mut());
         {
-            let mut asked = pin!(store.insert(&gone, b"gone", MINUTE));
+            let mut asked = pin!(store.insert(&gone, b"gone", MINUTE, Room::Free));
             begin(asked.as_mut());
         }
         assert_eq!(kept_asked.await.unwrap(), None);
@@ -97,7 +100,7 @@ async fn each_has_its_own_time() {
     redis.ask::<String>("CLIENT PAUSE 1000 WRITE");
     let begun = Instant::now();
     let timed = async |store: &Redis, name: &str| {
-        let answer = store.insert(&ticket(name), b"x", MINUTE).await;
+        let answer = store.insert(&ticket(name), b"x", MINUTE, Room::Free).await;
         (answer, begun.elapsed())
     };
     let ((hasty, hasty_took), (patient, patient_took)) = join(timed(&hasty, "hasty"), timed(&patient, "patient")).await;
@@ -114,7 +117,7 @@ fn nobody_is_left_waiting_by_a_runtime_that_ends() {
     let (first, second) = (runtime(), runtime());
     first.block_on(warm(&store, &redis));
     let x = ticket("x");
-    let mut asked = pin!(store.insert(&x, b"x", MINUTE));
+    let mut asked = pin!(store.insert(&x, b"x", MINUTE, Room::Free));
     {
         let _entered = first.enter();
         begin(asked.as_mut());
@@ -133,7 +136,7 @@ async fn a_connection_that_breaks_leaves_all_of_a_turn_unknown() {
     redis.ask::<String>("CLIENT PAUSE 1000 WRITE");
     let asked = join_all((0..10).map(|number| {
         let store = store.clone();
-        async move { store.insert(&ticket(number), b"x", MINUTE).await }
+        async move { store.insert(&ticket(number), b"x", MINUTE, Room::Free).await }
     }));
     let cut = async {
         let are_there = || async { redis.ask::<String>("INFO clients").contains("blocked_clients:1") };

@@ -15,7 +15,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
-use onceward_tests::redis_server::RedisServer;
+use onceward_tests::redis_server::{CompareCommands, RedisServer};
 use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redis::{Client, Cmd, Pipeline, RedisFuture, Value};
@@ -131,6 +131,10 @@ impl Bed {
             Self::Single(redis, _) | Self::Application(redis, ..) => vec![redis],
             Self::Cluster(cluster) => cluster.nodes.iter().map(|node| &node.server).collect(),
         }
+    }
+
+    fn commands(&self) -> CompareCommands {
+        self.servers()[0].compare_commands()
     }
 
     fn struck(&self) -> usize {
@@ -280,13 +284,14 @@ async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
 /// All of it on one store.
 async fn losing(bed: Bed, name: &str) {
     let (answers, plain, named) = (times(60, 2_500), PlainTokenCaller::default(), AttemptCaller::default());
-    bed.lose(answers, "GETDEL", plain.clone()).await;
+    let commands = bed.commands();
+    bed.lose(answers, commands.remove, plain.clone()).await;
     plain.0.is_clean();
     assert!(plain.0.count(TokenOutcome::Unknown) > 0 && plain.0.count(TokenOutcome::Accepted) > 0, "{}", plain.0);
-    bed.lose(answers, "EVALSHA", named.clone()).await;
+    bed.lose(answers, commands.swap_word(), named.clone()).await;
     let recorded = [false, true].map(|by_key| RecordCaller { by_key, runs: Arc::default() });
     for recorded in &recorded {
-        bed.lose(answers, "EVALSHA", recorded.clone()).await;
+        bed.lose(answers, commands.swap_word(), recorded.clone()).await;
     }
     let runs = recorded.each_ref().map(|recorded| recorded.runs.load(Ordering::SeqCst));
     let accepted = named.accepted.load(Ordering::SeqCst);
@@ -319,7 +324,7 @@ async fn lost_answers_over_the_application_s_connection_make_no_double_and_no_fa
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn over_a_connection_that_repeats_by_itself_tokens_are_called_used_that_nobody_has_used() {
     let (bed, plain) = (Bed::application(3).await, PlainTokenCaller::default());
-    bed.lose(times(60, 500), "GETDEL", plain.clone()).await;
+    bed.lose(times(60, 500), bed.commands().remove, plain.clone()).await;
     println!("over a connection that repeats: {}", plain.0);
     assert!(plain.0.used_by_nobody() > 0, "{}", plain.0);
     assert_eq!(plain.0.doubles(), 0, "{}", plain.0);

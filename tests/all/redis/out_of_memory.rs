@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use onceward::store::Redis;
 use onceward_api::header::LOOK;
-use onceward_tests::client::{ask_token, http, order, send, submit, token};
+use onceward_tests::client::{ask_token, http, send, submit, token};
 use onceward_tests::command_output::said;
-use onceward_tests::key_routes::{buy, under};
+use onceward_tests::key_routes::{SIZE, buy, under};
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
@@ -42,7 +42,7 @@ async fn redeem(url: &str, body: Value) -> String {
 }
 
 #[tokio::test]
-async fn full_redis_refuses_attempts_and_their_release_until_there_is_room() {
+async fn full_redis_redeems_issued_tokens_also_with_an_attempt_and_issues_none() {
     let redis = start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
     let url = &service.url;
@@ -51,78 +51,97 @@ async fn full_redis_refuses_attempts_and_their_release_until_there_is_room() {
     fill(&redis);
 
     assert_eq!(ask_token(url, "").await.said(), "503 store_unavailable");
-    assert_eq!(redeem(url, json!({"token": plain})).await, "200 redeemed", "a plain token is deleted");
+    assert_eq!(redeem(url, json!({"token": plain})).await, "200 redeemed");
     assert_eq!(redeem(url, json!({"token": plain})).await, "409 token_used");
-    assert_eq!(redeem(url, json!({"token": new, "attempt": "one"})).await, "503 store_unavailable");
-    assert_eq!(redeemed_by(url, &marked, "early").await, run, "an attempt from before is accepted again");
-    assert_eq!(redeem(url, json!({"token": marked, "attempt": "other"})).await, "409 token_used");
-    assert_eq!(release(url, &marked, "early", &run).await, "503 store_unavailable");
-
-    make_room(&redis);
     let first = redeemed_by(url, &new, "one").await;
-    assert_eq!(redeemed_by(url, &new, "one").await, first);
+    assert_eq!(redeemed_by(url, &new, "one").await, first, "the same attempt is accepted again");
     assert_eq!(redeem(url, json!({"token": new, "attempt": "two"})).await, "409 token_used");
+    assert_eq!(redeem(url, json!({"token": marked, "attempt": "other"})).await, "409 token_used");
     assert!(release(url, &marked, "early", &run).await.starts_with("204"));
     assert_eq!(redeem(url, json!({"token": marked})).await, "200 redeemed");
     assert_eq!(redeem(url, json!({"token": marked})).await, "409 token_used");
 }
 
 #[tokio::test]
-async fn full_redis_refuses_remembered_tokens_and_replays_stored_responses() {
+async fn full_redis_claims_remembered_tokens_and_stores_a_large_response_with_room() {
     let redis = start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
     let (old, new) = (token(shop.url()).await, token(shop.url()).await);
-    let submit = async |token: &str, name: &str| send(submit(shop.url(), "/remembered/orders", token, name)).await;
+    let submit = async |token: &str, name: &str| {
+        send(submit(shop.url(), "/remembered/orders", token, name).header(SIZE, 2_000)).await
+    };
     let first = submit(&old, "old").await;
     fill(&redis);
 
     let replay = submit(&old, "old").await;
     assert_eq!((replay.said().as_str(), replay.body == first.body), ("200 replayed", true));
-    for _ in 0..2 {
-        assert_eq!(submit(&new, "new").await.said(), "503 store_unavailable");
+    let executed = submit(&new, "new").await;
+    assert_eq!(executed.said(), "200 unprotected", "the response says that it is not stored");
+    let key = redis
+        .keys()
+        .into_iter()
+        .find(|key| key.contains(":token:") && redis.ask::<usize>(&format!("STRLEN {key}")) < 256);
+    let claim = key.expect("the claim is there");
+    // While the response is tried again and again, the claim is renewed, and no duplicate runs.
+    let lease = Duration::from_millis(redis.ask::<u64>(&format!("PTTL {claim}")));
+    assert!(lease > Duration::from_secs(60), "the claim outlives its lease: {lease:?}");
+    for _ in 0..3 {
+        assert_eq!(submit(&new, "new").await.said(), "409 in_progress");
     }
-    assert_eq!(shop.ledger.count("new"), 0, "nothing runs");
 
     make_room(&redis);
-    assert_eq!(submit(&new, "new").await.said(), "200 executed", "the token was not used up");
-    assert_eq!(submit(&new, "new").await.said(), "200 replayed");
+    until("the response is stored", LONG, || async {
+        let again = submit(&new, "new").await;
+        assert!(["409 in_progress", "200 replayed"].contains(&again.said().as_str()), "{}", again.said());
+        again.body == executed.body
+    })
+    .await;
     assert_eq!((shop.ledger.count("old"), shop.ledger.count("new")), (1, 1));
 }
 
+/// A run that goes on for some leases on a full Redis keeps its claim: at most once, and for a remembered token.
 #[tokio::test]
-async fn full_redis_keeps_rejected_plain_tokens_used_and_gives_remembered_ones_back_with_room() {
+async fn full_redis_renews_the_claims_of_runs_in_flight() {
+    let redis = start();
+    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
+    let (url, ledger) = (shop.url(), &shop.ledger);
+    let token = token(url).await;
+    let remembered = tokio::spawn(send(submit(url, "/remembered/brief", &token, "token").header(TAKES, 2_000)));
+    let keyed = tokio::spawn(send(under(url, "/keyed/brief", "k", "key").header(TAKES, 2_000)));
+    until("both have begun", LONG, || async { ledger.count("begun") == 2 }).await;
+    fill(&redis);
+    while !remembered.is_finished() && !keyed.is_finished() {
+        assert_eq!(send(submit(url, "/remembered/brief", &token, "token")).await.said(), "409 in_progress");
+        // A new claim has no room, so nothing is known of the key but that nothing ran.
+        assert_eq!(buy(url, "/keyed/brief", "k", "key").await.said(), "503 store_unavailable");
+    }
+    make_room(&redis);
+    assert_eq!((remembered.await.unwrap().status, keyed.await.unwrap().status), (200, 200));
+    until("both are on record", LONG, || async {
+        let again =
+            [send(submit(url, "/remembered/brief", &token, "token")).await, buy(url, "/keyed/brief", "k", "key").await];
+        again.iter().all(|answer| answer.said() == "200 replayed")
+    })
+    .await;
+    assert_eq!((ledger.count("token"), ledger.count("key")), (1, 1));
+}
+
+#[tokio::test]
+async fn full_redis_gives_rejected_tokens_back() {
     let redis = start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
     let (url, ledger) = (shop.url(), &shop.ledger);
     let (plain, remembered) = (token(url).await, token(url).await);
-    let running = tokio::spawn(send(
-        submit(url, "/remembered/orders", &remembered, "remembered").header(TAKES, 2_000).header(STATUS, 422),
-    ));
-    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     fill(&redis);
-
-    let rejected = send(submit(url, "/orders", &plain, "plain").header(STATUS, 422)).await;
-    assert_eq!(rejected.said(), "422 not_released", "the response says that a new token is needed");
-    assert_eq!(order(url, &plain, "plain").await.said(), "409 token_used");
-    assert_eq!(running.await.unwrap().said(), "422 not_released");
-    let again = async || send(submit(url, "/remembered/orders", &remembered, "remembered")).await.said();
-    // Its claim is still there, and is not renewed any more.
-    until("its lease is over", LONG, || async {
-        let said = again().await;
-        assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
-        said == "409 outcome_unknown"
-    })
-    .await;
-
-    make_room(&redis);
-    assert_eq!(order(url, &plain, "plain").await.said(), "409 token_used", "it stays used");
-    until("it is given back", LONG, || async {
-        let said = again().await;
-        assert!(["409 outcome_unknown", "200 executed"].contains(&said.as_str()), "{said}");
-        said == "200 executed"
-    })
-    .await;
-    assert_eq!((ledger.count("plain"), ledger.count("remembered")), (1, 2), "rejected, and then accepted once");
+    for (path, token) in [("/orders", &plain), ("/remembered/orders", &remembered)] {
+        for _ in 0..3 {
+            let rejected = send(submit(url, path, token, "rejected").header(STATUS, 422)).await;
+            assert_eq!(rejected.said(), "422 not_applied", "{path}");
+        }
+        assert_eq!(send(submit(url, path, token, path)).await.status, 200);
+        assert_ne!(send(submit(url, path, token, path)).await.said(), "200 executed", "{path}");
+    }
+    assert_eq!((ledger.count("rejected"), ledger.count("/orders"), ledger.count("/remembered/orders")), (6, 1, 1));
 }
 
 #[tokio::test]
@@ -164,7 +183,7 @@ async fn full_redis_makes_the_service_unready_with_the_reason_until_there_is_roo
     let answer = get(&service, "/readyz").await;
     let problem = answer.problem();
     assert_eq!(problem.code.as_str(), "store_unavailable");
-    for part in ["full", "no token is issued", "with an attempt", "Plain tokens are still redeemed"] {
+    for part in ["full", "no token is issued", "no key is claimed", "Issued tokens are still redeemed"] {
         assert!(problem.detail.contains(part), "{part}: {}", problem.detail);
     }
     let (code, text) = said(&run(&["healthcheck", "--listen", service.url.trim_start_matches("http://")]));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onceward::store::{Redis, Store as _, StoreError};
+use onceward::store::{Redis, Room, Store as _, StoreError};
 use onceward::{Binding, Guard, Kind, Secret, Ticket};
 use onceward_tests::client::{http, send};
 use onceward_tests::polling::until;
@@ -200,7 +200,7 @@ async fn a_database_beside_the_first_is_named_after_the_master() {
     let all = Sentinels::start().await;
     let store = Redis::open(&format!("{}/3", all.address())).unwrap();
     let ticket = Ticket::of(Kind::Key, b"x");
-    until("it is found", BACK, || async { store.insert(&ticket, b"x", MINUTE).await.is_ok() }).await;
+    until("it is found", BACK, || async { store.insert(&ticket, b"x", MINUTE, Room::Free).await.is_ok() }).await;
     let spaces: String = all.nodes[0].server.ask("INFO keyspace");
     assert!(spaces.contains("db3:keys=1"), "{spaces}");
 }

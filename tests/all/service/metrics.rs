@@ -50,7 +50,7 @@ async fn what_is_counted_is_what_callers_were_told() {
     assert_eq!(metrics.sum("onceward_claims_total", &["event=\"completed\""]), 1.0);
     assert_eq!(metrics.sum("onceward_claims_total", &["event=\"lost\""]), 0.0);
     assert_eq!(metrics.sum("onceward_http_requests_total", &["status=\"4xx\""]), 5.0);
-    assert!(metrics.sum("onceward_store_duration_seconds_count", &["verb=\"take\""]) >= 3.0);
+    assert!(metrics.sum("onceward_store_duration_seconds_count", &["verb=\"remove\""]) >= 3.0);
     assert!(metrics.sum("onceward_memory_records", &[]) >= 3.0);
     assert!(metrics.sum("onceward_memory_bytes", &["kind=\"key\""]) > 0.0);
 }
@@ -199,7 +199,7 @@ async fn a_store_that_fails_is_counted_by_verb_and_one_outside_has_no_memory_to_
     let token = token(url).await;
     let metrics = Metrics::of(url).await;
     assert!(!metrics.series.keys().any(|series| series.starts_with("onceward_memory_")), "{}", metrics.text);
-    assert_eq!(metrics.sum("onceward_store_errors_total", &["verb=\"take\""]), 0.0);
+    assert_eq!(metrics.sum("onceward_store_errors_total", &["verb=\"remove\""]), 0.0);
     redis.kill();
     until("it is noticed", Duration::from_secs(10), || async {
         let said = post(url, "/token/redeem", &json!({ "token": token })).await;
@@ -207,7 +207,7 @@ async fn a_store_that_fails_is_counted_by_verb_and_one_outside_has_no_memory_to_
         let metrics = Metrics::of(url).await;
         // Whether the store still lives the same life is asked first, once the connection is known to be gone.
         let failed = |verb| metrics.sum("onceward_store_errors_total", &[verb, "kind=\"not_executed\""]);
-        failed("verb=\"take\"") + failed("verb=\"epoch\"") > 0.0
+        failed("verb=\"remove\"") + failed("verb=\"epoch\"") > 0.0
     })
     .await;
     let metrics = Metrics::of(url).await;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onceward::store::{MigrationOutcome, Sql, SqlError, Store as _};
+use onceward::store::{MigrationOutcome, Room, Sql, SqlError, Store as _};
 use onceward::transaction::{ClaimError, claim_in};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Verdict};
 use onceward_tests::client::send;
@@ -132,7 +132,7 @@ async fn record_outlives_a_restart_of_the_machine_by_what_the_wall_clock_says() 
     Sql::migrate(&file.url()).await.unwrap();
     let (ticket, another) = (Ticket::of(Kind::Key, b"one"), Ticket::of(Kind::Key, b"another"));
     let open = async || Sql::open_within(&file.url(), LONG).await.unwrap();
-    open().await.insert(&ticket, b"x", MINUTE).await.unwrap();
+    open().await.insert(&ticket, b"x", MINUTE, Room::Free).await.unwrap();
     // Half a minute passes while the machine is off; its boot clock begins at zero again.
     let reboot = async |seconds: i64| {
         let moved = format!("UPDATE onceward_clock SET boot = 'the boot before', wall_ms = wall_ms - {seconds} * 1000");
@@ -141,7 +141,7 @@ async fn record_outlives_a_restart_of_the_machine_by_what_the_wall_clock_says() 
     reboot(30).await;
     let store = open().await;
     assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(&b"x"[..]));
-    store.insert(&another, b"y", MINUTE).await.unwrap();
+    store.insert(&another, b"y", MINUTE, Room::Free).await.unwrap();
     reboot(31).await;
     let store = open().await;
     assert_eq!(store.look(&ticket).await.unwrap(), None, "61 seconds have passed");
@@ -150,7 +150,7 @@ async fn record_outlives_a_restart_of_the_machine_by_what_the_wall_clock_says() 
     reboot(-DAY).await;
     let store = open().await;
     assert!(store.look(&another).await.unwrap().is_some());
-    assert_eq!(store.insert(&ticket, b"z", MINUTE).await.unwrap(), None, "what was over is still over");
+    assert_eq!(store.insert(&ticket, b"z", MINUTE, Room::Free).await.unwrap(), None, "what was over is still over");
 }
 
 /// A file as the first version of Onceward made it: it has no clock, and its records expire by the wall clock.
@@ -158,7 +158,7 @@ async fn file_of_the_first_version() -> Sqlite {
     let file = Sqlite::with("").await;
     Sql::migrate(&file.url()).await.unwrap();
     let store = Sql::open_within(&file.url(), LONG).await.unwrap();
-    store.insert(&Ticket::of(Kind::Key, b"kept"), b"x", MINUTE).await.unwrap();
+    store.insert(&Ticket::of(Kind::Key, b"kept"), b"x", MINUTE, Room::Free).await.unwrap();
     file.execute("DROP TABLE onceward_clock; UPDATE onceward_schema SET version = 1").await;
     file
 }

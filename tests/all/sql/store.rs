@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onceward::api::Code;
 use onceward::store::laws::Laws;
-use onceward::store::{Compared, MigrationOutcome, Sql, Store as _, StoreError};
+use onceward::store::{Compared, MigrationOutcome, Room, Sql, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Ticket, Token, Verdict};
 use onceward_tests::database::TestDatabase;
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
@@ -82,12 +82,12 @@ async fn of_many_inserts_over_what_has_expired_exactly_one_wins() {
         let stores = [Sql::open_within(&url, PATIENCE).await.unwrap(), Sql::open_within(&url, PATIENCE).await.unwrap()];
         for round in 0..10 {
             let ticket = ticket(&format!("{round}"));
-            stores[0].insert(&ticket, b"over", Duration::from_millis(1)).await.unwrap();
+            stores[0].insert(&ticket, b"over", Duration::from_millis(1), Room::Free).await.unwrap();
             until("it is over", PATIENCE, async || stores[0].look(&ticket).await.unwrap().is_none()).await;
             let racers: Vec<_> = (0..32_u8)
                 .map(|racer| {
                     let store = stores[usize::from(racer) % 2].clone();
-                    tokio::spawn(async move { store.insert(&ticket, &[racer], MINUTE).await.unwrap() })
+                    tokio::spawn(async move { store.insert(&ticket, &[racer], MINUTE, Room::Free).await.unwrap() })
                 })
                 .collect();
             let mut found = Vec::new();
@@ -112,9 +112,9 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
         ("silence", TcpFault::SwallowAnswer, true),
     ] {
         // Known to the connection, so that the next message is the statement itself.
-        store.insert(&ticket(&format!("{name} before")), b"x", MINUTE).await.unwrap();
+        store.insert(&ticket(&format!("{name} before")), b"x", MINUTE, Room::Free).await.unwrap();
         proxy.next("onceward:key", fate);
-        let error = store.insert(&ticket(name), b"x", MINUTE).await.unwrap_err();
+        let error = store.insert(&ticket(name), b"x", MINUTE, Room::Free).await.unwrap_err();
         assert!(matches!(error, StoreError::Unknown(_)), "{name}: {error}");
         let direct = Sql::open_within(&server.url(), PATIENCE).await.unwrap();
         assert_eq!(direct.look(&ticket(name)).await.unwrap().is_some(), is_there, "{name}");
@@ -127,16 +127,19 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
 async fn what_waits_for_a_lock_too_long_has_certainly_changed_nothing() {
     let (server, url) = postgres().await;
     let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
-    store.insert(&ticket("held"), b"x", MINUTE).await.unwrap();
+    store.insert(&ticket("held"), b"x", MINUTE, Room::Free).await.unwrap();
     let pool = server.pool(1).await;
     let mut lock = pool.begin().await.unwrap();
     sqlx::query("SELECT * FROM onceward_records FOR UPDATE").fetch_all(&mut *lock).await.unwrap();
-    let error = store.swap(&ticket("held"), b"x", b"y", MINUTE).await.unwrap_err();
+    let error = store.swap(&ticket("held"), b"x", b"y", MINUTE, Room::Free, None).await.unwrap_err();
     assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
     assert!(error.to_string().contains("statement timeout"), "{error}");
     drop(lock);
     until("the lock is gone", PATIENCE, async || {
-        store.swap(&ticket("held"), b"x", b"y", MINUTE).await.is_ok_and(|swapped| swapped == Compared::Done)
+        store
+            .swap(&ticket("held"), b"x", b"y", MINUTE, Room::Free, None)
+            .await
+            .is_ok_and(|swapped| swapped == Compared::Done)
     })
     .await;
 }
@@ -146,13 +149,13 @@ async fn what_waits_for_the_file_too_long_has_certainly_changed_nothing() {
     let (_folder, url) = sqlite().await;
     let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     // Its cleaner has had its turn when this is answered, and does not wait for the file before us.
-    store.insert(&ticket("before"), b"x", MINUTE).await.unwrap();
+    store.insert(&ticket("before"), b"x", MINUTE, Room::Free).await.unwrap();
     let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
     let lock = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-    let error = store.insert(&ticket("held"), b"x", MINUTE).await.unwrap_err();
+    let error = store.insert(&ticket("held"), b"x", MINUTE, Room::Free).await.unwrap_err();
     assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
     lock.rollback().await.unwrap();
-    assert_eq!(store.insert(&ticket("held"), b"x", MINUTE).await.unwrap(), None);
+    assert_eq!(store.insert(&ticket("held"), b"x", MINUTE, Room::Free).await.unwrap(), None);
 }
 
 /// There is more to remove than is removed in a moment.
@@ -175,7 +178,7 @@ async fn a_store_that_is_dropped_stops_removing_what_has_expired() {
 async fn a_database_that_is_away_has_done_nothing_and_is_found_again() {
     let (mut server, url) = postgres().await;
     let store = Sql::open_within(&url, PATIENCE).await.unwrap();
-    store.insert(&ticket("kept"), b"x", MINUTE).await.unwrap();
+    store.insert(&ticket("kept"), b"x", MINUTE, Room::Free).await.unwrap();
     server.kill();
     // What was sent over a connection that had not noticed is unknown; what could not be sent is not.
     let certain = async || matches!(store.look(&ticket("kept")).await, Err(StoreError::NotExecuted(_)));
@@ -253,7 +256,7 @@ async fn what_has_expired_is_removed_and_what_has_not_is_not() {
         let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();
         let count = async || database.number("SELECT count(*) FROM onceward_records").await;
         until("all that is over is removed", PATIENCE, async || count().await == 300).await;
-        store.insert(&ticket("one more"), b"x", MINUTE).await.unwrap();
+        store.insert(&ticket("one more"), b"x", MINUTE, Room::Free).await.unwrap();
         assert_eq!(count().await, 301, "{}", database.url());
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use actix_web::{App, HttpServer, web};
 use onceward::actix::{Protect, SubjectFrom};
-use onceward::store::{Bytes, Compared, Epoch, Memory, Store, StoreError, async_trait};
-use onceward::{Binding, Guard, ManualClock, Secret, Subject, Ticket};
+use onceward::store::Memory;
+use onceward::{Binding, Guard, ManualClock, Secret, Subject};
 use onceward_api::IssuedToken;
 use onceward_api::header::{FIELD, NEXT_TOKEN, TOKEN};
 use onceward_tests::client::{Answer, http, order, send, submit, token, token_for};
@@ -138,41 +138,10 @@ async fn a_token_for_an_address_is_good_from_there() {
     assert_eq!(shop.ledger.runs(), ["/here", "/here"]);
 }
 
-/// One store for several guards.
-#[derive(Clone)]
-struct SharedMemory(Arc<Memory>);
-
-#[async_trait]
-impl Store for SharedMemory {
-    async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration) -> Result<Option<Bytes>, StoreError> {
-        self.0.insert(ticket, value, ttl).await
-    }
-
-    async fn take(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.0.take(ticket).await
-    }
-
-    async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration) -> Result<Compared, StoreError> {
-        self.0.swap(ticket, held, value, ttl).await
-    }
-
-    async fn remove(&self, ticket: &Ticket, held: &[u8]) -> Result<Compared, StoreError> {
-        self.0.remove(ticket, held).await
-    }
-
-    async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.0.look(ticket).await
-    }
-
-    fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
-        self.0.epoch(ticket)
-    }
-}
-
 #[tokio::test]
 async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_secret() {
     let clock = ManualClock::new();
-    let store = SharedMemory(Arc::new(Memory::with_clock((&clock).into())));
+    let store = Arc::new(Memory::with_clock((&clock).into()));
     let guard = || Guard::builder(store.clone()).clock((&clock).into());
     let (old, new) = (Secret::random(), Secret::random());
     let before = Shop::with(guard().secret(old.clone()).build());

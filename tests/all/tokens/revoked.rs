@@ -131,12 +131,12 @@ async fn sdk_does_not_replace_a_revoked_token() {
 async fn token_is_revoked_on_a_full_redis_too() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE));
-    let [token, marked] = [(); 2].map(|()| guard.issue(MINUTE, Binding::none()));
-    let (token, marked) = (token.await.unwrap(), marked.await.unwrap());
+    let [token, other] = [(); 2].map(|()| guard.issue(MINUTE, Binding::none()));
+    let (token, other) = (token.await.unwrap(), other.await.unwrap());
     redis.ask::<()>("CONFIG SET maxmemory 1");
     assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
     redis.ask::<()>("CONFIG SET maxmemory 0");
     let shop = Shop::with(guard.clone());
-    assert_eq!(order(shop.url(), token.as_str(), "full").await.said(), "409 token_used");
-    assert_eq!(order(shop.url(), marked.as_str(), "other").await.said(), "200 executed");
+    assert_eq!(order(shop.url(), token.as_str(), "full").await.said(), "410 token_revoked");
+    assert_eq!(order(shop.url(), other.as_str(), "other").await.said(), "200 executed");
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::entry::EntryWeight;
+use crate::store::Room;
 use crate::ticket::{Kind, Ticket};
 
 /// The limit, and the bytes that count towards it.
@@ -49,11 +50,14 @@ impl Quotas {
         }
     }
 
-    /// Returns the quota for putting back a record that was taken a moment ago, whose room another record may have used in the
-    /// meantime.
-    pub(super) fn quota_to_put_back(&self, kind: Kind) -> usize {
+    /// Returns the bytes up to which a kind may grow for a record. The reserve is a quarter of the quota: another record may have used the
+    /// room of the one that is written again.
+    pub(super) fn most(&self, kind: Kind, value: &[u8], room: Room) -> usize {
         let quota = self.quota(kind);
-        quota.saturating_add(quota / 4)
+        match room {
+            Room::Reserved if value.len() <= Room::SMALL => quota.saturating_add(quota / 4),
+            Room::Reserved | Room::Free => quota,
+        }
     }
 
     pub(super) fn used(&self, kind: Kind) -> usize {

@@ -27,7 +27,7 @@ fn done(size: usize) -> Vec<u8> {
 /// Inserts until the store refuses, and says how many it took.
 async fn fill(store: &Memory, kind: Kind) -> usize {
     for number in 0.. {
-        if store.insert(&numbered(kind, number), b"xy", MINUTE).await.is_err() {
+        if store.insert(&numbered(kind, number), b"xy", MINUTE, Room::Free).await.is_err() {
             return number;
         }
     }
@@ -37,8 +37,8 @@ async fn fill(store: &Memory, kind: Kind) -> usize {
 /// Claims a key and completes it with a response of this size.
 async fn run(store: &Memory, number: usize, size: usize) {
     let ticket = numbered(Kind::Key, number);
-    assert_eq!(store.insert(&ticket, b"claim", MINUTE).await.unwrap(), None, "{number}: a claim has room");
-    let completed = store.swap(&ticket, b"claim", &done(size), MINUTE).await.unwrap();
+    assert_eq!(store.insert(&ticket, b"claim", MINUTE, Room::Free).await.unwrap(), None, "{number}: a claim has room");
+    let completed = store.swap(&ticket, b"claim", &done(size), MINUTE, Room::Free, None).await.unwrap();
     assert_eq!(completed, Compared::Done, "{number}: completing has room");
 }
 
@@ -85,12 +85,13 @@ async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
     let store = Memory::new().limit(1024 * KIB);
     let taken = fill(&store, Kind::Token).await;
     assert!(taken > 1000, "{taken}");
-    let error = store.insert(&numbered(Kind::Token, taken), b"xy", MINUTE).await.unwrap_err();
+    let error = store.insert(&numbered(Kind::Token, taken), b"xy", MINUTE, Room::Free).await.unwrap_err();
     assert!(matches!(error, StoreError::NotExecuted(_)) && error.is_full(), "{error}");
     for number in 0..taken {
-        assert!(store.take(&numbered(Kind::Token, number)).await.unwrap().is_some(), "{number}");
+        let removed = store.remove(&numbered(Kind::Token, number), b"xy", None).await.unwrap();
+        assert_eq!(removed, Compared::Done, "{number}");
     }
-    assert_eq!(fill(&store, Kind::Token).await, taken, "what was taken has made room again");
+    assert_eq!(fill(&store, Kind::Token).await, taken, "a removed record has made room again");
 }
 
 #[tokio::test]
@@ -102,34 +103,38 @@ async fn a_kind_that_is_full_leaves_the_others_their_share() {
         quotas.push(fill(&store, kind).await);
     }
     assert!(quotas[0] > quotas[1] && quotas[1] > quotas[2] && quotas[2] > 100, "{quotas:?}");
-    assert!(store.insert(&Ticket::of_secret(), b"secret", MINUTE).await.is_ok());
+    assert!(store.insert(&Ticket::of_secret(), b"secret", MINUTE, Room::Free).await.is_ok());
 }
 
 #[tokio::test]
-async fn settling_and_putting_back_have_room_in_a_full_store() {
+async fn settling_and_giving_back_have_room_in_a_full_store() {
     let store = Memory::new().limit(64 * KIB);
     let token = numbered(Kind::Token, usize::MAX);
-    store.insert(&token, b"xy", MINUTE).await.unwrap();
-    store.take(&token).await.unwrap();
+    store.insert(&token, b"xy", MINUTE, Room::Free).await.unwrap();
+    store.remove(&token, b"xy", None).await.unwrap();
     fill(&store, Kind::Token).await;
-    assert_eq!(store.put_back(&token, b"xy", MINUTE).await.unwrap(), None);
+    assert_eq!(store.insert(&token, b"xy", MINUTE, Room::Reserved).await.unwrap(), None);
     let claim = [0; 102];
-    assert_eq!(store.swap(&token, b"xy", &claim, MINUTE).await.unwrap(), Compared::Done, "a token becomes a claim");
-    assert_eq!(store.swap(&token, &claim, &done(64 * KIB), MINUTE).await.unwrap(), Compared::Done);
+    assert_eq!(
+        store.swap(&token, b"xy", &claim, MINUTE, Room::Free, None).await.unwrap(),
+        Compared::Done,
+        "a token becomes a claim"
+    );
+    assert_eq!(store.swap(&token, &claim, &done(64 * KIB), MINUTE, Room::Free, None).await.unwrap(), Compared::Done);
     let stub = store.look(&token).await.unwrap().unwrap();
     let Ok(Layout::Done(DoneRecord { reply: Err(NoReply::NoRoom), .. })) = Layout::decode(&stub) else {
         panic!("{stub:?}")
     };
-    assert_eq!(store.remove(&token, &stub).await.unwrap(), Compared::Done);
+    assert_eq!(store.remove(&token, &stub, None).await.unwrap(), Compared::Done);
     assert_counted(&store);
 }
 
 #[tokio::test]
-async fn putting_back_exceeds_a_share_by_a_quarter_at_most() {
+async fn reserve_exceeds_a_quota_by_a_quarter_at_most() {
     let store = Memory::new().limit(64 * KIB);
     let taken = fill(&store, Kind::Token).await;
     for number in taken.. {
-        if let Err(error) = store.put_back(&numbered(Kind::Token, number), b"xy", MINUTE).await {
+        if let Err(error) = store.insert(&numbered(Kind::Token, number), b"xy", MINUTE, Room::Reserved).await {
             assert!(error.is_full(), "{error}");
             break;
         }
@@ -166,7 +171,7 @@ async fn expired_response_gives_way_before_a_live_one() {
     let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
     // The share of keys is 384 KiB.
     let expired = numbered(Kind::Key, 0);
-    store.insert(&expired, &done(150 * KIB), MINUTE / 2).await.unwrap();
+    store.insert(&expired, &done(150 * KIB), MINUTE / 2, Room::Free).await.unwrap();
     run(&store, 1, 150 * KIB).await;
     clock.advance(MINUTE / 2);
     run(&store, 2, 150 * KIB).await;
@@ -182,7 +187,7 @@ async fn new_claims_take_the_room_of_all_responses() {
     }
     let before = store.len();
     let mut taken = 0;
-    while store.insert(&numbered(Kind::Key, 1_000 + taken), b"claim", MINUTE).await.is_ok() {
+    while store.insert(&numbered(Kind::Key, 1_000 + taken), b"claim", MINUTE, Room::Free).await.is_ok() {
         taken += 1;
     }
     assert_eq!(before + taken, 1024 * KIB / 8 * 3 / LEAST, "nothing but records is left");
@@ -207,8 +212,11 @@ async fn duplicates_in_a_full_store_drop_no_response() {
     let (responses, large) = (store.quotas.responses(Kind::Key), done(20 * KIB));
     for number in 0..100 {
         let ticket = numbered(Kind::Key, number);
-        assert!(store.insert(&ticket, b"claim", MINUTE).await.unwrap().is_some());
-        assert!(matches!(store.swap(&ticket, b"claim", &large, MINUTE).await.unwrap(), Compared::Found(_)));
+        assert!(store.insert(&ticket, b"claim", MINUTE, Room::Free).await.unwrap().is_some());
+        assert!(matches!(
+            store.swap(&ticket, b"claim", &large, MINUTE, Room::Free, None).await.unwrap(),
+            Compared::Found(_)
+        ));
     }
     assert_eq!(store.quotas.responses(Kind::Key), responses);
 }
@@ -217,8 +225,8 @@ async fn duplicates_in_a_full_store_drop_no_response() {
 async fn large_value_of_another_form_is_refused_when_it_does_not_fit() {
     let store = Memory::new().limit(64 * KIB);
     let ticket = numbered(Kind::Key, 1);
-    store.insert(&ticket, b"held", MINUTE).await.unwrap();
-    let error = store.swap(&ticket, b"held", &vec![7; 64 * KIB], MINUTE).await.unwrap_err();
+    store.insert(&ticket, b"held", MINUTE, Room::Free).await.unwrap();
+    let error = store.swap(&ticket, b"held", &vec![7; 64 * KIB], MINUTE, Room::Free, None).await.unwrap_err();
     assert!(error.is_full(), "{error}");
     assert_eq!(store.look(&ticket).await.unwrap().as_deref(), Some(&b"held"[..]));
 }
@@ -233,14 +241,14 @@ async fn account_agrees_with_what_is_there_after_every_verb_at_once() {
             let mut random = fastrand::Rng::with_seed(worker);
             for _ in 0..5_000 {
                 let ticket = numbered(random.choice([Kind::Token, Kind::Key]).unwrap(), random.usize(..60));
-                let (large, ttl) = (done(random.usize(..20 * KIB)), Duration::from_millis(random.u64(1..50)));
+                let (large, ttl) =
+                    (done(random.usize(Room::SMALL..20 * KIB)), Duration::from_millis(random.u64(1..50)));
                 let held = store.look(&ticket).await.unwrap().unwrap_or_default();
                 let _ = match random.u8(..6) {
-                    0 => store.insert(&ticket, b"claim", ttl).await.map(drop),
-                    1 => store.take(&ticket).await.map(drop),
-                    2 => store.remove(&ticket, &held).await.map(drop),
-                    3 => store.put_back(&ticket, &large, ttl).await.map(drop),
-                    _ => store.swap(&ticket, &held, &large, ttl).await.map(drop),
+                    0 => store.insert(&ticket, b"claim", ttl, Room::Free).await.map(drop),
+                    1 | 2 => store.remove(&ticket, &held, None).await.map(drop),
+                    3 => store.insert(&ticket, &large, ttl, Room::Reserved).await.map(drop),
+                    _ => store.swap(&ticket, &held, &large, ttl, Room::Free, None).await.map(drop),
                 };
                 if random.u8(..20) == 0 {
                     clock.advance(Duration::from_millis(1));
@@ -271,7 +279,7 @@ async fn what_is_over_is_swept_away_in_passing() {
     let store = Memory::with_clock((&clock).into());
     // A steady stream, each of which lives for as long as it takes to insert a thousand.
     for number in 0..50_000 {
-        store.insert(&numbered(Kind::Token, number), b"xy", Duration::from_millis(1000)).await.unwrap();
+        store.insert(&numbered(Kind::Token, number), b"xy", Duration::from_millis(1000), Room::Free).await.unwrap();
         clock.advance(Duration::from_millis(1));
     }
     assert!(store.len() < 4_000, "{} records are held, a thousand live", store.len());

@@ -35,9 +35,12 @@ pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
         }
         return Err(bad("it has neither `://` nor several `host:port` with `;` between them"));
     };
+    // Valkey speaks the same protocol, and has schemes of its own for it.
+    let scheme = &scheme.replacen("valkey", "redis", 1)[..];
     match scheme {
-        "redis" | "rediss" | "unix" | "redis+unix" | "valkey" | "valkeys" => {
-            text.into_connection_info().map(|info| RedisAddress::One(Box::new(info))).map_err(bad)
+        "redis" | "rediss" | "unix" | "redis+unix" => {
+            let address = format!("{scheme}://{rest}");
+            address.into_connection_info().map(|info| RedisAddress::One(Box::new(info))).map_err(bad)
         }
         "redis+cluster" | "rediss+cluster" => {
             let AddressParts { credentials, hosts: list, path } = parts(rest)?;
@@ -61,8 +64,8 @@ pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
             Ok(RedisAddress::Sentinel { sentinels, name: decoded(name)?, node: Box::new(node) })
         }
         _ => Err(bad(
-            "what stands before `://` is none of redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and \
-             rediss+cluster",
+            "the scheme is none of redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and rediss+cluster, with `valkey` \
+             in place of `redis` if you like",
         )),
     }
 }
@@ -228,6 +231,10 @@ mod tests {
             ("redis+sentinel://h1,h2:1/mymaster", "sentinel h1:26379 h2:1 mymaster :0"),
             ("redis+sentinel://u:p@h1/my%20master/2", "sentinel h1:26379 my master u:p@:0/2"),
             ("rediss+sentinel://h1/m", "sentinel tls h1:26379 m tls :0"),
+            ("valkey://127.0.0.1:7000", "one 127.0.0.1:7000"),
+            ("valkeys://u:p@h/3", "one tls u:p@h:6379/3"),
+            ("valkey+cluster://h1,h2", "cluster h1:6379 h2:6379"),
+            ("valkeys+sentinel://h1/m", "sentinel tls h1:26379 m tls :0"),
         ] {
             assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
         }

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout_at};
 
 use super::address::at;
+use super::capabilities::Capabilities;
 use super::connection::{Endpoint, ManagedConnection, client, reconnecting};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
@@ -212,16 +213,24 @@ impl Transport for Cluster {
         }
     }
 
-    fn refuses_scripts(&self) -> Option<bool> {
-        let map = self.map.borrow();
-        let known = map.masters.iter().filter_map(|(_, connection)| connection.refuses_scripts());
-        // An unreachable node does not block the others.
-        known.reduce(|one, other| one || other)
+    fn capabilities(&self, key: &KeyName<'_>) -> Option<Capabilities> {
+        self.known_owner(key)?.capabilities(key)
     }
 
-    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+    async fn learn_capabilities(
+        &self,
+        key: &KeyName<'_>,
+        probe: &str,
+        deadline: Deadline,
+    ) -> Result<Capabilities, TransportError> {
         let (_, connection) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
-        connection.learn_scripts(key, deadline).await
+        connection.learn_capabilities(key, probe, deadline).await
+    }
+
+    fn forget_native(&self, key: &KeyName<'_>) {
+        if let Some(connection) = self.known_owner(key) {
+            connection.forget_native(key);
+        }
     }
 
     fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission {
@@ -286,7 +295,7 @@ impl ClusterState {
     /// Triggers a lookup of the slot map if the error may mean that the slots have moved.
     fn doubts(&self, error: &TransportError) {
         let is_doubtful = match error {
-            TransportError::TooMany => false,
+            TransportError::TooMany | TransportError::Incapable => false,
             TransportError::NoConnection(_) | TransportError::Replica | TransportError::TimedOut => true,
             TransportError::Redis(redis_error) => {
                 let is_moved = redis_error.redirect_node().is_some() && !error.is(ServerErrorKind::Ask);

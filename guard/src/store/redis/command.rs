@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue as _, ServerErrorKind, Value};
 
+use super::capabilities::Capabilities;
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::replication_id::ReplicationId;
-use super::scripts::{LuaScript, SWAP};
+use super::scripts::LuaScript;
 use super::transport::{KeyName, Request, Response};
 use super::{Redis, SendMode};
-use crate::store::{Bytes, Compared, Epoch, StoreError};
+use crate::store::{Bytes, Epoch, StoreError};
 use crate::ticket::Ticket;
 
 impl Redis {
@@ -26,11 +27,6 @@ impl Redis {
         let mut command = Cmd::with_capacity(7, verb.len() + name.len() + 64);
         command.arg(verb).arg(name);
         command
-    }
-
-    pub(super) async fn ask(&self, command: Cmd, deadline: Deadline) -> Result<Option<Bytes>, StoreError> {
-        let request = Request { command, key_at: 1, wants_replication_id: false };
-        bytes(self.send(request, deadline).await?.value)
     }
 
     pub(super) async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
@@ -56,13 +52,12 @@ impl Redis {
     pub(super) async fn eval(
         &self,
         script: &LuaScript,
-        ticket: &Ticket,
+        name: &str,
         arguments: &[&[u8]],
         wants_replication_id: bool,
         deadline: Deadline,
-    ) -> Result<Response, StoreError> {
+    ) -> Result<Response, TransportError> {
         let call = |verb: &str, body: &str| {
-            let name = ticket.name(&self.prefix);
             let length = arguments.iter().map(|argument| argument.len()).sum::<usize>();
             let mut command =
                 Cmd::with_capacity(4 + arguments.len(), verb.len() + body.len() + name.len() + length + 1);
@@ -70,24 +65,9 @@ impl Redis {
             Request { command, key_at: 3, wants_replication_id }
         };
         match self.send(call("EVALSHA", script.digest()), deadline).await {
-            Err(error) if error.is(ServerErrorKind::NoScript) => {
-                Ok(self.send(call("EVAL", script.text), deadline).await?)
-            }
-            other => Ok(other?),
+            Err(error) if error.is(ServerErrorKind::NoScript) => self.send(call("EVAL", script.text), deadline).await,
+            other => other,
         }
-    }
-
-    pub(super) async fn eval_swap(
-        &self,
-        ticket: &Ticket,
-        held: &[u8],
-        value: &[u8],
-        ttl: Duration,
-        wants_replication_id: bool,
-        deadline: Deadline,
-    ) -> Result<Response, StoreError> {
-        self.eval(&SWAP, ticket, &[held, value, millis(ttl).to_string().as_bytes()], wants_replication_id, deadline)
-            .await
     }
 
     /// Returns whether a replication id that was read after a command stands for this epoch. An epoch never recurs, so the command was
@@ -104,32 +84,42 @@ impl Redis {
         is_of_epoch
     }
 
-    /// Returns the replication id of the server that holds this ticket. Reads it from the server unless the cached one is of the
-    /// expected epoch.
-    pub(super) async fn replication_id(
+    /// Returns whether the store is certainly in another epoch. Asks the server if the cached epoch is another one: the token may be from
+    /// a newer epoch than the one known here. An unknown epoch is checked after the command.
+    pub(super) async fn has_left(
         &self,
+        epoch: Epoch,
         ticket: &Ticket,
-        expected: Option<Epoch>,
         deadline: Deadline,
-    ) -> Result<(ReplicationId, Epoch), TransportError> {
-        let name = || ticket.name(&self.prefix);
-        match self.transport.known(&KeyName(&name)) {
-            Some((replication_id, epoch)) if expected == Some(epoch) => Ok((replication_id, epoch)),
-            _ => {
-                let _permit = self.permit()?;
-                self.transport.learn(&KeyName(&name), deadline).await
-            }
+    ) -> Result<bool, TransportError> {
+        match self.transport.known(&KeyName(&|| ticket.name(&self.prefix))) {
+            Some((_, known)) if known != epoch => Ok(self.learn_epoch(ticket, deadline).await? != epoch),
+            _ => Ok(false),
         }
     }
 
-    pub(super) async fn refuses_scripts(&self, ticket: &Ticket, deadline: Deadline) -> Result<bool, TransportError> {
-        match self.transport.refuses_scripts() {
-            Some(refuses) => Ok(refuses),
-            None => {
-                let _permit = self.permit()?;
-                self.transport.learn_scripts(&KeyName(&|| ticket.name(&self.prefix)), deadline).await
-            }
+    /// Reads the epoch from the server that holds this ticket.
+    pub(super) async fn learn_epoch(&self, ticket: &Ticket, deadline: Deadline) -> Result<Epoch, TransportError> {
+        let _permit = self.permit()?;
+        let (_, epoch) = self.transport.learn(&KeyName(&|| ticket.name(&self.prefix)), deadline).await?;
+        Ok(epoch)
+    }
+
+    /// Returns the capabilities of the server that holds this ticket. If they are not known, finds them out with a key of the same slot.
+    pub(super) async fn capabilities(&self, ticket: &Ticket, deadline: Deadline) -> Result<Capabilities, StoreError> {
+        let name = || ticket.name(&self.prefix);
+        let allowed = |found: Capabilities| if self.is_native { found } else { found.without_native() };
+        if let Some(known) = self.transport.capabilities(&KeyName(&name)) {
+            return Ok(allowed(known));
         }
+        let learn = async {
+            let _permit = self.permit()?;
+            let probe = format!("{}:probe:{{{}}}", self.prefix, name());
+            self.transport.learn_capabilities(&KeyName(&name), &probe, deadline).await
+        };
+        // Boxed to keep the future of the common path small.
+        let learned = Box::pin(learn).await.map_err(|error| StoreError::from(error).certainly_not_executed())?;
+        Ok(allowed(learned))
     }
 }
 
@@ -139,14 +129,6 @@ struct InFlightPermit<'a>(&'a AtomicUsize);
 impl Drop for InFlightPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Reads the result of a script that compares.
-pub(super) fn compared(answer: Value) -> Result<Compared, StoreError> {
-    match answer {
-        Value::Int(1) => Ok(Compared::Done),
-        other => Ok(bytes(other)?.map_or(Compared::Gone, Compared::Found)),
     }
 }
 

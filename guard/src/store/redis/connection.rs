@@ -1,7 +1,7 @@
 //! A connection to one server that reconnects when it breaks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -13,12 +13,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use super::batch::PendingResponse;
 use super::breaker::Breaker;
+use super::capabilities::{Capabilities, CapabilityCell};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use super::sentinel::Sentinels;
 use super::thread_local::ThreadLocalConnector;
-use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, refuses_scripts, send_over};
+use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, send_over};
 use crate::backoff::Backoff;
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
@@ -59,7 +60,6 @@ impl Endpoint {
 pub(super) struct ManagedConnection {
     state: watch::Receiver<ConnectionState>,
     known: Arc<ReplicationIdCache>,
-    refuses_scripts: Arc<AtomicBool>,
     thread_local: ThreadLocalConnector,
     breaker: Arc<Breaker>,
 }
@@ -78,6 +78,7 @@ struct LiveConnection {
     number: u64,
     /// The server was a replica when the connection was opened.
     is_replica: bool,
+    capabilities: CapabilityCell,
 }
 
 /// Creates a client with the settings that apply to every server.
@@ -98,18 +99,11 @@ impl ManagedConnection {
         let (publish, state) = watch::channel(ConnectionState::Down("not connected yet".into()));
         let (broken, _) = watch::channel(0);
         let known = Arc::new(ReplicationIdCache::default());
-        let refuses_scripts = Arc::new(AtomicBool::new(false));
-        let keeper = ConnectionTask {
-            source,
-            publish,
-            broken: broken.clone(),
-            known: Arc::clone(&known),
-            refuses_scripts: Arc::clone(&refuses_scripts),
-        };
+        let keeper = ConnectionTask { source, publish, broken: broken.clone(), known: Arc::clone(&known) };
         runtime::spawn(keeper.keep_connected());
         let thread_local =
             ThreadLocalConnector { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
-        Self { state, known, refuses_scripts, thread_local, breaker }
+        Self { state, known, thread_local, breaker }
     }
 
     /// Returns whether the connection is open.
@@ -210,13 +204,28 @@ impl Transport for ManagedConnection {
         self.forget();
     }
 
-    fn refuses_scripts(&self) -> Option<bool> {
-        self.is_up().then(|| self.refuses_scripts.load(Ordering::Relaxed))
+    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
+        match &*self.state.borrow() {
+            ConnectionState::Up(up) => up.capabilities.get(),
+            ConnectionState::Down(_) => None,
+        }
     }
 
-    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
-        self.up(deadline).await?;
-        Ok(self.refuses_scripts.load(Ordering::Relaxed))
+    async fn learn_capabilities(
+        &self,
+        _key: &KeyName<'_>,
+        probe: &str,
+        deadline: Deadline,
+    ) -> Result<Capabilities, TransportError> {
+        let up = self.up(deadline).await?;
+        let mut connection = up.connection.clone();
+        up.capabilities.get_or_learn(Capabilities::probe(&mut connection, probe, deadline)).await
+    }
+
+    fn forget_native(&self, _key: &KeyName<'_>) {
+        if let ConnectionState::Up(up) = &*self.state.borrow() {
+            up.capabilities.forget_native();
+        }
     }
 
     fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
@@ -245,7 +254,6 @@ struct ConnectionTask {
     publish: watch::Sender<ConnectionState>,
     broken: watch::Sender<u64>,
     known: Arc<ReplicationIdCache>,
-    refuses_scripts: Arc<AtomicBool>,
 }
 
 impl ConnectionTask {
@@ -312,17 +320,14 @@ impl ConnectionTask {
         if let Endpoint::Sentinels(_) = self.source {
             Sentinels::verify(&mut connection).await?;
         }
-        let deadline = Deadline::after(CONNECT);
-        let mut other = connection.clone();
-        let (replication_id, refuses) =
-            tokio::try_join!(fetch_replication_id(&mut connection, deadline), refuses_scripts(&mut other, deadline))?;
+        let replication_id = fetch_replication_id(&mut connection, Deadline::after(CONNECT)).await?;
         self.known.note(replication_id);
-        self.refuses_scripts.store(refuses, Ordering::Relaxed);
         Ok(Arc::new(LiveConnection {
             connection,
             client,
             number,
             is_replica: replication_id == ReplicationId::Replica,
+            capabilities: CapabilityCell::default(),
         }))
     }
 

@@ -17,6 +17,8 @@ pub(super) enum TransportError {
     TooMany,
     /// The server is a replica.
     Replica,
+    /// The server, or the ACL of its user, has no way to compare and change a key in one step.
+    Incapable,
     /// The command was sent, and no response arrived in time.
     TimedOut,
     /// The server returned an error, or the connection broke.
@@ -29,6 +31,9 @@ impl fmt::Display for TransportError {
             Self::NoConnection(failure) => write!(f, "Redis is out of reach: {failure}"),
             Self::TooMany => f.write_str("too many commands wait for Redis"),
             Self::Replica => f.write_str("this Redis is a replica, and not a master"),
+            Self::Incapable => {
+                f.write_str("this Redis lets its user run neither scripts (EVAL, EVALSHA) nor commands that compare")
+            }
             Self::TimedOut => f.write_str("Redis did not answer in time"),
             Self::Redis(error) => error.fmt(f),
         }
@@ -39,7 +44,7 @@ impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::NoConnection(failure) => failure.cause.as_ref().map(cause_of),
-            Self::TooMany | Self::Replica | Self::TimedOut => None,
+            Self::TooMany | Self::Replica | Self::Incapable | Self::TimedOut => None,
             Self::Redis(error) => Some(cause_of(error)),
         }
     }
@@ -64,7 +69,10 @@ impl ConnectionFailure {
         let cause = match error {
             TransportError::NoConnection(failure) => failure.cause.clone(),
             TransportError::Redis(error) => Some(error.clone()),
-            TransportError::TooMany | TransportError::Replica | TransportError::TimedOut => None,
+            TransportError::TooMany
+            | TransportError::Replica
+            | TransportError::Incapable
+            | TransportError::TimedOut => None,
         };
         Self { cause, ..self }
     }
@@ -109,7 +117,7 @@ impl TransportError {
     /// Returns whether this error comes from a server's reply, or was derived from one.
     pub(super) fn is_conclusive(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::Replica => true,
+            Self::NoConnection(_) | Self::Replica | Self::Incapable => true,
             Self::TooMany | Self::TimedOut => false,
             Self::Redis(error) => self.is_answer() || error.kind() == ErrorKind::AuthenticationFailed,
         }
@@ -118,7 +126,7 @@ impl TransportError {
     /// Returns whether the command was certainly not executed: the server replied with an error, or the command was never sent.
     fn is_certain(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::TooMany | Self::Replica => true,
+            Self::NoConnection(_) | Self::TooMany | Self::Replica | Self::Incapable => true,
             Self::TimedOut => false,
             Self::Redis(error) => {
                 let carried_nothing =
@@ -129,14 +137,14 @@ impl TransportError {
     }
 
     /// Returns whether Redis has reached `maxmemory` and cannot evict.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Redis(error) if error.code() == Some("OOM"))
     }
 
     /// Returns whether the connection may be broken.
     pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
-            Self::NoConnection(_) | Self::TooMany => false,
+            Self::NoConnection(_) | Self::TooMany | Self::Incapable => false,
             Self::Replica => true,
             Self::TimedOut => !was_hurried,
             Self::Redis(error) => error.is_unrecoverable_error() || self.is(ServerErrorKind::ReadOnly),

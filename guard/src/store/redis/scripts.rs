@@ -1,4 +1,7 @@
 //! The Lua scripts. Each compares the value of one key, and changes that key or nothing.
+//!
+//! At `maxmemory`, Redis refuses a script that would use more memory, unless its first line allows it. The scripts with that line write
+//! small records only.
 
 use std::sync::OnceLock;
 
@@ -11,6 +14,23 @@ pub(super) static SWAP: LuaScript = LuaScript::new(
     if ARGV[1] == ARGV[2] then redis.call('PEXPIRE', KEYS[1], ARGV[3])
     else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
     return 1",
+);
+
+/// Does the same also at `maxmemory`.
+pub(super) static SWAP_RESERVED: LuaScript = LuaScript::new(
+    "#!lua flags=allow-oom
+    local there = redis.call('GET', KEYS[1])
+    if there ~= ARGV[1] then return there end
+    redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+    return 1",
+);
+
+/// Writes a record if there is none, also at `maxmemory`. Returns the existing value or nil.
+pub(super) static INSERT_RESERVED: LuaScript = LuaScript::new(
+    "#!lua flags=allow-oom
+    local there = redis.call('GET', KEYS[1])
+    if not there then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
+    return there",
 );
 
 /// Deletes a record if its value equals the held one. Returns 1 on success, otherwise the current value or nil.

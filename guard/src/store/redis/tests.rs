@@ -1,13 +1,21 @@
-//! A store on a transport that answers late, or never.
+//! The store on transports that answer late, never, or with given replies.
 
+use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use ::redis as redis_crate;
+use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::capabilities::{Capabilities, CapabilityCell, DeleteCommand};
 use super::deadline::Deadline;
 use super::replication_id::ReplicationId;
+use super::scripts::SWAP_RESERVED;
+use super::transport::Response;
 use super::*;
+use crate::ticket::Kind;
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -40,13 +48,21 @@ impl Transport for SlowTransport {
 
     fn forget(&self, _key: &KeyName<'_>) {}
 
-    fn refuses_scripts(&self) -> Option<bool> {
+    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
         None
     }
 
-    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
-        self.tell(false, deadline).await
+    async fn learn_capabilities(
+        &self,
+        _key: &KeyName<'_>,
+        _probe: &str,
+        deadline: Deadline,
+    ) -> Result<Capabilities, TransportError> {
+        let scripts = Capabilities { has_set_ifeq: false, delete: None, runs_scripts: true };
+        self.tell(scripts, deadline).await
     }
+
+    fn forget_native(&self, _key: &KeyName<'_>) {}
 
     fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
         Admission::Accept
@@ -68,9 +84,9 @@ async fn ask(store: &Redis, what: usize) -> Result<(), StoreError> {
     let ticket = Ticket::of(Kind::Key, b"x");
     match what {
         0 => store.look(&ticket).await.map(drop),
-        1 => store.insert(&ticket, b"x", TIMEOUT).await.map(drop),
+        1 => store.insert(&ticket, b"x", TIMEOUT, Room::Free).await.map(drop),
         2 => store.ask_epoch(&ticket).await.map(drop),
-        _ => store.swap_under(&ticket, Epoch::default(), b"x", b"y", TIMEOUT).await.map(drop),
+        _ => store.swap(&ticket, b"x", b"y", TIMEOUT, Room::Free, Some(Epoch::default())).await.map(drop),
     }
 }
 
@@ -100,4 +116,200 @@ async fn a_verb_that_asks_for_something_first_takes_no_longer_than_any_other() {
     let asked = tokio::join!(ask(&store, 0), ask(&store, 1), ask(&store, 3));
     assert!(asked.0.is_err() && asked.1.is_err() && asked.2.is_err(), "no command is answered");
     assert!(begun.elapsed() < TIMEOUT * 3 / 2, "nine tenths more: {:?}", begun.elapsed());
+}
+
+/// Returns these replies in turn, on a server with native commands, and keeps what it was sent.
+struct ScriptedTransport {
+    replies: Mutex<VecDeque<Result<Value, RedisError>>>,
+    sent: Mutex<Vec<String>>,
+    capabilities: CapabilityCell,
+    /// The replication ids that follow the replies in turn; the last one stays.
+    ids: Mutex<VecDeque<ReplicationId>>,
+}
+
+#[async_trait]
+impl Transport for Arc<ScriptedTransport> {
+    async fn send(&self, request: Request, _deadline: Deadline) -> Result<Response, TransportError> {
+        let words = request.command.args_iter().map(|word| match word {
+            redis_crate::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+            _ => "?".to_owned(),
+        });
+        let words: Vec<_> = words.filter(|word| !word.starts_with("onceward:")).collect();
+        self.sent.lock().unwrap().push(words.join(" "));
+        let value = self.replies.lock().unwrap().pop_front().expect("a reply is left")?;
+        let mut ids = self.ids.lock().unwrap();
+        let id = if ids.len() > 1 { ids.pop_front() } else { ids.front().copied() };
+        Ok(Response { value, replication_id: id.filter(|_| request.wants_replication_id) })
+    }
+
+    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
+        None
+    }
+
+    async fn learn(&self, _: &KeyName<'_>, _: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
+        unreachable!("the epoch is checked after the command")
+    }
+
+    fn forget(&self, _key: &KeyName<'_>) {}
+
+    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
+        self.capabilities.get()
+    }
+
+    async fn learn_capabilities(&self, _: &KeyName<'_>, _: &str, _: Deadline) -> Result<Capabilities, TransportError> {
+        let native = Capabilities { has_set_ifeq: true, delete: Some(DeleteCommand::Delifeq), runs_scripts: true };
+        self.capabilities.get_or_learn(async { Ok(native) }).await
+    }
+
+    fn forget_native(&self, _key: &KeyName<'_>) {
+        self.capabilities.forget_native();
+    }
+
+    fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
+        Admission::Accept
+    }
+
+    fn slow(&self) -> usize {
+        0
+    }
+
+    async fn reconnected(&self) {}
+}
+
+fn scripted(replies: Vec<Result<Value, RedisError>>) -> (Redis, Arc<ScriptedTransport>) {
+    let transport = Arc::new(ScriptedTransport {
+        replies: Mutex::new(replies.into()),
+        sent: Mutex::default(),
+        capabilities: CapabilityCell::default(),
+        ids: Mutex::new([ReplicationId::Master([b'a'; 40])].into()),
+    });
+    (Redis::on(Arc::clone(&transport)), transport)
+}
+
+fn reply(text: &str) -> Result<Value, RedisError> {
+    let value = redis_crate::parse_redis_value(format!("{text}\r\n").as_bytes()).expect("a reply");
+    value.extract_error()
+}
+
+fn bulk(value: &str) -> Result<Value, RedisError> {
+    Ok(Value::BulkString(value.as_bytes().to_vec()))
+}
+
+fn ticket() -> Ticket {
+    Ticket::of(Kind::Key, b"x")
+}
+
+async fn removed(replies: Vec<Result<Value, RedisError>>) -> (Result<Compared, StoreError>, Vec<String>) {
+    let (store, transport) = scripted(replies);
+    let removed = store.remove(&ticket(), b"held", None).await;
+    (removed, transport.sent.lock().unwrap().clone())
+}
+
+async fn swapped(replies: Vec<Result<Value, RedisError>>) -> (Result<Compared, StoreError>, Vec<String>) {
+    let (store, transport) = scripted(replies);
+    let swapped = store.swap(&ticket(), b"held", b"new", TIMEOUT, Room::Reserved, None).await;
+    (swapped, transport.sent.lock().unwrap().clone())
+}
+
+fn found(value: &'static str) -> Compared {
+    Compared::Found(Bytes::from_static(value.as_bytes()))
+}
+
+#[tokio::test]
+async fn native_deletion_of_nothing_is_decided_by_a_lookup() {
+    for (replies, wanted, commands) in [
+        (vec![reply(":1")], Compared::Done, 1),
+        (vec![reply(":0"), reply("_")], Compared::Gone, 2),
+        (vec![reply(":0"), bulk("other")], found("other"), 2),
+        (vec![reply(":0"), bulk("held"), reply(":1")], Compared::Done, 3),
+        (vec![reply(":0"), bulk("held"), reply(":0"), reply("_")], Compared::Gone, 4),
+    ] {
+        let (removed, sent) = removed(replies).await;
+        assert_eq!((removed.unwrap(), sent.len()), (wanted, commands), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn held_value_that_the_lookup_finds_again_never_counts_as_removed() {
+    let again = || [reply(":0"), bulk("held")];
+    let (removed, sent) = removed((0..4).flat_map(|_| again()).collect()).await;
+    assert!(matches!(removed, Err(StoreError::NotExecuted(_))), "{removed:?}");
+    assert_eq!(sent, ["DELIFEQ held", "GET"].repeat(4));
+}
+
+#[tokio::test]
+async fn native_swap_goes_by_the_value_from_before() {
+    for (replies, wanted, commands) in [
+        (vec![bulk("held")], Compared::Done, 1),
+        (vec![bulk("other")], found("other"), 1),
+        (vec![bulk("new")], found("new"), 1),
+        (vec![reply("_"), reply("_")], Compared::Gone, 2),
+        (vec![reply("_"), bulk("other")], found("other"), 2),
+        (vec![reply("_"), bulk("held"), bulk("held")], Compared::Done, 3),
+    ] {
+        let (swapped, sent) = swapped(replies).await;
+        assert_eq!((swapped.unwrap(), sent.len()), (wanted, commands), "{sent:?}");
+        assert_eq!(sent[0], "SET new IFEQ held GET PX 1000");
+    }
+}
+
+#[tokio::test]
+async fn lost_reply_to_a_native_command_is_unknown_and_one_to_its_lookup_is_not() {
+    let lost = || Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe)));
+    assert!(matches!(removed(vec![lost()]).await.0, Err(StoreError::Unknown(_))));
+    assert!(matches!(swapped(vec![lost()]).await.0, Err(StoreError::Unknown(_))));
+    assert!(matches!(removed(vec![reply(":0"), lost()]).await.0, Err(StoreError::NotExecuted(_))));
+    assert!(matches!(swapped(vec![reply("_"), lost()]).await.0, Err(StoreError::NotExecuted(_))));
+}
+
+#[tokio::test]
+async fn rejected_native_command_is_replaced_by_a_script_from_then_on() {
+    for error in ["-ERR syntax error", "-ERR unknown command 'DELIFEQ'", "-NOPERM no permissions to run the command"] {
+        let (store, transport) = scripted(vec![reply(error), reply(":1"), reply(":1"), reply(":1")]);
+        for _ in 0..3 {
+            assert_eq!(store.remove(&ticket(), b"held", None).await.unwrap(), Compared::Done, "{error}");
+        }
+        let sent = transport.sent.lock().unwrap().clone();
+        assert!(sent[0].starts_with("DELIFEQ") && sent[1..].iter().all(|sent| sent.starts_with("EVALSHA")), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn full_server_writes_small_reserved_values_by_a_script_and_nothing_else() {
+    let full = || reply("-OOM command not allowed when used memory > 'maxmemory'.");
+    let (swapped, sent) = swapped(vec![full(), reply(":1")]).await;
+    assert_eq!(swapped.unwrap(), Compared::Done);
+    assert!(sent[0].starts_with("SET new IFEQ") && sent[1].contains(SWAP_RESERVED.digest()), "{sent:?}");
+    for (size, room, is_written) in
+        [(Room::SMALL, Room::Reserved, true), (Room::SMALL + 1, Room::Reserved, false), (1, Room::Free, false)]
+    {
+        let value = vec![b'v'; size];
+        let (store, _) = scripted(vec![full(), reply(":1")]);
+        let swapped = store.swap(&ticket(), b"held", &value, TIMEOUT, room, None).await;
+        let (store, _) = scripted(vec![full(), reply("_")]);
+        let inserted = store.insert(&ticket(), &value, TIMEOUT, room).await;
+        let written = (swapped.map(|swapped| swapped == Compared::Done), inserted.map(|found| found.is_none()));
+        match written {
+            (Ok(true), Ok(true)) => assert!(is_written, "{size} {room:?}"),
+            (Err(swap), Err(insert)) => assert!(swap.is_full() && insert.is_full() && !is_written, "{size} {room:?}"),
+            other => panic!("{size} {room:?}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn native_verbs_in_another_epoch_are_stale_and_a_write_is_removed_again() {
+    let epoch = ReplicationId::Master([b'b'; 40]).epoch();
+    for (replies, sent) in [(vec![reply(":1")], vec!["DELIFEQ held"]), (vec![reply(":0")], vec!["DELIFEQ held"])] {
+        let (store, transport) = scripted(replies);
+        assert_eq!(store.remove(&ticket(), b"held", epoch).await.unwrap(), Compared::Stale);
+        assert_eq!(*transport.sent.lock().unwrap(), sent);
+    }
+    let (store, transport) = scripted(vec![bulk("held"), reply(":1")]);
+    assert_eq!(store.swap(&ticket(), b"held", b"new", TIMEOUT, Room::Free, epoch).await.unwrap(), Compared::Stale);
+    assert_eq!(*transport.sent.lock().unwrap(), ["SET new IFEQ held GET PX 1000", "DELIFEQ new"]);
+    // The epoch ends between the command and its lookup.
+    let (store, transport) = scripted(vec![reply(":0"), bulk("held")]);
+    *transport.ids.lock().unwrap() = [b'b', b'c'].map(|byte| ReplicationId::Master([byte; 40])).into();
+    assert_eq!(store.remove(&ticket(), b"held", epoch).await.unwrap(), Compared::Stale);
 }

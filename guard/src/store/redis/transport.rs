@@ -1,7 +1,6 @@
 //! The transport of commands to Redis: a request is sent at most once, and has one response.
 
 use std::pin::pin;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -10,6 +9,7 @@ use tokio::time::{timeout, timeout_at};
 
 use super::batch::PendingResponse;
 use super::breaker::Breaker;
+use super::capabilities::{Capabilities, CapabilityCell};
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
@@ -23,6 +23,13 @@ pub(super) struct Request {
     pub(super) key_at: usize,
     /// Whether the response carries the server's replication id.
     pub(super) wants_replication_id: bool,
+}
+
+impl Request {
+    /// Creates a request whose key is the first argument after the name of the command.
+    pub(super) fn new(command: Cmd, wants_replication_id: bool) -> Self {
+        Self { command, key_at: 1, wants_replication_id }
+    }
 }
 
 /// The server's response to a request.
@@ -56,11 +63,19 @@ pub(super) trait Transport: Send + Sync + 'static {
     /// Drops the cached replication id.
     fn forget(&self, key: &KeyName<'_>);
 
-    /// Returns whether the server's ACL denies scripts, as far as it is known without a command.
-    fn refuses_scripts(&self) -> Option<bool>;
+    /// Returns the capabilities of the server that holds this key, as far as they are known without a command.
+    fn capabilities(&self, key: &KeyName<'_>) -> Option<Capabilities>;
 
-    /// Asks the server whether its ACL denies scripts.
-    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError>;
+    /// Finds out the capabilities of the server that holds this key, by commands on the key `probe`.
+    async fn learn_capabilities(
+        &self,
+        key: &KeyName<'_>,
+        probe: &str,
+        deadline: Deadline,
+    ) -> Result<Capabilities, TransportError>;
+
+    /// Records that the server has rejected a native command: scripts run instead until the next connection.
+    fn forget_native(&self, key: &KeyName<'_>);
 
     /// Decides whether new work may begin on this key, for a caller with this timeout.
     fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission;
@@ -79,7 +94,7 @@ pub(super) struct KeyName<'a>(pub(super) &'a (dyn Fn() -> String + Sync));
 pub(super) struct ApplicationConnection<C> {
     connection: C,
     known: ReplicationIdCache,
-    refuses_scripts: OnceLock<bool>,
+    capabilities: CapabilityCell,
     breaker: Breaker,
 }
 
@@ -88,7 +103,7 @@ impl<C> ApplicationConnection<C> {
         Self {
             connection,
             known: ReplicationIdCache::default(),
-            refuses_scripts: OnceLock::new(),
+            capabilities: CapabilityCell::default(),
             breaker: Breaker::new("the application's connection"),
         }
     }
@@ -114,13 +129,22 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Transport for Applicatio
         self.known.forget();
     }
 
-    fn refuses_scripts(&self) -> Option<bool> {
-        self.refuses_scripts.get().copied()
+    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
+        self.capabilities.get()
     }
 
-    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
-        let refuses = refuses_scripts(&mut self.connection.clone(), deadline).await?;
-        Ok(*self.refuses_scripts.get_or_init(|| refuses))
+    async fn learn_capabilities(
+        &self,
+        _key: &KeyName<'_>,
+        probe: &str,
+        deadline: Deadline,
+    ) -> Result<Capabilities, TransportError> {
+        let mut connection = self.connection.clone();
+        self.capabilities.get_or_learn(Capabilities::probe(&mut connection, probe, deadline)).await
+    }
+
+    fn forget_native(&self, _key: &KeyName<'_>) {
+        self.capabilities.forget_native();
     }
 
     fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
@@ -168,40 +192,6 @@ pub(super) async fn fetch_replication_id(
         Ok(answer) => Ok(ReplicationId::read(&answer)),
         Err(TransportError::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {
             Ok(ReplicationId::Hidden)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns whether the server's ACL denies scripts.
-pub(super) async fn refuses_scripts(
-    connection: &mut (impl ConnectionLike + Send),
-    deadline: Deadline,
-) -> Result<bool, TransportError> {
-    are_refused(in_time(deadline, nothing().query_async::<Value>(connection)).await)
-}
-
-/// Returns a command that runs an empty script.
-pub(super) fn nothing() -> Cmd {
-    let mut nothing = Cmd::with_capacity(3, 13);
-    nothing.arg("EVAL").arg("return 1").arg(0);
-    nothing
-}
-
-/// Reads from the reply to [`nothing`] whether scripts are denied.
-pub(super) fn are_refused<T>(answer: Result<T, TransportError>) -> Result<bool, TransportError> {
-    match answer {
-        Ok(_) => Ok(false),
-        Err(error) if error.is(ServerErrorKind::NoPerm) => {
-            tracing::warn!(
-                "this Redis lets its user run no scripts (EVAL, EVALSHA): plain tokens and intervals work; keys, \
-                 remembered tokens and attempts are refused"
-            );
-            Ok(true)
-        }
-        // Any other error surfaces where it matters.
-        Err(TransportError::Redis(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
-            Ok(false)
         }
         Err(error) => Err(error),
     }

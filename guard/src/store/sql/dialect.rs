@@ -63,11 +63,10 @@ pub(crate) struct Operation {
     pub(super) millis: i64,
 }
 
-/// The five verbs.
+/// The four verbs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SqlVerb {
     Insert,
-    Take,
     Swap,
     Remove,
     Look,
@@ -77,7 +76,7 @@ pub(super) enum SqlVerb {
 pub(crate) struct StatementOutcome {
     /// Whether the change was made.
     pub(crate) is_done: bool,
-    /// The current value, if the change was not made; for a take, the value that was taken.
+    /// The current value, if the change was not made.
     pub(crate) there: Option<Vec<u8>>,
 }
 

@@ -26,9 +26,6 @@ const INSERT: &str = "WITH written AS (
 SELECT EXISTS (SELECT FROM written),
     (SELECT value FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp())";
 
-const TAKE: &str =
-    "DELETE FROM onceward_records WHERE name = $1 AND expires_at > clock_timestamp() RETURNING true, value";
-
 const SWAP: &str = "WITH written AS (
     UPDATE onceward_records SET value = $3, expires_at = clock_timestamp() + $4 * interval '1 millisecond'
     WHERE name = $1 AND value = $2 AND expires_at > clock_timestamp() RETURNING 1)
@@ -81,7 +78,6 @@ impl Statements for Postgres {
         let Operation { verb, name, held, value, millis } = operation;
         let query = match verb {
             SqlVerb::Insert => sqlx::query_as(INSERT).bind(name).bind(value).bind(*millis as f64),
-            SqlVerb::Take => sqlx::query_as(TAKE).bind(name),
             SqlVerb::Swap => sqlx::query_as(SWAP).bind(name).bind(held).bind(value).bind(*millis as f64),
             SqlVerb::Remove => sqlx::query_as(REMOVE).bind(name).bind(held),
             SqlVerb::Look => sqlx::query_as(LOOK).bind(name),

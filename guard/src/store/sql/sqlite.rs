@@ -19,8 +19,6 @@ const INSERT: &str = "INSERT INTO onceward_records AS old (name, value, expires_
     ON CONFLICT (name) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
     WHERE old.expires_at <= ?1 RETURNING value";
 
-const TAKE: &str = "DELETE FROM onceward_records WHERE name = ?2 AND expires_at > ?1 RETURNING value";
-
 const SWAP: &str = "UPDATE onceward_records SET value = ?4, expires_at = ?1 + ?5
     WHERE name = ?2 AND value = ?3 AND expires_at > ?1 RETURNING value";
 
@@ -130,7 +128,6 @@ async fn change(connection: &mut SqliteConnection, operation: &Operation) -> Res
     let now = now(connection).await?;
     let query = match verb {
         SqlVerb::Insert => sqlx::query_scalar(INSERT).bind(now).bind(name).bind(value).bind(millis),
-        SqlVerb::Take => sqlx::query_scalar(TAKE).bind(now).bind(name),
         SqlVerb::Swap => sqlx::query_scalar(SWAP).bind(now).bind(name).bind(held).bind(value).bind(millis),
         SqlVerb::Remove => sqlx::query_scalar(REMOVE).bind(now).bind(name).bind(held),
         SqlVerb::Look => sqlx::query_scalar(THERE).bind(now).bind(name),
@@ -138,7 +135,6 @@ async fn change(connection: &mut SqliteConnection, operation: &Operation) -> Res
     let found: Option<Vec<u8>> = query.fetch_all(&mut *connection).await?.pop();
     match (verb, found) {
         (SqlVerb::Look, there) => Ok(StatementOutcome { is_done: false, there }),
-        (SqlVerb::Take, there) => Ok(StatementOutcome { is_done: there.is_some(), there }),
         (_, Some(_)) => Ok(StatementOutcome { is_done: true, there: None }),
         (_, None) => Ok(StatementOutcome { is_done: false, there: there(connection, now, name).await? }),
     }

@@ -88,14 +88,14 @@ mod tests {
              # TYPE onceward_verdicts_total counter\nonceward_verdicts_total{policy=\"token\",code=\"run\"} 2\n\
              onceward_verdicts_total{policy=\"token\",code=\"token_used\"} 0\n\
              # TYPE onceward_running_handlers gauge\nonceward_running_handlers 1\n\
-             # TYPE onceward_store_duration_seconds histogram\nonceward_store_duration_seconds_bucket{verb=\"take\",le=\"0.1\"} 2\n\
-             onceward_store_duration_seconds_sum{verb=\"take\"} 0.004\nonceward_store_duration_seconds_count{verb=\"take\"} 2\n\
+             # TYPE onceward_store_duration_seconds histogram\nonceward_store_duration_seconds_bucket{verb=\"remove\",le=\"0.1\"} 2\n\
+             onceward_store_duration_seconds_sum{verb=\"remove\"} 0.004\nonceward_store_duration_seconds_count{verb=\"remove\"} 2\n\
              # TYPE onceward_build_info gauge\nonceward_build_info{version=\"0.1.0\"} 1\n# TYPE other counter\nother 7\n",
         );
         let counts: Vec<_> = sample.counts().collect();
         assert_eq!(counts, [("tokens issued", 3.0), ("verdicts policy=token code=run", 2.0)]);
         assert_eq!(sample.levels().collect::<Vec<_>>(), [("running handlers", 1.0)]);
-        assert_eq!(sample.latencies().collect::<Vec<_>>(), [("verb=take", 2.0)]);
+        assert_eq!(sample.latencies().collect::<Vec<_>>(), [("verb=remove", 2.0)]);
         assert_eq!(sample.count("verdicts policy=token code=token_used"), 0.0);
     }
 }

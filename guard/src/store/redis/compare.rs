@@ -1,0 +1,197 @@
+//! Compare and set, compare and delete: by a command of the server where it has one, and by a script otherwise.
+//!
+//! A native command says less than a script. `SET … IFEQ … GET` returns the value from before, which is the held one if the new one was
+//! written; nil means that nothing was written. A compare-and-delete returns how many keys it deleted. Where nothing was changed, a lookup
+//! finds out why; it never counts as a change, so a held value that the lookup finds again is compared once more.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::Redis;
+use super::capabilities::{Capabilities, is_unsupported};
+use super::command::{bytes, millis};
+use super::deadline::Deadline;
+use super::scripts::{REMOVE, SWAP, SWAP_RESERVED};
+use super::transport::{KeyName, Request, Response};
+use crate::store::{Bytes, Compared, Epoch, Room, StoreError};
+use crate::ticket::Ticket;
+
+/// Maximum number of tries if other callers remove and restore the held value between a native command and its lookup.
+const TRIES: usize = 4;
+
+/// A change of one record whose value is as expected.
+pub(super) struct Comparison<'a> {
+    pub(super) ticket: &'a Ticket,
+    pub(super) held: &'a [u8],
+    pub(super) change: Change<'a>,
+    /// The expected epoch; `None` if any will do.
+    pub(super) epoch: Option<Epoch>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Change<'a> {
+    /// Writes this value for this time.
+    Write(&'a [u8], Duration, Room),
+    Delete,
+}
+
+impl Comparison<'_> {
+    /// Returns whether the new value is written even to a full server.
+    fn is_reserved(&self) -> bool {
+        matches!(self.change, Change::Write(value, _, Room::Reserved) if value.len() <= Room::SMALL)
+    }
+
+    /// Returns the server's own command for this change, if it has one.
+    fn native(&self, capabilities: Capabilities, name: &str) -> Option<Cmd> {
+        match self.change {
+            Change::Delete => capabilities.delete.map(|delete| delete.command(name, self.held)),
+            Change::Write(value, ttl, _) => capabilities.has_set_ifeq.then(|| {
+                let mut command = Cmd::with_capacity(8, name.len() + value.len() + self.held.len() + 32);
+                command.arg("SET").arg(name).arg(value).arg("IFEQ").arg(self.held);
+                command.arg("GET").arg("PX").arg(millis(ttl));
+                command
+            }),
+        }
+    }
+
+    /// Reads the reply to a native command. Returns `None` if nothing was changed and the reply does not say why.
+    fn read_native(&self, reply: Value) -> Result<Option<Compared>, StoreError> {
+        match (self.change, reply) {
+            (Change::Delete, Value::Int(1)) => Ok(Some(Compared::Done)),
+            (Change::Delete, Value::Int(0)) => Ok(None),
+            (Change::Delete, other) => Err(StoreError::unknown(format!("an unexpected reply: {other:?}"))),
+            (Change::Write(..), reply) => Ok(bytes(reply)?.map(|before| match before == self.held {
+                true => Compared::Done,
+                false => Compared::Found(before),
+            })),
+        }
+    }
+
+    /// Reads the reply to a lookup after a native command that changed nothing. Returns `None` if the held value is there again.
+    fn read_look(&self, found: Option<Bytes>) -> Option<Compared> {
+        match found {
+            Some(found) if found == self.held => None,
+            Some(found) => Some(Compared::Found(found)),
+            None => Some(Compared::Gone),
+        }
+    }
+}
+
+impl Redis {
+    /// Returns the epoch to check, unless tokens are not bound to epochs.
+    pub(super) fn checked(&self, epoch: Option<Epoch>) -> Option<Epoch> {
+        epoch.filter(|_| self.is_pinned)
+    }
+
+    /// Compares and changes a record. The replication id is read after each command over the same connection. A write that raced with a
+    /// change of epoch is removed again.
+    pub(super) async fn compare(&self, comparison: &Comparison<'_>) -> Result<Compared, StoreError> {
+        let deadline = self.deadline();
+        if let Some(epoch) = comparison.epoch {
+            let has_left = self.has_left(epoch, comparison.ticket, deadline).await;
+            if has_left.map_err(|error| StoreError::from(error).certainly_not_executed())? {
+                return Ok(Compared::Stale);
+            }
+        }
+        let capabilities = self.capabilities(comparison.ticket, deadline).await?;
+        let name = comparison.ticket.name(&self.prefix);
+        for _ in 0..TRIES {
+            let step = match comparison.native(capabilities, &name) {
+                Some(command) => self.compare_natively(comparison, command, capabilities, &name, deadline).await?,
+                None => self.compare_by_script(comparison, false, &name, deadline).await?,
+            };
+            match step {
+                Step { compared: Some(compared), is_of_epoch: true } => return Ok(compared),
+                Step { compared: None, is_of_epoch: true } => {}
+                Step { compared, is_of_epoch: false } => {
+                    if let (Some(Compared::Done), Change::Write(value, ..)) = (compared, comparison.change) {
+                        // If the removal fails, the caller receives `Unknown` and rolls the write back itself.
+                        let undo = Comparison { held: value, change: Change::Delete, epoch: None, ..*comparison };
+                        Box::pin(self.compare(&undo)).await.map_err(StoreError::unknown)?;
+                    }
+                    return Ok(Compared::Stale);
+                }
+            }
+        }
+        Err(StoreError::not_executed("gave up after 4 conflicts with other changes of the same key"))
+    }
+
+    /// Sends the server's own command, and a lookup if that changed nothing and does not say why.
+    async fn compare_natively(
+        &self,
+        comparison: &Comparison<'_>,
+        command: Cmd,
+        capabilities: Capabilities,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Step, StoreError> {
+        let wants_replication_id = comparison.epoch.is_some();
+        let response = match self.send(Request::new(command, wants_replication_id), deadline).await {
+            Err(error) if capabilities.runs_scripts && is_unsupported(&error) => {
+                self.transport.forget_native(&KeyName(&|| name.to_owned()));
+                return self.compare_by_script(comparison, false, name, deadline).await;
+            }
+            Err(error) if capabilities.runs_scripts && comparison.is_reserved() && error.is_full() => {
+                return self.compare_by_script(comparison, true, name, deadline).await;
+            }
+            response => response?,
+        };
+        let is_of_epoch = self.is_of_epoch(comparison, &response);
+        let compared = comparison.read_native(response.value)?;
+        if compared.is_some() || !is_of_epoch {
+            return Ok(Step { compared, is_of_epoch });
+        }
+        let look = self.send(Request::new(self.command("GET", comparison.ticket), wants_replication_id), deadline);
+        let found = look.await.map_err(|error| StoreError::from(error).certainly_not_executed())?;
+        let is_of_epoch = self.is_of_epoch(comparison, &found);
+        Ok(Step { compared: comparison.read_look(bytes(found.value)?), is_of_epoch })
+    }
+
+    /// Runs a script, which returns 1, or the value that it found. A full server gets another script for what it has to write all the same.
+    async fn compare_by_script(
+        &self,
+        comparison: &Comparison<'_>,
+        mut is_full: bool,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Step, StoreError> {
+        let (held, wants_replication_id) = (comparison.held, comparison.epoch.is_some());
+        loop {
+            let sent = match comparison.change {
+                Change::Delete => self.eval(&REMOVE, name, &[held], wants_replication_id, deadline).await,
+                Change::Write(value, ttl, _) => {
+                    let script = if is_full { &SWAP_RESERVED } else { &SWAP };
+                    let millis = millis(ttl).to_string();
+                    let arguments = [held, value, millis.as_bytes()];
+                    self.eval(script, name, &arguments, wants_replication_id, deadline).await
+                }
+            };
+            match sent {
+                Err(error) if !is_full && comparison.is_reserved() && error.is_full() => is_full = true,
+                response => return self.read_script(comparison, response?),
+            }
+        }
+    }
+
+    fn read_script(&self, comparison: &Comparison<'_>, response: Response) -> Result<Step, StoreError> {
+        let is_of_epoch = self.is_of_epoch(comparison, &response);
+        let compared = match response.value {
+            Value::Int(1) => Compared::Done,
+            other => bytes(other)?.map_or(Compared::Gone, Compared::Found),
+        };
+        Ok(Step { compared: Some(compared), is_of_epoch })
+    }
+
+    fn is_of_epoch(&self, comparison: &Comparison<'_>, response: &Response) -> bool {
+        comparison.epoch.is_none_or(|epoch| self.is_of(epoch, response.replication_id, comparison.ticket))
+    }
+}
+
+/// The result of the commands of one try.
+struct Step {
+    /// `None` if nothing was changed, and the held value was there again afterwards.
+    compared: Option<Compared>,
+    /// Whether the server was in the expected epoch afterwards.
+    is_of_epoch: bool,
+}
