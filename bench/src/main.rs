@@ -1,7 +1,8 @@
 //! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it, and what the
 //! Rust SDK costs beside plain reqwest. `onceward-bench clients [ROUNDS [SECONDS]]` is the latter alone, and
 //! `onceward-bench cluster [ROUNDS [SECONDS]]` compares a cluster of three masters with one Redis. `onceward-bench sending [ROUNDS
-//! [SECONDS]]` compares batches and a connection for each worker with sending without them. `onceward-bench sql [EXPIRED]`
+//! [SECONDS]]` compares batches and a connection for each worker with sending without them. `onceward-bench verbs [ROUNDS]` is what each
+//! verb of the store costs Redis, by script and by native commands. `onceward-bench sql [EXPIRED]`
 //! is what a claim costs in a transaction of PostgreSQL, alone and while so many rows that have expired are removed.
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: what
@@ -24,6 +25,7 @@ mod server_process;
 mod sql_claims;
 mod statistics;
 mod token_files;
+mod verb_costs;
 mod wrk;
 
 use std::path::Path;
@@ -49,6 +51,8 @@ const CLIENTS: &str = "clients";
 const CLUSTER: &str = "cluster";
 /// The word that asks for what batches and a connection for each worker save.
 const SENDING: &str = "sending";
+/// The word that asks for the cost of each verb of the store.
+const VERBS: &str = "verbs";
 /// The word that asks for transactions of a database.
 const SQL: &str = "sql";
 /// How many rows its cleaner finds.
@@ -83,13 +87,16 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [SENDING] => sending_comparison::measure(ROUNDS, SECONDS),
         [SENDING, rounds] => sending_comparison::measure(at_least_one(rounds)?, SECONDS),
         [SENDING, rounds, seconds] => sending_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
+        [VERBS] => verb_costs::measure(5),
+        [VERBS, rounds] => verb_costs::measure(at_least_one(rounds)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
         _ => Err(
-            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], or onceward-bench sql [EXPIRED]"
+            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], or \
+             onceward-bench sql [EXPIRED]"
                 .into(),
         ),
     }

@@ -1,0 +1,167 @@
+//! What each verb of the store costs Redis and its client in processor time, sent one by one and in batches of 32: by script, by the
+//! server's own commands where it has them, and by `GETDEL`, by which a plain token was redeemed before.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onceward::store::{Compared, Redis, Room, Store};
+use onceward::{Kind, Ticket};
+use redis::aio::MultiplexedConnection;
+use redis::{Client, Pipeline};
+use tokio::runtime::Builder;
+
+use crate::redis_server::RedisServer;
+use crate::statistics::Spread;
+use crate::{Failure, cpu};
+
+/// The batches that are measured.
+const BATCHES: [usize; 2] = [1, 32];
+/// How many verbs of each kind are sent in a round, which is a multiple of every batch.
+const VERBS: usize = 32 * 1_000;
+const MINUTE: Duration = Duration::from_secs(60);
+/// A record as small as that of a claim.
+const CLAIM: [u8; 102] = [7; 102];
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Insert,
+    /// An issued token is deleted, whatever its record is: the former way.
+    GetDel,
+    Remove,
+    /// An issued token becomes a claim.
+    Swap,
+    Look,
+}
+
+impl Verb {
+    const ALL: [Self; 5] = [Self::Insert, Self::GetDel, Self::Remove, Self::Swap, Self::Look];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::GetDel => "GETDEL (former redeem)",
+            Self::Remove => "remove",
+            Self::Swap => "swap",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// Processor time for each verb, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct VerbCost {
+    redis: f64,
+    client: f64,
+}
+
+/// Measures the servers: the installed one, and those with native commands that `make setup` downloads.
+pub(crate) fn measure(rounds: u64) -> Result<(), Failure> {
+    let mut table = vec![format!(
+        "| server | verb | by | {} |\n|---|---|---|{}",
+        BATCHES.map(|batch| format!("Redis µs, batch of {batch} | client µs, batch of {batch}")).join(" | "),
+        "---|".repeat(BATCHES.len() * 2)
+    )];
+    let native = ["redis-8.10", "valkey-9.0"].map(|name| Path::new("target/servers").join(name).join("redis-server"));
+    if let Some(missing) = native.iter().find(|program| !program.exists()) {
+        return Err(format!("{} is missing; download it with: make setup", missing.display()).into());
+    }
+    for (server, program) in
+        [("Redis 7.0", Path::new("redis-server")), ("Redis 8.10", &native[0]), ("Valkey 9.0", &native[1])]
+    {
+        let ways: &[bool] = if server == "Redis 7.0" { &[false] } else { &[false, true] };
+        for (verb, is_native) in Verb::ALL.iter().flat_map(|verb| ways.iter().map(move |native| (*verb, *native))) {
+            if is_native && !matches!(verb, Verb::Remove | Verb::Swap) {
+                continue;
+            }
+            let mut cells = Vec::new();
+            for batch in BATCHES {
+                let runs = (0..rounds).map(|_| run(program, verb, is_native, batch)).collect::<Result<Vec<_>, _>>()?;
+                let spread =
+                    |figure: fn(&VerbCost) -> f64| Spread::of(runs.iter().map(figure)).map(|spread| spread.median);
+                cells.push(format!(
+                    "{:.1} | {:.1}",
+                    spread(|run| run.redis).unwrap_or_default(),
+                    spread(|run| run.client).unwrap_or_default()
+                ));
+            }
+            let by = match verb {
+                Verb::Remove | Verb::Swap if is_native => "native command",
+                Verb::Remove | Verb::Swap => "script",
+                Verb::Insert | Verb::GetDel | Verb::Look => "command",
+            };
+            table.push(format!("| {server} | {} | {by} | {} |", verb.name(), cells.join(" | ")));
+            println!("{}", table.last().map_or("", String::as_str));
+        }
+    }
+    println!("\n{rounds} rounds of {VERBS} verbs, medians\n\n{}", table.join("\n"));
+    Ok(())
+}
+
+fn run(program: &Path, verb: Verb, is_native: bool, batch: usize) -> Result<VerbCost, Failure> {
+    let redis = RedisServer::start_program(program)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let store = Redis::open(&redis.url())?.timeout(MINUTE);
+        let store = if is_native { store } else { store.without_native_commands() };
+        let mut raw = Client::open(redis.url())?.get_multiplexed_async_connection().await?;
+        let tickets: Vec<_> = (0..VERBS).map(|number| Ticket::of(Kind::Token, &number.to_be_bytes())).collect();
+        warm_up(&store).await?;
+        if verb != Verb::Insert {
+            for tickets in tickets.chunks(32) {
+                join_all(tickets.iter().map(|ticket| store.insert(ticket, b"\x02i", MINUTE, Room::Free))).await;
+            }
+        }
+        let before = [cpu::used_by(redis.id())?, cpu::used_by(std::process::id())?];
+        for tickets in tickets.chunks(batch) {
+            send(&store, &mut raw, verb, tickets).await?;
+        }
+        let after = [cpu::used_by(redis.id())?, cpu::used_by(std::process::id())?];
+        let micros = |at: usize| (after[at] - before[at]).as_secs_f64() * 1e6 / VERBS as f64;
+        Ok(VerbCost { redis: micros(0), client: micros(1) })
+    })
+}
+
+/// Waits until this thread has a connection of its own, and until the server knows the scripts.
+async fn warm_up(store: &Redis) -> Result<(), Failure> {
+    for number in 0..300_usize {
+        let ticket = Ticket::of(Kind::Key, &number.to_be_bytes());
+        store.insert(&ticket, b"\x02i", MINUTE, Room::Free).await?;
+        store.swap(&ticket, b"\x02i", &CLAIM, MINUTE, Room::Reserved, None).await?;
+        store.remove(&ticket, &CLAIM, None).await?;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// Sends one batch, and fails if anything but the expected was done.
+async fn send(store: &Redis, raw: &mut MultiplexedConnection, verb: Verb, tickets: &[Ticket]) -> Result<(), Failure> {
+    let is_done = match verb {
+        Verb::Insert => {
+            let inserted = join_all(tickets.iter().map(|ticket| store.insert(ticket, b"\x02i", MINUTE, Room::Free)));
+            inserted.await.into_iter().all(|found| matches!(found, Ok(None)))
+        }
+        Verb::GetDel => {
+            let mut pipeline = Pipeline::with_capacity(tickets.len());
+            tickets.iter().for_each(|ticket| {
+                pipeline.cmd("GETDEL").arg(ticket.name("onceward"));
+            });
+            let taken: Vec<Option<Vec<u8>>> = pipeline.query_async(raw).await?;
+            taken.iter().all(Option::is_some)
+        }
+        Verb::Remove => {
+            let removed = join_all(tickets.iter().map(|ticket| store.remove(ticket, b"\x02i", None)));
+            removed.await.into_iter().all(|removed| matches!(removed, Ok(Compared::Done)))
+        }
+        Verb::Swap => {
+            let swap = |ticket| store.swap(ticket, b"\x02i", &CLAIM, MINUTE, Room::Reserved, None);
+            join_all(tickets.iter().map(swap)).await.into_iter().all(|swapped| matches!(swapped, Ok(Compared::Done)))
+        }
+        Verb::Look => {
+            let found = join_all(tickets.iter().map(|ticket| store.look(ticket)));
+            found.await.into_iter().all(|found| matches!(found, Ok(Some(_))))
+        }
+    };
+    if is_done { Ok(()) } else { Err(format!("{verb:?} did something else").into()) }
+}
