@@ -1,0 +1,153 @@
+//! A process of the former version, which `FORMER` names, beside one of this version on one Redis, as during a rolling restart.
+//! `make test-upgrade` builds the former version and runs this.
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use onceward_tests::client::{send, token};
+use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::OncewardServer;
+use onceward_tests::service_calls::{post, release};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How many tokens and keys each race has.
+const MANY: usize = 300;
+
+/// The services of both versions on one Redis.
+struct Versions {
+    _redis: RedisServer,
+    former: OncewardServer,
+    current: OncewardServer,
+}
+
+impl Versions {
+    #[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
+    fn start() -> Self {
+        let program = std::env::var("FORMER").expect("FORMER names the former version; run make test-upgrade");
+        let redis = RedisServer::start();
+        let arguments = ["--listen", "127.0.0.1:0", "--log", "json", "--store-timeout", "5s", "--store", &redis.url()];
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        let former = OncewardServer::spawn(command);
+        let current = OncewardServer::start(&["--store-timeout", "5s", "--store", &redis.url()]);
+        Self { _redis: redis, former, current }
+    }
+
+    fn urls(&self) -> [String; 2] {
+        [self.former.url.clone(), self.current.url.clone()]
+    }
+}
+
+fn body(answer: &[u8]) -> Value {
+    serde_json::from_slice(answer).unwrap_or_default()
+}
+
+/// Sends these bodies at once, to both versions in turn, and returns what each said.
+async fn at_once(urls: &[String; 2], path: &'static str, bodies: Vec<Value>) -> Vec<(String, Value)> {
+    let mut racers = JoinSet::new();
+    for (number, asked) in bodies.into_iter().enumerate() {
+        let url = urls[number % 2].clone();
+        racers.spawn(async move {
+            let answer = post(&url, path, &asked).await;
+            (answer.said(), body(&answer.body))
+        });
+    }
+    racers.join_all().await
+}
+
+/// Tokens of either version are redeemed once, by plain requests, attempts and both, while each version asks for each other's tokens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_of_either_version_is_redeemed_once_by_both() {
+    let versions = Versions::start();
+    let urls = versions.urls();
+    let mut used_early = 0;
+    for number in 0..MANY {
+        let token = token(&urls[number % 2]).await;
+        let plain = json!({ "token": token });
+        let named = |name: &str| json!({ "token": token, "attempt": name });
+        let bodies = match number % 3 {
+            0 => vec![plain; 8],
+            1 => (0..8).map(|racer| named(&format!("a{racer}"))).collect(),
+            _ => (0..8).map(|racer| if racer % 4 < 2 { plain.clone() } else { named("one") }).collect(),
+        };
+        let said = at_once(&urls, "/token/redeem", bodies).await;
+        let redeemed: Vec<_> = said.iter().filter(|(said, _)| said == "200 redeemed").collect();
+        assert!(said.iter().all(|(said, _)| ["200 redeemed", "409 token_used"].contains(&said.as_str())), "{said:?}");
+        // The same attempt is one redeem, however often it is accepted.
+        let mut runs: Vec<_> = redeemed.iter().map(|(_, body)| body["run_id"].to_string()).collect();
+        runs.sort();
+        runs.dedup();
+        assert_eq!(runs.len(), 1, "token {number}: {said:?}");
+        let is_attempt = runs[0] != "null";
+        assert!(is_attempt || redeemed.len() == 1, "token {number}: {said:?}");
+        used_early += usize::from(number % 3 == 2 && is_attempt && redeemed.len() < 4);
+    }
+    println!(
+        "{MANY} tokens, 8 requests each on two versions: redeemed once each; {used_early} attempts were told token_used for a moment"
+    );
+}
+
+/// A release of one version is seen by the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_released_by_one_version_is_redeemed_by_the_other() {
+    let versions = Versions::start();
+    let urls = versions.urls();
+    for number in 0..20 {
+        let (one, other) = (&urls[number % 2], &urls[(number + 1) % 2]);
+        let token = token(other).await;
+        let redeemed = post(one, "/token/redeem", &json!({ "token": token, "attempt": "a" })).await;
+        let run = &body(&redeemed.body)["run_id"];
+        assert!(release(other, &token, "a", run).await.starts_with("204"));
+        let again = json!({ "token": token });
+        assert_eq!(post(one, "/token/redeem", &again).await.said(), "200 redeemed");
+        assert_eq!(post(other, "/token/redeem", &again).await.said(), "409 token_used");
+    }
+}
+
+/// A key that one version has claimed runs nowhere else; the other version renews, completes and replays it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn key_claimed_by_one_version_is_completed_and_replayed_by_the_other() {
+    let versions = Versions::start();
+    let urls = versions.urls();
+    for number in 0..MANY / 10 {
+        let claim = json!({ "key": format!("k{number}"), "action": "pay", "subject": "alice" });
+        let said = at_once(&urls, "/claim", vec![claim.clone(); 8]).await;
+        let runs: Vec<_> = said.iter().filter(|(_, body)| body["verdict"] == "run").collect();
+        assert_eq!(runs.len(), 1, "key {number}: {said:?}");
+        let (one, other) = (&urls[number % 2], &urls[(number + 1) % 2]);
+        let pass = &runs[0].1["pass"];
+        assert_eq!(post(one, "/claim/renew", &json!({ "pass": pass })).await.status / 100, 2);
+        let reply = json!({ "status": 201, "body": "paid", "headers": [] });
+        let completed = post(other, "/claim/complete", &json!({ "pass": pass, "reply": reply })).await;
+        assert_eq!(completed.status / 100, 2, "{}", completed.said());
+        for url in &urls {
+            let again = post(url, "/claim", &claim).await;
+            assert_eq!(body(&again.body)["verdict"], "replay", "{}", again.said());
+        }
+    }
+}
+
+/// Restarts of either version make no token invalid for the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rolling_restart_to_this_version_refuses_no_token() {
+    let redis_and_versions = Versions::start();
+    let urls = redis_and_versions.urls();
+    let begun = Instant::now();
+    let mut tokens = Vec::new();
+    for number in 0..50 {
+        tokens.push(token(&urls[number % 2]).await);
+    }
+    let Versions { _redis: redis, former, current } = redis_and_versions;
+    drop(former);
+    let next = OncewardServer::start(&["--store-timeout", "5s", "--store", &redis.url()]);
+    for (number, token) in tokens.iter().enumerate() {
+        let url = if number % 2 == 0 { &next.url } else { &current.url };
+        let redeem =
+            onceward_tests::client::http().post(format!("{url}/token/redeem")).json(&json!({ "token": token }));
+        assert_eq!(send(redeem).await.said(), "200 redeemed");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
