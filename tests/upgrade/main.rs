@@ -115,7 +115,7 @@ async fn key_claimed_by_one_version_is_completed_and_replayed_by_the_other() {
     for number in 0..MANY / 10 {
         let claim = json!({ "key": format!("k{number}"), "action": "pay", "subject": "alice" });
         let said = at_once(&urls, "/claim", vec![claim.clone(); 8]).await;
-        let runs: Vec<_> = said.iter().filter(|(_, body)| body["verdict"] == "run").collect();
+        let runs: Vec<_> = said.iter().filter(|(_, body)| body["outcome"] == "run").collect();
         assert_eq!(runs.len(), 1, "key {number}: {said:?}");
         let (one, other) = (&urls[number % 2], &urls[(number + 1) % 2]);
         let pass = &runs[0].1["pass"];
@@ -125,7 +125,7 @@ async fn key_claimed_by_one_version_is_completed_and_replayed_by_the_other() {
         assert_eq!(completed.status / 100, 2, "{}", completed.said());
         for url in &urls {
             let again = post(url, "/claim", &claim).await;
-            assert_eq!(body(&again.body)["verdict"], "replay", "{}", again.said());
+            assert_eq!(body(&again.body)["outcome"], "replay", "{}", again.said());
         }
     }
 }
