@@ -8,16 +8,16 @@ use stateright::{Checker as _, Model, Property};
 
 /// How a plain token is redeemed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Redeems {
+enum Redeem {
     /// Deletes any record and returns it; puts it back unless it was an issued token.
-    ByTaking,
+    TakeAndPutBack,
     /// Deletes an issued token in one step that returns any other record.
-    ByComparing,
+    Compare,
     /// Deletes an issued token, and is told only whether it did. If not, it looks, and compares again if it sees an issued token: another
     /// caller has given the token back in between.
-    ByComparingThenLooking,
+    CompareThenLook,
     /// The same, but an issued token that is seen by the lookup counts as deleted.
-    ByTrustingTheLook,
+    TrustTheLook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +92,7 @@ enum Step {
 }
 
 struct Redeeming {
-    redeems: Redeems,
+    redeems: Redeem,
     faults: u8,
 }
 
@@ -126,7 +126,7 @@ impl Redeeming {
     /// Executes the next command of a plain caller.
     fn advance(&self, state: &mut State, caller: usize) {
         let next = match (state.plain[caller], self.redeems) {
-            (Plain::Idle, Redeems::ByTaking) => match std::mem::replace(&mut state.record, Record::Nothing) {
+            (Plain::Idle, Redeem::TakeAndPutBack) => match std::mem::replace(&mut state.record, Record::Nothing) {
                 Record::Nothing => Plain::Rejected,
                 Record::Issued => Plain::Running,
                 other => Plain::Holding(other),
@@ -135,12 +135,12 @@ impl Redeeming {
                 state.insert(record);
                 Plain::Rejected
             }
-            (Plain::Looking, Redeems::ByTrustingTheLook) if state.record == Record::Issued => Plain::Running,
+            (Plain::Looking, Redeem::TrustTheLook) if state.record == Record::Issued => Plain::Running,
             (Plain::Looking, _) if state.record == Record::Issued => Plain::Idle,
             (Plain::Looking, _) => Plain::Rejected,
             (Plain::Idle, redeems) => match (state.swap(Record::Issued, Record::Nothing), redeems) {
                 (true, _) => Plain::Running,
-                (false, Redeems::ByComparing) => Plain::Rejected,
+                (false, Redeem::Compare) => Plain::Rejected,
                 (false, _) => Plain::Looking,
             },
             (other, _) => other,
@@ -279,7 +279,7 @@ const UNDISTURBED: &str = "the record of a run stays where it is";
 const BARRED: &str = "nothing runs under a bar";
 
 /// Explores every state, and returns the properties that are broken.
-fn broken(redeems: Redeems, faults: u8) -> Vec<&'static str> {
+fn broken(redeems: Redeem, faults: u8) -> Vec<&'static str> {
     let checker = Redeeming { redeems, faults }.checker().threads(2).spawn_bfs().join();
     let found = checker.discoveries();
     let reached = found.keys().filter(|name| name.starts_with("a ")).count();
@@ -292,7 +292,7 @@ fn broken(redeems: Redeems, faults: u8) -> Vec<&'static str> {
 
 #[test]
 fn compare_and_delete_disturbs_no_claim_whatever_fails() {
-    for redeems in [Redeems::ByComparing, Redeems::ByComparingThenLooking] {
+    for redeems in [Redeem::Compare, Redeem::CompareThenLook] {
         for faults in 0..=3 {
             assert_eq!(broken(redeems, faults), Vec::<&str>::new(), "{redeems:?} with {faults} faults");
         }
@@ -301,10 +301,10 @@ fn compare_and_delete_disturbs_no_claim_whatever_fails() {
 
 #[test]
 fn delete_that_puts_back_disturbs_a_claim_without_any_fault() {
-    assert!(broken(Redeems::ByTaking, 0).contains(&UNDISTURBED));
+    assert!(broken(Redeem::TakeAndPutBack, 0).contains(&UNDISTURBED));
 }
 
 #[test]
 fn lookup_that_counts_as_deletion_runs_twice_without_any_fault() {
-    assert!(broken(Redeems::ByTrustingTheLook, 0).contains(&ONCE));
+    assert!(broken(Redeem::TrustTheLook, 0).contains(&ONCE));
 }
