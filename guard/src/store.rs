@@ -34,65 +34,47 @@ use crate::ticket::Ticket;
 ///
 /// ```
 /// use std::collections::HashMap;
-/// use std::sync::{Mutex, MutexGuard};
+/// use std::sync::Mutex;
 /// use std::time::{Duration, Instant};
 ///
 /// use onceward::Ticket;
 /// use onceward::store::{Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 ///
-/// type Records = HashMap<Ticket, (Bytes, Instant)>;
-///
 /// /// Everything in one map behind one lock.
 /// #[derive(Default)]
-/// struct Plain(Mutex<Records>);
+/// struct Plain(Mutex<HashMap<Ticket, (Bytes, Instant)>>);
 ///
 /// impl Plain {
-///     fn live(&self) -> MutexGuard<'_, Records> {
+///     /// Returns the live value, and puts `new` in its place if it is the expected one.
+///     fn exchange(&self, ticket: &Ticket, expected: Option<&[u8]>, new: Option<(&[u8], Duration)>) -> Option<Bytes> {
 ///         let mut records = self.0.lock().unwrap();
 ///         records.retain(|_, (_, deadline)| *deadline > Instant::now());
-///         records
-///     }
-///
-///     /// Puts `new` in the place of `held`.
-///     fn exchange(&self, ticket: &Ticket, held: &[u8], new: Option<(Bytes, Instant)>) -> Compared {
-///         let mut records = self.live();
-///         match records.get(ticket) {
-///             None => return Compared::Gone,
-///             Some((value, _)) if value != held => return Compared::Found(value.clone()),
-///             Some(_) => records.remove(ticket),
-///         };
-///         records.extend(new.map(|new| (*ticket, new)));
-///         Compared::Done
+///         let found = records.get(ticket).map(|(value, _)| value.clone());
+///         if found.as_deref() == expected {
+///             records.remove(ticket);
+///             let new = new.map(|(value, ttl)| (Bytes::copy_from_slice(value), Instant::now() + ttl));
+///             records.extend(new.map(|new| (*ticket, new)));
+///         }
+///         found
 ///     }
 /// }
 ///
 /// #[async_trait]
 /// impl Store for Plain {
 ///     async fn insert(&self, ticket: &Ticket, value: &[u8], ttl: Duration, _: Room) -> Result<Option<Bytes>, StoreError> {
-///         let (mut records, new) = (self.live(), Bytes::copy_from_slice(value));
-///         let found = records.get(ticket).map(|(value, _)| value.clone());
-///         records.entry(*ticket).or_insert((new, Instant::now() + ttl));
-///         Ok(found)
+///         Ok(self.exchange(ticket, None, Some((value, ttl))))
 ///     }
 ///
-///     async fn swap(
-///         &self,
-///         ticket: &Ticket,
-///         held: &[u8],
-///         value: &[u8],
-///         ttl: Duration,
-///         _: Room,
-///         _: Option<Epoch>,
-///     ) -> Result<Compared, StoreError> {
-///         Ok(self.exchange(ticket, held, Some((Bytes::copy_from_slice(value), Instant::now() + ttl))))
+///     async fn swap(&self, ticket: &Ticket, held: &[u8], value: &[u8], ttl: Duration, _: Room, _: Option<Epoch>) -> Result<Compared, StoreError> {
+///         Ok(Compared::of(self.exchange(ticket, Some(held), Some((value, ttl))), held))
 ///     }
 ///
 ///     async fn remove(&self, ticket: &Ticket, held: &[u8], _: Option<Epoch>) -> Result<Compared, StoreError> {
-///         Ok(self.exchange(ticket, held, None))
+///         Ok(Compared::of(self.exchange(ticket, Some(held), None), held))
 ///     }
 ///
 ///     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-///         Ok(self.live().get(ticket).map(|(value, _)| value.clone()))
+///         Ok(self.exchange(ticket, None, None))
 ///     }
 /// }
 /// # #[cfg(feature = "laws")]
@@ -255,6 +237,17 @@ pub enum Compared {
     Gone,
     /// The store is not in the expected epoch: nothing was changed, or the record is gone. Never the result without an epoch.
     Stale,
+}
+
+impl Compared {
+    /// Returns the result of a change that was made if the value that was found equals `held`.
+    pub fn of(found: Option<Bytes>, held: &[u8]) -> Self {
+        match found {
+            Some(found) if found == held => Self::Done,
+            Some(found) => Self::Found(found),
+            None => Self::Gone,
+        }
+    }
 }
 
 /// A verb that failed: either it was certainly not executed, or its outcome is unknown.

@@ -230,8 +230,8 @@ impl Store for Redis {
         room: Room,
     ) -> Result<Option<Bytes>, StoreError> {
         let deadline = self.deadline();
-        // A claim that could never be settled is rejected before the handler runs.
-        let capabilities = self.capabilities(ticket, deadline).await?;
+        let required = self.require_comparing(ticket, deadline).await;
+        let capabilities = required.map_err(|error| StoreError::from(error).certainly_not_executed())?;
         let mut command = self.command("SET", ticket);
         command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
         match self.send(Request::new(command, false), deadline).await {

@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use onceward::store::laws::Laws;
 use onceward::store::{Compared, Redis, Room, Store as _};
-use onceward::{Binding, Guard, Intent, Kind, Policy, Subject, Ticket, Verdict};
+use onceward::{
+    Binding, Guard, Intent, KeyRules, Kind, Policy, RecordState, Settled, Subject, Ticket, TokenRules, Verdict,
+};
 use onceward_tests::client::{send, submit, token};
 use onceward_tests::key_routes::{buy, under};
 use onceward_tests::policy_walkthrough::every_policy;
-use onceward_tests::polling::until;
-use onceward_tests::redis_server::{CompareCommands, RedisServer, native_program};
+use onceward_tests::polling::{outlast, until};
+use onceward_tests::redis_server::{RedisServer, native_program};
 use onceward_tests::shop::{STATUS, Shop};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_millis(300);
 
 /// The servers with native commands that `make setup` downloads.
 const NATIVE: [&str; 2] = ["redis-8.10", "valkey-9.0"];
@@ -27,12 +30,27 @@ fn ticket(name: &str) -> Ticket {
     Ticket::of(Kind::Key, name.as_bytes())
 }
 
+/// Removes records until that is done by the server's own command: it is tried in the background, and scripts run until it is known.
+async fn is_native(redis: &RedisServer, store: &Redis) {
+    let remove = redis.compare_commands().remove;
+    assert_ne!(remove, "EVALSHA", "a server with native commands");
+    until("native commands are known", LONG, || async {
+        let monitor = redis.monitor();
+        store.insert(&ticket("tried"), b"held", MINUTE, Room::Free).await.unwrap();
+        assert_eq!(store.remove(&ticket("tried"), b"held", None).await.unwrap(), Compared::Done);
+        monitor.commands().iter().any(|command| command.starts_with(&format!("\"{remove}\"")))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn laws_hold_on_native_commands() {
     for name in NATIVE {
         let redis = RedisServer::start_program(&native_program(name), &[]);
+        let store = open(&redis);
+        is_native(&redis, &store).await;
         let monitor = redis.monitor();
-        Laws::of(open(&redis)).hold().await;
+        Laws::of(store).hold().await;
         let scripts = monitor.commands().into_iter().filter(|command| command.starts_with("\"EVAL")).count();
         assert_eq!(scripts, 0, "{name}");
         let forever = redis.keys().into_iter().filter(|key| redis.ask::<i64>(&format!("TTL {key}")) == -1).count();
@@ -44,11 +62,11 @@ async fn laws_hold_on_native_commands() {
 async fn number_of_commands_is_that_of_the_contract_and_none_is_a_script() {
     for name in NATIVE {
         let redis = RedisServer::start_program(&native_program(name), &[]);
-        let CompareCommands { remove, .. } = redis.compare_commands();
-        assert_ne!(remove, "EVALSHA", "{name}");
-        let shop = Shop::on(open(&redis));
+        let remove = redis.compare_commands().remove;
+        let store = open(&redis);
+        is_native(&redis, &store).await;
+        let shop = Shop::on(store);
         let url = shop.url();
-        // The first write finds out which commands the server has.
         let (plain, remembered) = (token(url).await, token(url).await);
         let forged = plain.replace("ow1_", "ow1_B");
         for (what, request, expected) in [
@@ -103,6 +121,7 @@ async fn denied_native_command_is_replaced_by_a_script_in_the_same_verb() {
         for ticket in [&one, &two] {
             store.insert(ticket, b"held", MINUTE, Room::Free).await.unwrap();
         }
+        is_native(&redis, &store).await;
         assert_eq!(store.remove(&one, b"held", None).await.unwrap(), Compared::Done);
         redis.ask::<()>(&format!("ACL SETUSER shop -{remove}"));
         let monitor = redis.monitor();
@@ -130,11 +149,13 @@ async fn server_of_another_kind_at_the_same_address_is_found_out_by_the_next_con
             buy(shop.url(), "/keyed/orders", "again", "again").await.status == 200
         })
         .await;
-        let is_native = redis.compare_commands().remove != "EVALSHA";
-        let (monitor, token) = (redis.monitor(), token(shop.url()).await);
-        assert_eq!(send(submit(shop.url(), "/orders", &token, "a")).await.said(), "200 executed");
-        let scripts = monitor.commands().iter().any(|command| command.starts_with("\"EVAL"));
-        assert_eq!(scripts, !is_native, "{program}");
+        let remove = redis.compare_commands().remove;
+        until("tokens are redeemed by the command of that server", LONG, || async {
+            let (monitor, token) = (redis.monitor(), token(shop.url()).await);
+            assert_eq!(send(submit(shop.url(), "/orders", &token, "a")).await.said(), "200 executed");
+            monitor.commands().iter().any(|command| command.starts_with(&format!("\"{remove}\"")))
+        })
+        .await;
     }
 }
 
@@ -142,19 +163,51 @@ async fn server_of_another_kind_at_the_same_address_is_found_out_by_the_next_con
 async fn full_native_server_redeems_gives_back_and_renews() {
     for name in NATIVE {
         let redis = RedisServer::start_program(&native_program(name), &["--maxmemory-policy", "noeviction"]);
-        let guard = Guard::new(open(&redis));
-        let (plain, remembered) =
-            (guard.issue(MINUTE, Binding::none()).await.unwrap(), guard.issue(MINUTE, Binding::none()).await.unwrap());
+        let store = open(&redis);
+        is_native(&redis, &store).await;
+        let guard = Guard::new(store);
+        let issue = async || guard.issue(MINUTE, Binding::none()).await.unwrap();
+        let (plain, remembered, running) = (issue().await, issue().await, issue().await);
+        let rules = KeyRules::retryable().lease(LEASE).unwrap();
+        let remember = Policy::Token(TokenRules::new().remember_by(rules));
         redis.ask::<()>("CONFIG SET maxmemory 1");
         assert!(guard.issue(MINUTE, Binding::none()).await.is_err(), "{name}");
-        let policies =
-            [(Policy::token(), plain), (Policy::Token(onceward::TokenRules::new().remember(MINUTE)), remembered)];
-        for (policy, token) in policies {
+        for (policy, token) in [(&Policy::token(), &plain), (&remember, &remembered)] {
             let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
             for _ in 0..3 {
-                let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("{name}: it is good") };
-                assert_eq!(pass.release().await.unwrap(), onceward::Settled::Released, "{name}");
+                let Ok(Verdict::Run(pass)) = guard.check(policy, &intent).await else { panic!("{name}: it is good") };
+                assert_eq!(pass.release().await.unwrap(), Settled::Released, "{name}");
             }
         }
+        let intent = Intent::new("a", Subject::anonymous()).credential(running.as_str());
+        let Ok(Verdict::Run(pass)) = guard.check(&remember, &intent).await else { panic!("{name}: it is good") };
+        let claim =
+            || redis::cmd("GET").arg(pass.ticket().name("onceward")).query::<Vec<u8>>(&mut redis.connection()).unwrap();
+        let first = claim();
+        // Each renewal writes another heartbeat.
+        until("the claim is renewed", LONG, || async { claim() != first }).await;
+        outlast(LEASE).await;
+        let state = guard.look(&remember, &intent).await.unwrap().state;
+        assert!(matches!(state, RecordState::Running(_)), "{name}: {state:?}");
+    }
+}
+
+/// A user that may not run scripts connects to a server that is full: issued tokens are redeemed, and nothing new begins.
+#[tokio::test]
+async fn user_without_scripts_redeems_plain_tokens_on_a_full_server() {
+    for name in NATIVE {
+        let redis = RedisServer::start_program(&native_program(name), &["--maxmemory-policy", "noeviction"]);
+        let token = Guard::new(open(&redis)).issue(MINUTE, Binding::none()).await.unwrap();
+        let remove = redis.compare_commands().remove.to_lowercase();
+        redis.ask::<()>(&format!("ACL SETUSER shop on >secret ~onceward:* +set +get +info +{remove}"));
+        redis.ask::<()>("CONFIG SET maxmemory 1");
+        let url = format!("redis://shop:secret@127.0.0.1:{}", redis.port());
+        let guard = Guard::new(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)));
+        let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("{name}: it is good") };
+        pass.complete(None).await.unwrap();
+        assert!(guard.issue(MINUTE, Binding::none()).await.is_err(), "{name}");
+        redis.ask::<()>("CONFIG SET maxmemory 0");
+        until("there is room", LONG, || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
     }
 }

@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use onceward::store::Redis;
+use onceward::{
+    Binding, Guard, Intent, Key, KeyRules, Policy, RecordState, Reply, Settled, Subject, TokenRules, Verdict,
+};
 use onceward_api::header::LOOK;
 use onceward_tests::client::{ask_token, http, send, submit, token};
 use onceward_tests::command_output::said;
@@ -14,6 +17,7 @@ use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::{post, redeemed_by, release};
 use onceward_tests::shop::{STATUS, Shop, TAKES};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -99,31 +103,43 @@ async fn full_redis_claims_remembered_tokens_and_stores_a_large_response_with_ro
     assert_eq!((shop.ledger.count("old"), shop.ledger.count("new")), (1, 1));
 }
 
-/// A run that goes on for some leases on a full Redis keeps its claim: at most once, and for a remembered token.
+/// A run that goes on for some leases on a full Redis keeps its claim: under a key retryable and at most once, and of a remembered token.
 #[tokio::test]
 async fn full_redis_renews_the_claims_of_runs_in_flight() {
     let redis = start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
-    let (url, ledger) = (shop.url(), &shop.ledger);
-    let token = token(url).await;
-    let remembered = tokio::spawn(send(submit(url, "/remembered/brief", &token, "token").header(TAKES, 2_000)));
-    let keyed = tokio::spawn(send(under(url, "/keyed/brief", "k", "key").header(TAKES, 2_000)));
-    until("both have begun", LONG, || async { ledger.count("begun") == 2 }).await;
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
+    let lease = Duration::from_millis(300);
+    let (key, other) = (Key::new("k").unwrap(), Key::new("o").unwrap());
+    let token = guard.issue(LONG, Binding::none()).await.unwrap();
+    let intent = || Intent::new("a", Subject::anonymous());
+    let mut passes = Vec::new();
+    for (policy, intent) in [
+        (Policy::key(KeyRules::retryable().lease(lease).unwrap()), intent().key(&key)),
+        (Policy::key(KeyRules::at_most_once().lease(lease).unwrap()), intent().key(&other)),
+        (
+            Policy::Token(TokenRules::new().remember_by(KeyRules::retryable().lease(lease).unwrap())),
+            intent().credential(token.as_str()),
+        ),
+    ] {
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+        passes.push((pass, policy, intent));
+    }
     fill(&redis);
-    while !remembered.is_finished() && !keyed.is_finished() {
-        assert_eq!(send(submit(url, "/remembered/brief", &token, "token")).await.said(), "409 in_progress");
-        // A new claim has no room, so nothing is known of the key but that nothing ran.
-        assert_eq!(buy(url, "/keyed/brief", "k", "key").await.said(), "503 store_unavailable");
+    let end = Instant::now() + lease * 5;
+    while Instant::now() < end {
+        for (pass, policy, intent) in &passes {
+            let name = pass.ticket().name("onceward");
+            assert_eq!(redis.ask::<i64>(&format!("EXISTS {name}")), 1, "{policy:?}: its claim is there");
+            let state = guard.look(policy, intent).await.unwrap().state;
+            assert!(matches!(state, RecordState::Running(_)), "{policy:?}: {state:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     make_room(&redis);
-    assert_eq!((remembered.await.unwrap().status, keyed.await.unwrap().status), (200, 200));
-    until("both are on record", LONG, || async {
-        let again =
-            [send(submit(url, "/remembered/brief", &token, "token")).await, buy(url, "/keyed/brief", "k", "key").await];
-        again.iter().all(|answer| answer.said() == "200 replayed")
-    })
-    .await;
-    assert_eq!((ledger.count("token"), ledger.count("key")), (1, 1));
+    for (pass, policy, intent) in passes {
+        assert_eq!(pass.complete(Some(Reply::new(200, "done"))).await.unwrap(), Settled::Final, "{policy:?}");
+        let Ok(Verdict::Replay(_)) = guard.check(&policy, &intent).await else { panic!("{policy:?}: it is on record") };
+    }
 }
 
 #[tokio::test]

@@ -3,26 +3,45 @@
 //! Redis 8.4 and Valkey 8.1 have a `SET` that compares, Redis 8.4 and Valkey 9.0 a `DEL` that compares. Other servers, and servers that
 //! speak the protocol without being either, run a script instead. A version number would say little: a fork or a proxy may report any,
 //! and an ACL may deny each command.
+//!
+//! The commands are tried in the background, once for each connection. Until the answer is known, scripts run: no verb waits for it,
+//! unless the user may not run scripts.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, Pipeline, ServerErrorKind, Value};
-use tokio::sync::OnceCell;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::transport::in_time;
+use crate::runtime;
 
-/// The ways in which a server, and the ACL of its user, allow to compare and change a key in one step.
+/// The time after which commands are tried again if the server was full, was loading its data, or had moved the key.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The ways in which a verb may compare and change a key in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Capabilities {
+    pub(super) native: NativeCommands,
+    /// Whether the user may run scripts.
+    pub(super) runs_scripts: bool,
+}
+
+/// The commands of a server that compare, as far as they are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NativeCommands {
     /// Whether `SET` knows `IFEQ`.
     pub(super) has_set_ifeq: bool,
     /// The command that deletes a key if its value is as expected.
     pub(super) delete: Option<DeleteCommand>,
-    /// Whether the user may run scripts.
-    pub(super) runs_scripts: bool,
+    /// Whether the server has answered for each command that it has it, does not know it, or denies it.
+    pub(super) is_conclusive: bool,
 }
 
 /// A command that deletes a key if its value is as expected, and returns how many keys it deleted.
@@ -35,58 +54,62 @@ pub(super) enum DeleteCommand {
 }
 
 impl Capabilities {
-    /// Returns whether every verb of the store can be executed.
-    fn is_enough(self) -> bool {
-        self.runs_scripts || (self.has_set_ifeq && self.delete.is_some())
+    /// Returns the error of a verb that this user cannot execute.
+    pub(super) fn lacking(self) -> TransportError {
+        if self.native.is_conclusive { TransportError::Incapable } else { TransportError::Untried }
     }
 
-    /// Returns the same server without its native commands.
-    pub(super) fn without_native(self) -> Self {
-        Self { has_set_ifeq: false, delete: None, ..self }
+    /// Returns whether every verb of the store can be executed.
+    pub(super) fn is_enough(self) -> bool {
+        self.runs_scripts || self.native.is_enough()
+    }
+}
+
+impl NativeCommands {
+    /// Returns whether every verb of the store can be executed without scripts.
+    pub(super) fn is_enough(self) -> bool {
+        self.has_set_ifeq && self.delete.is_some()
     }
 
     /// Sends each command on `name`, a key that does not exist.
     pub(super) async fn probe(
-        connection: &mut (impl ConnectionLike + Send),
-        name: &str,
+        mut connection: impl ConnectionLike + Send,
+        name: String,
         deadline: Deadline,
     ) -> Result<Self, TransportError> {
-        let answers = in_time(deadline, connection.req_packed_commands(&probes(name), 0, 5)).await?;
-        let capabilities = Self::read(&answers);
-        if !capabilities.is_enough() {
-            tracing::error!(
-                "this Redis lets its user run neither scripts (EVAL, EVALSHA) nor commands that compare (SET with IFEQ, and DELEX or \
-                 DELIFEQ): no token and no key is accepted; allow them with ACL SETUSER"
-            );
-            return Err(TransportError::Incapable);
-        }
-        Ok(capabilities)
+        let answers = in_time(deadline, connection.req_packed_commands(&probes(&name), 0, 4)).await?;
+        Ok(Self::read(&answers))
     }
 
-    /// Reads the replies to [`probes`]. An error means that the command was not executed.
+    /// Reads the replies to [`probes`].
     fn read(answers: &[Value]) -> Self {
+        let [set, get, delex, delifeq] = answers else { return Self::default() };
         // A server that ignored `IFEQ` would have created the key.
-        let has_set_ifeq = matches!(answers, [Value::Nil, Value::Nil, ..]);
-        let delete = match answers {
-            [_, _, Value::Int(0), ..] => Some(DeleteCommand::Delex),
-            [_, _, _, Value::Int(0), ..] => Some(DeleteCommand::Delifeq),
+        let has_set_ifeq = matches!((set, get), (Value::Nil, Value::Nil));
+        let delete = match (delex, delifeq) {
+            (Value::Int(0), _) => Some(DeleteCommand::Delex),
+            (_, Value::Int(0)) => Some(DeleteCommand::Delifeq),
             _ => None,
         };
-        // Any other error surfaces where it matters.
-        let is_denied = |error: &redis::ServerError| error.kind() == Some(ServerErrorKind::NoPerm);
-        let runs_scripts = !matches!(answers.get(4), Some(Value::ServerError(error)) if is_denied(error));
-        Self { has_set_ifeq, delete, runs_scripts }
+        let knows_delete = delete.is_some() || (is_no(delex) && is_no(delifeq));
+        Self { has_set_ifeq, delete, is_conclusive: (is_no(set) || *set == Value::Nil) && knows_delete }
     }
 }
 
-/// Returns the commands that show the capabilities of a server.
+/// Returns whether a reply says that the server does not know the command or the option, or denies it. Any other error says nothing
+/// about the command: the server is full, loads its data, or has moved the key.
+fn is_no(reply: &Value) -> bool {
+    let is_denied = |kind| matches!(kind, Some(ServerErrorKind::ResponseError | ServerErrorKind::NoPerm));
+    matches!(reply, Value::ServerError(error) if is_denied(error.kind()))
+}
+
+/// Returns the commands that show what a server has.
 fn probes(name: &str) -> Pipeline {
-    let mut pipeline = Pipeline::with_capacity(5);
+    let mut pipeline = Pipeline::with_capacity(4);
     pipeline.cmd("SET").arg(name).arg("1").arg("IFEQ").arg("0").arg("GET").arg("PX").arg(10_000);
     pipeline.cmd("GET").arg(name);
     pipeline.cmd("DELEX").arg(name).arg("IFEQ").arg("0");
     pipeline.cmd("DELIFEQ").arg(name).arg("0");
-    pipeline.cmd("EVAL").arg("return 1").arg(0);
     pipeline
 }
 
@@ -102,31 +125,73 @@ impl DeleteCommand {
     }
 }
 
-/// The capabilities of one connection, once they are known.
+/// What is known of the native commands of one connection.
 #[derive(Default)]
-pub(super) struct CapabilityCell {
-    known: OnceCell<Capabilities>,
-    /// A native command was rejected after all.
-    lacks_native: AtomicBool,
+pub(super) struct NativeCell {
+    /// The conclusive answer of the server.
+    known: OnceLock<NativeCommands>,
+    /// The server has rejected a native command although the probe had found it.
+    is_rejected: AtomicBool,
+    progress: Mutex<ProbeProgress>,
+    finished: Notify,
 }
 
-impl CapabilityCell {
-    pub(super) fn get(&self) -> Option<Capabilities> {
-        let known = *self.known.get()?;
-        Some(if self.lacks_native.load(Ordering::Relaxed) { known.without_native() } else { known })
+#[derive(Default)]
+struct ProbeProgress {
+    is_running: bool,
+    /// The last answer, and when it arrived.
+    last: Option<(NativeCommands, Instant)>,
+}
+
+impl NativeCell {
+    /// Returns what is known. If that is not conclusive, tries the commands in the background, unless that was just done.
+    pub(super) fn get_or_probe<F>(self: &Arc<Self>, probe: impl FnOnce() -> F) -> NativeCommands
+    where
+        F: Future<Output = Result<NativeCommands, TransportError>> + Send + 'static,
+    {
+        if self.is_rejected.load(Ordering::Relaxed) {
+            return NativeCommands { is_conclusive: true, ..NativeCommands::default() };
+        }
+        if let Some(known) = self.known.get() {
+            return *known;
+        }
+        let mut progress = self.progress();
+        let is_due = progress.last.is_none_or(|(_, at)| at.elapsed() >= AGAIN);
+        if is_due && !progress.is_running {
+            progress.is_running = true;
+            let (cell, probe) = (Arc::clone(self), probe());
+            runtime::spawn(async move { cell.finish(probe.await.unwrap_or_default()) });
+        }
+        progress.last.map_or_else(NativeCommands::default, |(last, _)| last)
     }
 
-    /// Returns the capabilities. Of concurrent callers that do not know them, one sends the probe.
-    pub(super) async fn get_or_learn(
-        &self,
-        probe: impl Future<Output = Result<Capabilities, TransportError>>,
-    ) -> Result<Capabilities, TransportError> {
-        let known = self.known.get_or_try_init(|| probe).await?;
-        Ok(self.get().unwrap_or(*known))
+    /// Waits until the commands have been tried, for a user that may not run scripts.
+    pub(super) async fn tried(&self, deadline: Deadline) {
+        // Created before the check, so that it misses no notification.
+        let finished = self.finished.notified();
+        let is_tried = self.known.get().is_some() || self.progress().last.is_some();
+        if !is_tried {
+            // If nothing is known by then, the verb fails with that reason.
+            let _ = timeout_at(deadline.at, finished).await;
+        }
     }
 
-    pub(super) fn forget_native(&self) {
-        self.lacks_native.store(true, Ordering::Relaxed);
+    /// Records that the server has rejected a native command.
+    pub(super) fn reject(&self) {
+        self.is_rejected.store(true, Ordering::Relaxed);
+    }
+
+    fn finish(&self, found: NativeCommands) {
+        if found.is_conclusive {
+            // Only one probe runs at a time, so nothing is set yet.
+            let _ = self.known.set(found);
+        }
+        *self.progress() = ProbeProgress { is_running: false, last: Some((found, Instant::now())) };
+        self.finished.notify_waiters();
+    }
+
+    fn progress(&self) -> MutexGuard<'_, ProbeProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,7 +204,11 @@ pub(super) fn is_unsupported(error: &TransportError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
+
+    const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
     fn error(text: &str) -> Value {
         let reply = format!("-{text}\r\n");
@@ -154,36 +223,85 @@ mod tests {
         error("ERR unknown command 'DELEX', with args beginning with: 'x' 'IFEQ' '0' ")
     }
 
-    #[test]
-    fn server_without_native_commands_runs_scripts() {
-        let read = Capabilities::read(&[syntax(), Value::Nil, unknown(), unknown(), Value::Int(1)]);
-        assert_eq!(read, Capabilities { has_set_ifeq: false, delete: None, runs_scripts: true });
-        assert!(read.is_enough());
+    fn none(is_conclusive: bool) -> NativeCommands {
+        NativeCommands { is_conclusive, ..NativeCommands::default() }
     }
 
     #[test]
     fn each_native_command_is_known_by_its_own_reply() {
-        let denied = error("NOPERM User shop has no permissions to run the 'eval' command");
-        let redis = Capabilities::read(&[Value::Nil, Value::Nil, Value::Int(0), unknown(), denied.clone()]);
-        let valkey = Capabilities::read(&[Value::Nil, Value::Nil, unknown(), Value::Int(0), denied.clone()]);
-        let half = Capabilities::read(&[Value::Nil, Value::Nil, unknown(), unknown(), denied]);
-        assert_eq!(redis.delete, Some(DeleteCommand::Delex));
-        assert_eq!(valkey.delete, Some(DeleteCommand::Delifeq));
-        assert!(redis.is_enough() && valkey.is_enough() && !half.is_enough());
-        assert!(redis.has_set_ifeq && !redis.runs_scripts);
+        let denied = || error("NOPERM User shop has no permissions to run the 'delifeq' command");
+        for (delex, delifeq, delete) in [
+            (Value::Int(0), unknown(), Some(DeleteCommand::Delex)),
+            (unknown(), Value::Int(0), Some(DeleteCommand::Delifeq)),
+            (unknown(), unknown(), None),
+            (unknown(), denied(), None),
+        ] {
+            let read = NativeCommands::read(&[Value::Nil, Value::Nil, delex, delifeq]);
+            assert_eq!(read, NativeCommands { has_set_ifeq: true, delete, is_conclusive: true });
+            assert_eq!(read.is_enough(), delete.is_some());
+        }
+        assert_eq!(NativeCommands::read(&[syntax(), Value::Nil, unknown(), unknown()]), none(true));
     }
 
     #[test]
     fn server_that_ignores_the_comparison_counts_as_one_without_it() {
         let created = Value::BulkString(b"1".to_vec());
-        assert!(!Capabilities::read(&[Value::Nil, created, unknown(), unknown(), Value::Int(1)]).has_set_ifeq);
+        assert_eq!(NativeCommands::read(&[Value::Nil, created, unknown(), unknown()]), none(true));
     }
 
     #[test]
-    fn full_or_moved_server_counts_as_one_without_native_commands() {
-        for text in ["OOM command not allowed when used memory > 'maxmemory'.", "MOVED 1 127.0.0.1:7000"] {
-            let read = Capabilities::read(&[error(text), Value::Nil, unknown(), error(text), error(text)]);
-            assert_eq!(read, Capabilities { has_set_ifeq: false, delete: None, runs_scripts: true }, "{text}");
+    fn full_loading_or_moved_server_says_nothing_about_its_commands() {
+        for text in
+            [OOM, "LOADING Redis is loading the dataset in memory", "MOVED 1 127.0.0.1:7000", "ASK 1 127.0.0.1:7000"]
+        {
+            assert_eq!(NativeCommands::read(&[error(text), Value::Nil, unknown(), error(text)]), none(false), "{text}");
         }
+        let full = NativeCommands::read(&[error(OOM), Value::Nil, unknown(), Value::Int(0)]);
+        assert_eq!((full.has_set_ifeq, full.delete), (false, Some(DeleteCommand::Delifeq)), "a full server deletes");
+        assert!(!full.is_conclusive);
+    }
+
+    fn native() -> NativeCommands {
+        NativeCommands { has_set_ifeq: true, delete: Some(DeleteCommand::Delex), is_conclusive: true }
+    }
+
+    #[tokio::test]
+    async fn commands_are_tried_once_and_nobody_waits_for_the_answer_who_need_not() {
+        let (cell, tries) = (Arc::new(NativeCell::default()), Arc::new(AtomicUsize::new(0)));
+        let (answer, wait) = tokio::sync::oneshot::channel();
+        let wait = Arc::new(tokio::sync::Mutex::new(Some(wait)));
+        let probe = || {
+            tries.fetch_add(1, Ordering::SeqCst);
+            let wait = Arc::clone(&wait);
+            async move { wait.lock().await.take().expect("one probe").await.map_err(|_| TransportError::TimedOut) }
+        };
+        for _ in 0..10 {
+            assert_eq!(cell.get_or_probe(probe), none(false), "scripts run meanwhile");
+        }
+        // A user without scripts waits until its deadline, and no longer.
+        let begun = Instant::now();
+        cell.tried(Deadline::after(Duration::from_millis(30))).await;
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        answer.send(native()).expect("the probe waits");
+        cell.tried(Deadline::after(Duration::from_secs(60))).await;
+        assert_eq!((cell.get_or_probe(probe), tries.load(Ordering::SeqCst)), (native(), 1));
+        cell.reject();
+        assert_eq!(cell.get_or_probe(probe), none(true), "a rejected command is not sent again");
+    }
+
+    #[tokio::test]
+    async fn inconclusive_answer_is_used_and_asked_for_again_later() {
+        let cell = Arc::new(NativeCell::default());
+        let partly = NativeCommands { is_conclusive: false, ..native() };
+        cell.get_or_probe(|| async move { Ok(partly) });
+        cell.tried(Deadline::after(Duration::from_secs(60))).await;
+        assert_eq!(cell.get_or_probe(|| async { panic!("it was just tried") }), partly);
+        cell.progress().last = Some((partly, Instant::now() - AGAIN));
+        cell.get_or_probe(|| async { Ok(native()) });
+        let is_known = || async { cell.known.get().is_some() };
+        while !is_known().await {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(cell.get_or_probe(|| async { panic!("it is known") }), native());
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout_at};
 
 use super::address::at;
-use super::capabilities::Capabilities;
+use super::capabilities::NativeCommands;
 use super::connection::{Endpoint, ManagedConnection, client, reconnecting};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
@@ -213,23 +213,28 @@ impl Transport for Cluster {
         }
     }
 
-    fn capabilities(&self, key: &KeyName<'_>) -> Option<Capabilities> {
-        self.known_owner(key)?.capabilities(key)
+    fn runs_scripts(&self, key: &KeyName<'_>) -> Option<bool> {
+        self.known_owner(key)?.runs_scripts(key)
     }
 
-    async fn learn_capabilities(
-        &self,
-        key: &KeyName<'_>,
-        probe: &str,
-        deadline: Deadline,
-    ) -> Result<Capabilities, TransportError> {
+    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
         let (_, connection) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
-        connection.learn_capabilities(key, probe, deadline).await
+        connection.learn_scripts(key, deadline).await
     }
 
-    fn forget_native(&self, key: &KeyName<'_>) {
+    fn native(&self, key: &KeyName<'_>, prefix: &str) -> NativeCommands {
+        self.known_owner(key).map_or_else(NativeCommands::default, |connection| connection.native(key, prefix))
+    }
+
+    async fn native_tried(&self, key: &KeyName<'_>, deadline: Deadline) {
         if let Some(connection) = self.known_owner(key) {
-            connection.forget_native(key);
+            connection.native_tried(key, deadline).await;
+        }
+    }
+
+    fn reject_native(&self, key: &KeyName<'_>) {
+        if let Some(connection) = self.known_owner(key) {
+            connection.reject_native(key);
         }
     }
 
@@ -295,7 +300,7 @@ impl ClusterState {
     /// Triggers a lookup of the slot map if the error may mean that the slots have moved.
     fn doubts(&self, error: &TransportError) {
         let is_doubtful = match error {
-            TransportError::TooMany | TransportError::Incapable => false,
+            TransportError::TooMany | TransportError::Incapable | TransportError::Untried => false,
             TransportError::NoConnection(_) | TransportError::Replica | TransportError::TimedOut => true,
             TransportError::Redis(redis_error) => {
                 let is_moved = redis_error.redirect_node().is_some() && !error.is(ServerErrorKind::Ask);

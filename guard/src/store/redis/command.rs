@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue as _, ServerErrorKind, Value};
 
-use super::capabilities::Capabilities;
+use super::capabilities::{Capabilities, NativeCommands};
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::replication_id::ReplicationId;
@@ -105,21 +105,38 @@ impl Redis {
         Ok(epoch)
     }
 
-    /// Returns the capabilities of the server that holds this ticket. If they are not known, finds them out with a key of the same slot.
-    pub(super) async fn capabilities(&self, ticket: &Ticket, deadline: Deadline) -> Result<Capabilities, StoreError> {
+    /// Returns how a verb on this ticket may compare. A user that may run scripts does not wait: as long as the native commands are not
+    /// known, scripts run.
+    pub(super) async fn capabilities(&self, ticket: &Ticket, deadline: Deadline) -> Capabilities {
         let name = || ticket.name(&self.prefix);
-        let allowed = |found: Capabilities| if self.is_native { found } else { found.without_native() };
-        if let Some(known) = self.transport.capabilities(&KeyName(&name)) {
-            return Ok(allowed(known));
+        let key = KeyName(&name);
+        let native =
+            || if self.is_native { self.transport.native(&key, &self.prefix) } else { NativeCommands::default() };
+        let known = native();
+        if self.transport.runs_scripts(&key) != Some(false) {
+            return Capabilities { native: known, runs_scripts: true };
         }
-        let learn = async {
+        if !known.is_enough() {
+            // Boxed to keep the future of the common path small.
+            Box::pin(self.transport.native_tried(&key, deadline)).await;
+        }
+        Capabilities { native: native(), runs_scripts: false }
+    }
+
+    /// Fails if this user could not settle a claim, so that nothing is claimed and no handler runs.
+    pub(super) async fn require_comparing(
+        &self,
+        ticket: &Ticket,
+        deadline: Deadline,
+    ) -> Result<Capabilities, TransportError> {
+        let name = || ticket.name(&self.prefix);
+        if self.transport.runs_scripts(&KeyName(&name)).is_none() {
             let _permit = self.permit()?;
-            let probe = format!("{}:probe:{{{}}}", self.prefix, name());
-            self.transport.learn_capabilities(&KeyName(&name), &probe, deadline).await
-        };
-        // Boxed to keep the future of the common path small.
-        let learned = Box::pin(learn).await.map_err(|error| StoreError::from(error).certainly_not_executed())?;
-        Ok(allowed(learned))
+            // Boxed to keep the future of the common path small.
+            Box::pin(self.transport.learn_scripts(&KeyName(&name), deadline)).await?;
+        }
+        let capabilities = self.capabilities(ticket, deadline).await;
+        if capabilities.is_enough() { Ok(capabilities) } else { Err(capabilities.lacking()) }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::Redis;
-use super::capabilities::{Capabilities, is_unsupported};
+use super::capabilities::{Capabilities, NativeCommands, is_unsupported};
 use super::command::{bytes, millis};
 use super::deadline::Deadline;
 use super::scripts::{REMOVE, SWAP, SWAP_RESERVED};
@@ -43,10 +43,10 @@ impl Comparison<'_> {
     }
 
     /// Returns the server's own command for this change, if it has one.
-    fn native(&self, capabilities: Capabilities, name: &str) -> Option<Cmd> {
+    fn native(&self, commands: NativeCommands, name: &str) -> Option<Cmd> {
         match self.change {
-            Change::Delete => capabilities.delete.map(|delete| delete.command(name, self.held)),
-            Change::Write(value, ttl, _) => capabilities.has_set_ifeq.then(|| {
+            Change::Delete => commands.delete.map(|delete| delete.command(name, self.held)),
+            Change::Write(value, ttl, _) => commands.has_set_ifeq.then(|| {
                 let mut command = Cmd::with_capacity(8, name.len() + value.len() + self.held.len() + 32);
                 command.arg("SET").arg(name).arg(value).arg("IFEQ").arg(self.held);
                 command.arg("GET").arg("PX").arg(millis(ttl));
@@ -94,11 +94,12 @@ impl Redis {
                 return Ok(Compared::Stale);
             }
         }
-        let capabilities = self.capabilities(comparison.ticket, deadline).await?;
+        let capabilities = self.capabilities(comparison.ticket, deadline).await;
         let name = comparison.ticket.name(&self.prefix);
         for _ in 0..TRIES {
-            let step = match comparison.native(capabilities, &name) {
+            let step = match comparison.native(capabilities.native, &name) {
                 Some(command) => self.compare_natively(comparison, command, capabilities, &name, deadline).await?,
+                None if !capabilities.runs_scripts => return Err(capabilities.lacking().into()),
                 None => self.compare_by_script(comparison, false, &name, deadline).await?,
             };
             match step {
@@ -114,7 +115,7 @@ impl Redis {
                 }
             }
         }
-        Err(StoreError::not_executed("gave up after 4 conflicts with other changes of the same key"))
+        Err(StoreError::not_executed(format!("gave up after {TRIES} conflicts with other changes of the same key")))
     }
 
     /// Sends the server's own command, and a lookup if that changed nothing and does not say why.
@@ -129,7 +130,7 @@ impl Redis {
         let wants_replication_id = comparison.epoch.is_some();
         let response = match self.send(Request::new(command, wants_replication_id), deadline).await {
             Err(error) if capabilities.runs_scripts && is_unsupported(&error) => {
-                self.transport.forget_native(&KeyName(&|| name.to_owned()));
+                self.transport.reject_native(&KeyName(&|| name.to_owned()));
                 return self.compare_by_script(comparison, false, name, deadline).await;
             }
             Err(error) if capabilities.runs_scripts && comparison.is_reserved() && error.is_full() => {
@@ -190,7 +191,7 @@ impl Redis {
 
 /// The result of the commands of one try.
 struct Step {
-    /// `None` if nothing was changed, and the held value was there again afterwards.
+    /// `None` if nothing was changed, and either the held value was there again afterwards or the epoch had ended.
     compared: Option<Compared>,
     /// Whether the server was in the expected epoch afterwards.
     is_of_epoch: bool,

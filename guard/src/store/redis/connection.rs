@@ -13,13 +13,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use super::batch::PendingResponse;
 use super::breaker::Breaker;
-use super::capabilities::{Capabilities, CapabilityCell};
+use super::capabilities::{NativeCell, NativeCommands};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use super::sentinel::Sentinels;
 use super::thread_local::ThreadLocalConnector;
-use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, send_over};
+use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, may_run_scripts, send_over};
 use crate::backoff::Backoff;
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
@@ -78,7 +78,8 @@ struct LiveConnection {
     number: u64,
     /// The server was a replica when the connection was opened.
     is_replica: bool,
-    capabilities: CapabilityCell,
+    runs_scripts: bool,
+    native: Arc<NativeCell>,
 }
 
 /// Creates a client with the settings that apply to every server.
@@ -204,27 +205,37 @@ impl Transport for ManagedConnection {
         self.forget();
     }
 
-    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
+    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
         match &*self.state.borrow() {
-            ConnectionState::Up(up) => up.capabilities.get(),
+            ConnectionState::Up(up) => Some(up.runs_scripts),
             ConnectionState::Down(_) => None,
         }
     }
 
-    async fn learn_capabilities(
-        &self,
-        _key: &KeyName<'_>,
-        probe: &str,
-        deadline: Deadline,
-    ) -> Result<Capabilities, TransportError> {
-        let up = self.up(deadline).await?;
-        let mut connection = up.connection.clone();
-        up.capabilities.get_or_learn(Capabilities::probe(&mut connection, probe, deadline)).await
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+        Ok(self.up(deadline).await?.runs_scripts)
     }
 
-    fn forget_native(&self, _key: &KeyName<'_>) {
+    fn native(&self, key: &KeyName<'_>, prefix: &str) -> NativeCommands {
+        match &*self.state.borrow() {
+            ConnectionState::Up(up) => {
+                let probe =
+                    || NativeCommands::probe(up.connection.clone(), key.probe(prefix), Deadline::after(CONNECT));
+                up.native.get_or_probe(probe)
+            }
+            ConnectionState::Down(_) => NativeCommands::default(),
+        }
+    }
+
+    async fn native_tried(&self, _key: &KeyName<'_>, deadline: Deadline) {
+        if let Ok(up) = self.up(deadline).await {
+            up.native.tried(deadline).await;
+        }
+    }
+
+    fn reject_native(&self, _key: &KeyName<'_>) {
         if let ConnectionState::Up(up) = &*self.state.borrow() {
-            up.capabilities.forget_native();
+            up.native.reject();
         }
     }
 
@@ -320,14 +331,18 @@ impl ConnectionTask {
         if let Endpoint::Sentinels(_) = self.source {
             Sentinels::verify(&mut connection).await?;
         }
-        let replication_id = fetch_replication_id(&mut connection, Deadline::after(CONNECT)).await?;
+        let deadline = Deadline::after(CONNECT);
+        let mut other = connection.clone();
+        let (replication_id, runs_scripts) =
+            tokio::try_join!(fetch_replication_id(&mut connection, deadline), may_run_scripts(&mut other, deadline))?;
         self.known.note(replication_id);
         Ok(Arc::new(LiveConnection {
             connection,
             client,
             number,
             is_replica: replication_id == ReplicationId::Replica,
-            capabilities: CapabilityCell::default(),
+            runs_scripts,
+            native: Arc::default(),
         }))
     }
 

@@ -19,6 +19,8 @@ pub(super) enum TransportError {
     Replica,
     /// The server, or the ACL of its user, has no way to compare and change a key in one step.
     Incapable,
+    /// The user may not run scripts, and it is not known yet whether the server has commands that compare.
+    Untried,
     /// The command was sent, and no response arrived in time.
     TimedOut,
     /// The server returned an error, or the connection broke.
@@ -34,6 +36,9 @@ impl fmt::Display for TransportError {
             Self::Incapable => {
                 f.write_str("this Redis lets its user run neither scripts (EVAL, EVALSHA) nor commands that compare")
             }
+            Self::Untried => f.write_str(
+                "this Redis lets its user run no scripts (EVAL, EVALSHA), and has not said yet whether it has commands that compare",
+            ),
             Self::TimedOut => f.write_str("Redis did not answer in time"),
             Self::Redis(error) => error.fmt(f),
         }
@@ -44,7 +49,7 @@ impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::NoConnection(failure) => failure.cause.as_ref().map(cause_of),
-            Self::TooMany | Self::Replica | Self::Incapable | Self::TimedOut => None,
+            Self::TooMany | Self::Replica | Self::Incapable | Self::Untried | Self::TimedOut => None,
             Self::Redis(error) => Some(cause_of(error)),
         }
     }
@@ -72,6 +77,7 @@ impl ConnectionFailure {
             TransportError::TooMany
             | TransportError::Replica
             | TransportError::Incapable
+            | TransportError::Untried
             | TransportError::TimedOut => None,
         };
         Self { cause, ..self }
@@ -117,7 +123,7 @@ impl TransportError {
     /// Returns whether this error comes from a server's reply, or was derived from one.
     pub(super) fn is_conclusive(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::Replica | Self::Incapable => true,
+            Self::NoConnection(_) | Self::Replica | Self::Incapable | Self::Untried => true,
             Self::TooMany | Self::TimedOut => false,
             Self::Redis(error) => self.is_answer() || error.kind() == ErrorKind::AuthenticationFailed,
         }
@@ -126,7 +132,7 @@ impl TransportError {
     /// Returns whether the command was certainly not executed: the server replied with an error, or the command was never sent.
     fn is_certain(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::TooMany | Self::Replica | Self::Incapable => true,
+            Self::NoConnection(_) | Self::TooMany | Self::Replica | Self::Incapable | Self::Untried => true,
             Self::TimedOut => false,
             Self::Redis(error) => {
                 let carried_nothing =
@@ -144,7 +150,7 @@ impl TransportError {
     /// Returns whether the connection may be broken.
     pub(super) fn is_suspect(&self, was_hurried: bool) -> bool {
         match self {
-            Self::NoConnection(_) | Self::TooMany | Self::Incapable => false,
+            Self::NoConnection(_) | Self::TooMany | Self::Incapable | Self::Untried => false,
             Self::Replica => true,
             Self::TimedOut => !was_hurried,
             Self::Redis(error) => error.is_unrecoverable_error() || self.is(ServerErrorKind::ReadOnly),

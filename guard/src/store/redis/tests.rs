@@ -9,7 +9,7 @@ use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::capabilities::{Capabilities, CapabilityCell, DeleteCommand};
+use super::capabilities::{DeleteCommand, NativeCommands};
 use super::deadline::Deadline;
 use super::replication_id::ReplicationId;
 use super::scripts::SWAP_RESERVED;
@@ -48,21 +48,21 @@ impl Transport for SlowTransport {
 
     fn forget(&self, _key: &KeyName<'_>) {}
 
-    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
+    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
         None
     }
 
-    async fn learn_capabilities(
-        &self,
-        _key: &KeyName<'_>,
-        _probe: &str,
-        deadline: Deadline,
-    ) -> Result<Capabilities, TransportError> {
-        let scripts = Capabilities { has_set_ifeq: false, delete: None, runs_scripts: true };
-        self.tell(scripts, deadline).await
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+        self.tell(true, deadline).await
     }
 
-    fn forget_native(&self, _key: &KeyName<'_>) {}
+    fn native(&self, _key: &KeyName<'_>, _prefix: &str) -> NativeCommands {
+        NativeCommands::default()
+    }
+
+    async fn native_tried(&self, _key: &KeyName<'_>, _deadline: Deadline) {}
+
+    fn reject_native(&self, _key: &KeyName<'_>) {}
 
     fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
         Admission::Accept
@@ -122,7 +122,8 @@ async fn a_verb_that_asks_for_something_first_takes_no_longer_than_any_other() {
 struct ScriptedTransport {
     replies: Mutex<VecDeque<Result<Value, RedisError>>>,
     sent: Mutex<Vec<String>>,
-    capabilities: CapabilityCell,
+    native: Mutex<NativeCommands>,
+    runs_scripts: bool,
     /// The replication ids that follow the replies in turn; the last one stays.
     ids: Mutex<VecDeque<ReplicationId>>,
 }
@@ -152,17 +153,22 @@ impl Transport for Arc<ScriptedTransport> {
 
     fn forget(&self, _key: &KeyName<'_>) {}
 
-    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
-        self.capabilities.get()
+    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
+        Some(self.runs_scripts)
     }
 
-    async fn learn_capabilities(&self, _: &KeyName<'_>, _: &str, _: Deadline) -> Result<Capabilities, TransportError> {
-        let native = Capabilities { has_set_ifeq: true, delete: Some(DeleteCommand::Delifeq), runs_scripts: true };
-        self.capabilities.get_or_learn(async { Ok(native) }).await
+    async fn learn_scripts(&self, _: &KeyName<'_>, _: Deadline) -> Result<bool, TransportError> {
+        unreachable!("it is known")
     }
 
-    fn forget_native(&self, _key: &KeyName<'_>) {
-        self.capabilities.forget_native();
+    fn native(&self, _key: &KeyName<'_>, _prefix: &str) -> NativeCommands {
+        *self.native.lock().unwrap()
+    }
+
+    async fn native_tried(&self, _key: &KeyName<'_>, _deadline: Deadline) {}
+
+    fn reject_native(&self, _key: &KeyName<'_>) {
+        *self.native.lock().unwrap() = NativeCommands::default();
     }
 
     fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
@@ -177,10 +183,20 @@ impl Transport for Arc<ScriptedTransport> {
 }
 
 fn scripted(replies: Vec<Result<Value, RedisError>>) -> (Redis, Arc<ScriptedTransport>) {
+    let delete = Some(DeleteCommand::Delifeq);
+    scripted_by(NativeCommands { has_set_ifeq: true, delete, is_conclusive: true }, true, replies)
+}
+
+fn scripted_by(
+    native: NativeCommands,
+    runs_scripts: bool,
+    replies: Vec<Result<Value, RedisError>>,
+) -> (Redis, Arc<ScriptedTransport>) {
     let transport = Arc::new(ScriptedTransport {
         replies: Mutex::new(replies.into()),
         sent: Mutex::default(),
-        capabilities: CapabilityCell::default(),
+        native: Mutex::new(native),
+        runs_scripts,
         ids: Mutex::new([ReplicationId::Master([b'a'; 40])].into()),
     });
     (Redis::on(Arc::clone(&transport)), transport)
@@ -295,6 +311,37 @@ async fn full_server_writes_small_reserved_values_by_a_script_and_nothing_else()
             other => panic!("{size} {room:?}: {other:?}"),
         }
     }
+}
+
+/// Which commands a server has is tried in the background: a renewal must not wait for it on a slow server.
+#[tokio::test]
+async fn verb_runs_a_script_at_once_while_native_commands_are_not_known() {
+    let (store, transport) = scripted_by(NativeCommands::default(), true, vec![reply(":1"), reply(":1")]);
+    assert_eq!(store.swap(&ticket(), b"held", b"new", TIMEOUT, Room::Reserved, None).await.unwrap(), Compared::Done);
+    assert_eq!(store.remove(&ticket(), b"new", None).await.unwrap(), Compared::Done);
+    assert!(transport.sent.lock().unwrap().iter().all(|sent| sent.starts_with("EVALSHA")));
+}
+
+/// A user that may not run scripts on a server that is full, or lacks a command.
+#[tokio::test]
+async fn user_without_scripts_claims_nothing_that_it_could_not_settle() {
+    let delete = Some(DeleteCommand::Delifeq);
+    let full = NativeCommands { has_set_ifeq: false, delete, is_conclusive: false };
+    let (store, transport) = scripted_by(full, false, vec![reply(":1")]);
+    assert_eq!(store.remove(&ticket(), b"held", None).await.unwrap(), Compared::Done, "a full server deletes");
+    for inserted in [
+        store.insert(&ticket(), b"x", TIMEOUT, Room::Free).await.map(drop),
+        store.swap(&ticket(), b"held", b"x", TIMEOUT, Room::Reserved, None).await.map(drop),
+    ] {
+        let error = inserted.unwrap_err();
+        assert!(matches!(error, StoreError::NotExecuted(_)) && error.to_string().contains("not said yet"), "{error}");
+    }
+    assert_eq!(*transport.sent.lock().unwrap(), ["DELIFEQ held"]);
+    let lacking = NativeCommands { delete: None, is_conclusive: true, has_set_ifeq: true };
+    let (store, transport) = scripted_by(lacking, false, Vec::new());
+    let error = store.insert(&ticket(), b"x", TIMEOUT, Room::Free).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotExecuted(_)) && error.to_string().contains("EVAL"), "{error}");
+    assert_eq!(transport.sent.lock().unwrap().len(), 0);
 }
 
 #[tokio::test]

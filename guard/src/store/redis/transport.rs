@@ -1,6 +1,7 @@
 //! The transport of commands to Redis: a request is sent at most once, and has one response.
 
 use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -9,7 +10,8 @@ use tokio::time::{timeout, timeout_at};
 
 use super::batch::PendingResponse;
 use super::breaker::Breaker;
-use super::capabilities::{Capabilities, CapabilityCell};
+use super::capabilities::{NativeCell, NativeCommands};
+use super::connection::CONNECT;
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
@@ -63,19 +65,21 @@ pub(super) trait Transport: Send + Sync + 'static {
     /// Drops the cached replication id.
     fn forget(&self, key: &KeyName<'_>);
 
-    /// Returns the capabilities of the server that holds this key, as far as they are known without a command.
-    fn capabilities(&self, key: &KeyName<'_>) -> Option<Capabilities>;
+    /// Returns whether the user may run scripts, as far as it is known without a command.
+    fn runs_scripts(&self, key: &KeyName<'_>) -> Option<bool>;
 
-    /// Finds out the capabilities of the server that holds this key, by commands on the key `probe`.
-    async fn learn_capabilities(
-        &self,
-        key: &KeyName<'_>,
-        probe: &str,
-        deadline: Deadline,
-    ) -> Result<Capabilities, TransportError>;
+    /// Asks the server that holds this key whether the user may run scripts.
+    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError>;
 
-    /// Records that the server has rejected a native command: scripts run instead until the next connection.
-    fn forget_native(&self, key: &KeyName<'_>);
+    /// Returns the native commands of the server that holds this key, as far as they are known. If they are not, tries them in the
+    /// background on a key of the same slot.
+    fn native(&self, key: &KeyName<'_>, prefix: &str) -> NativeCommands;
+
+    /// Waits until the native commands of the server that holds this key have been tried.
+    async fn native_tried(&self, key: &KeyName<'_>, deadline: Deadline);
+
+    /// Records that the server has rejected a native command: scripts run instead over this connection.
+    fn reject_native(&self, key: &KeyName<'_>);
 
     /// Decides whether new work may begin on this key, for a caller with this timeout.
     fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission;
@@ -90,11 +94,19 @@ pub(super) trait Transport: Send + Sync + 'static {
 /// The name of a key, formatted on demand.
 pub(super) struct KeyName<'a>(pub(super) &'a (dyn Fn() -> String + Sync));
 
+impl KeyName<'_> {
+    /// Returns the name of a key that does not exist, in the same slot.
+    pub(super) fn probe(&self, prefix: &str) -> String {
+        format!("{prefix}:probe:{{{}}}", self.0())
+    }
+}
+
 /// A connection that the application has opened.
 pub(super) struct ApplicationConnection<C> {
     connection: C,
     known: ReplicationIdCache,
-    capabilities: CapabilityCell,
+    runs_scripts: OnceLock<bool>,
+    native: Arc<NativeCell>,
     breaker: Breaker,
 }
 
@@ -103,7 +115,8 @@ impl<C> ApplicationConnection<C> {
         Self {
             connection,
             known: ReplicationIdCache::default(),
-            capabilities: CapabilityCell::default(),
+            runs_scripts: OnceLock::new(),
+            native: Arc::default(),
             breaker: Breaker::new("the application's connection"),
         }
     }
@@ -129,22 +142,26 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Transport for Applicatio
         self.known.forget();
     }
 
-    fn capabilities(&self, _key: &KeyName<'_>) -> Option<Capabilities> {
-        self.capabilities.get()
+    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
+        self.runs_scripts.get().copied()
     }
 
-    async fn learn_capabilities(
-        &self,
-        _key: &KeyName<'_>,
-        probe: &str,
-        deadline: Deadline,
-    ) -> Result<Capabilities, TransportError> {
-        let mut connection = self.connection.clone();
-        self.capabilities.get_or_learn(Capabilities::probe(&mut connection, probe, deadline)).await
+    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+        let may = may_run_scripts(&mut self.connection.clone(), deadline).await?;
+        Ok(*self.runs_scripts.get_or_init(|| may))
     }
 
-    fn forget_native(&self, _key: &KeyName<'_>) {
-        self.capabilities.forget_native();
+    fn native(&self, key: &KeyName<'_>, prefix: &str) -> NativeCommands {
+        let probe = || NativeCommands::probe(self.connection.clone(), key.probe(prefix), Deadline::after(CONNECT));
+        self.native.get_or_probe(probe)
+    }
+
+    async fn native_tried(&self, _key: &KeyName<'_>, deadline: Deadline) {
+        self.native.tried(deadline).await;
+    }
+
+    fn reject_native(&self, _key: &KeyName<'_>) {
+        self.native.reject();
     }
 
     fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
@@ -195,6 +212,28 @@ pub(super) async fn fetch_replication_id(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether the user may run scripts.
+pub(super) async fn may_run_scripts(
+    connection: &mut (impl ConnectionLike + Send),
+    deadline: Deadline,
+) -> Result<bool, TransportError> {
+    let mut scripts = Pipeline::with_capacity(2);
+    scripts.cmd("EVAL").arg("return 1").arg(0);
+    // No script has this digest.
+    scripts.cmd("EVALSHA").arg("0".repeat(40)).arg(0);
+    let answers = in_time(deadline, connection.req_packed_commands(&scripts, 0, 2)).await?;
+    let is_denied = |error: &redis::ServerError| error.kind() == Some(ServerErrorKind::NoPerm);
+    // Any other error surfaces where it matters.
+    let may = !answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if is_denied(error)));
+    if !may {
+        tracing::warn!(
+            "this Redis lets its user run no scripts (EVAL, EVALSHA): it can be used only if it has commands that compare (SET with IFEQ, \
+             and DELEX or DELIFEQ)"
+        );
+    }
+    Ok(may)
 }
 
 /// Waits for a response until the deadline and its extra time.
