@@ -130,10 +130,10 @@ test-server: setup ## Run the tests of the Redis store on the server that REDIS_
 
 .PHONY: test-upgrade
 test-upgrade: setup ## Run this version beside the former one on one Redis (minutes; builds the former one)
-	[ -x $(FORMER)/target/debug/onceward ] || { git cat-file -e $(FORMER_COMMIT) || { echo "This needs the whole history: git fetch --unshallow" >&2; exit 1; }; \
+	[ -x $(FORMER)/target/debug/peer ] || { git cat-file -e $(FORMER_COMMIT) || { echo "This needs the whole history: git fetch --unshallow" >&2; exit 1; }; \
 	mkdir -p $(FORMER)/source && git archive -o $(FORMER)/source.tar $(FORMER_COMMIT) && tar -x -f $(FORMER)/source.tar -C $(FORMER)/source && \
-	cargo build --manifest-path $(FORMER)/source/Cargo.toml --target-dir $(FORMER)/target -p onceward-server --locked; }
-	FORMER=$$PWD/$(FORMER)/target/debug/onceward cargo test --workspace --all-features --locked --test upgrade -- --nocapture
+	cargo build --manifest-path $(FORMER)/source/Cargo.toml --target-dir $(FORMER)/target -p onceward-server -p onceward-tests --bins --locked; }
+	FORMER=$$PWD/$(FORMER)/target/debug cargo test --workspace --all-features --locked --test upgrade -- --nocapture
 
 .PHONY: soak
 soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed

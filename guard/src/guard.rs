@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_put_back_for_the_rest_of_its_life_if_that_is_a_second() {
+    async fn token_is_given_back_for_the_rest_of_its_life_if_that_is_a_second() {
         let (guard, _store, clock) = guard();
         let token = guard.issue(TTL, Binding::none()).await.unwrap();
         for _ in 0..2 {

@@ -23,7 +23,7 @@ pub(crate) const TAG: usize = 16;
 
 /// How long a record outlives the expiry of its token, to tolerate clock skew.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
-/// Shortest remaining life, in milliseconds, with which a token is put back.
+/// Shortest remaining life, in milliseconds, with which a token is given back.
 const WORTH_PUTTING_BACK: u64 = 1_000;
 
 /// The token is bound to an action.

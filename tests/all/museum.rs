@@ -220,7 +220,7 @@ async fn lost_reply() {
     the_story_of_lost_reply(Implementation::Another(Flaw::LostReply), TcpFault::LoseAnswer).await.unwrap_err();
 }
 
-/// The token is put back and the answer to that is lost; then it is used. It must not come back a second time.
+/// The token is given back and the answer to that is lost; then it is used. It must not come back a second time.
 async fn the_story_of_revived_token(of: Implementation) -> StoryResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;

@@ -5,7 +5,7 @@ use crate::interval_routes::plainly;
 use crate::key_routes::buy;
 use crate::shop::{STATUS, Shop};
 
-/// A token: used once, put back after a mistake.
+/// A token: used once, given back after a mistake.
 pub async fn token_policy(shop: &Shop) {
     let first = token(shop.url()).await;
     assert_eq!(order(shop.url(), &first, "token").await.said(), "200 executed");

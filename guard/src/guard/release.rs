@@ -77,7 +77,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
             assert_eq!(ask(&guard, &token, Some("two")).await, USED);
-            assert_eq!(ask(&guard, &token, None).await, USED, "and its mark is put back");
+            assert_eq!(ask(&guard, &token, None).await, USED, "and its mark stays");
             clock.advance(Duration::from_secs(9));
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(&token);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revoked_token_cannot_be_given_back_by_whoever_had_it_in_hand() {
+    async fn revoked_token_is_not_given_back_by_a_run_in_flight() {
         let (guard, clock) = testing::guard();
         let used = async |token: &str| {
             let intent = Intent::new("pay", Subject::anonymous()).credential(token);
@@ -160,14 +160,14 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let in_hand = guard.issue(TTL, Binding::none()).await.unwrap();
-        let intent = Intent::new("pay", Subject::anonymous()).credential(in_hand.as_str());
+        let in_use = guard.issue(TTL, Binding::none()).await.unwrap();
+        let intent = Intent::new("pay", Subject::anonymous()).credential(in_use.as_str());
         let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
         for _ in 0..3 {
-            assert_eq!(guard.revoke(in_hand.as_str()).await.unwrap(), Revocation::Gone);
+            assert_eq!(guard.revoke(in_use.as_str()).await.unwrap(), Revocation::Gone);
         }
         pass.release().await.unwrap();
-        assert_eq!(used(in_hand.as_str()).await, Code::TokenUsed);
+        assert_eq!(used(in_use.as_str()).await, Code::TokenUsed);
         let remembered = Policy::Token(TokenRules::new().remember(TTL));
         let Ok(Verdict::Reject(rejection)) = guard.check(&remembered, &intent).await else { panic!("it is barred") };
         assert_eq!(rejection.code(), Code::TokenUsed);
@@ -185,7 +185,7 @@ mod tests {
 
         // The bar lives as long as the token could be used, and no longer.
         clock.advance(TTL - Duration::from_millis(1));
-        assert_eq!((used(in_hand.as_str()).await, used(marked.as_str()).await), (Code::TokenUsed, Code::TokenUsed));
+        assert_eq!((used(in_use.as_str()).await, used(marked.as_str()).await), (Code::TokenUsed, Code::TokenUsed));
         clock.advance(GRACE * 2);
         assert_eq!(
             guard.look_at(&Ticket::of_token(TokenFields::open(marked.as_str()).unwrap().0.id)).await.unwrap().state,

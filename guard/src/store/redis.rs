@@ -94,7 +94,8 @@ impl Redis {
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
     /// Opens a store at this address: one server (`redis://host:port`, with TLS `rediss://`), the master that Sentinel names
-    /// (`redis+sentinel://host,host/name`), or a cluster (`redis+cluster://host,host`, or the list `host:port;host:port`).
+    /// (`redis+sentinel://host,host/name`), or a cluster (`redis+cluster://host,host`, or the list `host:port;host:port`). `valkey` may
+    /// stand in place of `redis`.
     ///
     /// A background thread that runs nothing else opens the connection, drives it and reconnects it, so a handler that blocks its own
     /// thread does not stall it. This returns at once, even if no server is reachable yet. An actix worker, or any other thread that

@@ -68,10 +68,11 @@ impl ConnectError {
     /// In a sentence, with what to do.
     pub(crate) fn finding(&self, store: &str) -> Finding {
         // One side that speaks TLS and one that does not understand nothing of each other, and say nothing of it.
-        let tls = if ["rediss", "valkeys"].iter().any(|tls| store.starts_with(tls)) {
-            "Or does it speak no TLS there? Then write redis:// instead of rediss://."
+        let (plain, tls) = if store.starts_with("valkey") { ("valkey", "valkeys") } else { ("redis", "rediss") };
+        let tls = if store.starts_with(tls) {
+            format!("Or does it speak no TLS there? Then write {plain}:// instead of {tls}://.")
         } else {
-            "Or does it speak TLS there? Then write rediss:// instead of redis://."
+            format!("Or does it speak TLS there? Then write {tls}:// instead of {plain}://.")
         };
         let (says, fix) = match self {
             Self::Rejected => (

@@ -63,7 +63,7 @@ pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Outp
             0,
             "gone",
             "It was revoked before, or nothing was on record of it here: it was used, it has expired, or it is of another store or prefix. \
-             In this store nobody can use it any more, nor give it back who has it in hand.",
+             In this store it cannot be used any more, and a request that is using it cannot give it back.",
         ),
         Revocation::Used => (1, "used", "It was used already, and cannot be given back any more."),
         Revocation::InUse => (

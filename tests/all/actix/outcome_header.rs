@@ -168,7 +168,7 @@ async fn outcome_says_whether_the_run_took_effect() {
     }
 }
 
-/// A token with less than a second to live is not put back. Nothing took effect, and the client needs another token.
+/// A token with less than a second to live is not given back. Nothing took effect, and the client needs another token.
 #[tokio::test]
 async fn token_that_expires_during_the_run_is_not_released() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());

@@ -309,7 +309,7 @@ async fn an_answer_that_cannot_be_kept_and_a_key_that_is_not_there_are_refused_b
     assert_eq!(settle(&own, &["--not-applied"]).0, 0);
 }
 
-/// When a token expires is not on record, so it cannot be put back by its ticket.
+/// When a token expires is not on record, so it cannot be given back by its ticket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_settled_by_its_ticket_so_as_not_to_have_happened_is_said_not_to_work_again() {
     let bed = Bed::start(1);

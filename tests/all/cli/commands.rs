@@ -249,8 +249,8 @@ async fn a_token_that_is_revoked_while_a_handler_has_it_is_not_given_back() {
         let begun = shop.ledger.count("begun");
         let order = submit(shop.url(), "/orders", &token, "first").header(STATUS, 422).header(TAKES, takes);
         let sent = tokio::spawn(send(order));
-        let is_in_hand = || std::future::ready(shop.ledger.count("begun") > begun);
-        until("the handler has it", Duration::from_secs(5), is_in_hand).await;
+        let has_begun = || std::future::ready(shop.ledger.count("begun") > begun);
+        until("the handler has it", Duration::from_secs(5), has_begun).await;
         if is_revoked {
             let (code, text) = said(&run(&["token", "revoke", &token, "--store", &redis.url()]));
             assert!(code == 0 && text.contains("another store or prefix"), "{text}");
