@@ -111,6 +111,12 @@ async fn the_documented_user_is_enough_for_sentinels_and_clusters() {
     }
 }
 
+#[tokio::test]
+async fn user_that_may_run_scripts_by_their_text_only_runs_every_policy() {
+    let (_redis, url) = redis_with("-evalsha");
+    every_policy(&Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)))).await;
+}
+
 /// A server with commands that compare needs no scripts; any other says at start that it cannot be used.
 #[tokio::test]
 async fn user_without_scripts_runs_every_policy_or_is_refused_at_start() {

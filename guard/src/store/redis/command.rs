@@ -48,7 +48,8 @@ impl Redis {
         if before < self.max_in_flight { Ok(permit) } else { Err(TransportError::TooMany) }
     }
 
-    /// Runs a script by its digest. A server that does not know the digest has not executed the script, and receives its text.
+    /// Runs a script by its digest. A server that does not know the digest, or lets its user run scripts by their text only, has not executed
+    /// the script, and receives its text.
     pub(super) async fn eval(
         &self,
         script: &LuaScript,
@@ -65,7 +66,9 @@ impl Redis {
             Request { command, key_at: 3, wants_replication_id }
         };
         match self.send(call("EVALSHA", script.digest()), deadline).await {
-            Err(error) if error.is(ServerErrorKind::NoScript) => self.send(call("EVAL", script.text), deadline).await,
+            Err(error) if error.is(ServerErrorKind::NoScript) || error.is(ServerErrorKind::NoPerm) => {
+                self.send(call("EVAL", script.text), deadline).await
+            }
             other => other,
         }
     }

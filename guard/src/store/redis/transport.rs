@@ -219,21 +219,20 @@ pub(super) async fn may_run_scripts(
     connection: &mut (impl ConnectionLike + Send),
     deadline: Deadline,
 ) -> Result<bool, TransportError> {
-    let mut scripts = Pipeline::with_capacity(2);
-    scripts.cmd("EVAL").arg("return 1").arg(0);
-    // No script has this digest.
-    scripts.cmd("EVALSHA").arg("0".repeat(40)).arg(0);
-    let answers = in_time(deadline, connection.req_packed_commands(&scripts, 0, 2)).await?;
-    let is_denied = |error: &redis::ServerError| error.kind() == Some(ServerErrorKind::NoPerm);
-    // Any other error surfaces where it matters.
-    let may = !answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if is_denied(error)));
-    if !may {
-        tracing::warn!(
-            "this Redis lets its user run no scripts (EVAL, EVALSHA): it can be used only if it has commands that compare (SET with IFEQ, \
-             and DELEX or DELIFEQ)"
-        );
+    let mut nothing = Cmd::with_capacity(3, 13);
+    nothing.arg("EVAL").arg("return 1").arg(0);
+    match in_time(deadline, nothing.query_async::<Value>(connection)).await {
+        Err(error) if error.is(ServerErrorKind::NoPerm) => {
+            tracing::warn!(
+                "this Redis lets its user run no scripts (EVAL): it can be used only if it has commands that compare (SET with IFEQ, and \
+                 DELEX or DELIFEQ)"
+            );
+            Ok(false)
+        }
+        // Any other error of the server surfaces where it matters.
+        Err(error) if !error.is_answer() => Err(error),
+        _ => Ok(true),
     }
-    Ok(may)
 }
 
 /// Waits for a response until the deadline and its extra time.
