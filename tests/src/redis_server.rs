@@ -143,15 +143,20 @@ impl RedisServer {
     /// The commands by which this server compares and changes a key.
     pub fn compare_commands(&self) -> CompareCommands {
         let mut connection = self.connection();
-        let mut knows = |words: &str| {
+        let mut answers = |words: &str| {
             let mut command = Cmd::new();
             words.split(' ').for_each(|word| {
                 command.arg(word);
             });
-            command.query::<Value>(&mut connection).is_ok()
+            command.query::<Value>(&mut connection)
         };
-        let swap = if knows("SET nothing 1 IFEQ 0 GET") { "SET" } else { "EVALSHA" };
-        let remove = ["DELEX nothing IFEQ 0", "DELIFEQ nothing 0"].into_iter().find(|words| knows(words));
+        // On a node of a cluster, a key that has its place there.
+        let names = (0..1_000).map(|number| format!("nothing:{number}"));
+        let is_here = |name: &String| answers(&format!("GET {name}")).is_ok();
+        let name = { names }.find(is_here).expect("a node has slots");
+        let mut knows = |words: &str| answers(&words.replace("NAME", &name)).is_ok();
+        let swap = if knows("SET NAME 1 IFEQ 0 GET") { "SET" } else { "EVALSHA" };
+        let remove = ["DELEX NAME IFEQ 0", "DELIFEQ NAME 0"].into_iter().find(|words| knows(words));
         CompareCommands { swap, remove: remove.and_then(|words| words.split(' ').next()).unwrap_or("EVALSHA") }
     }
 

@@ -40,7 +40,7 @@ use self::command::{bytes, millis};
 use self::compare::{Change, Comparison};
 use self::connection::{Endpoint, ManagedConnection, client};
 use self::error::TransportError;
-use self::scripts::INSERT_RESERVED;
+use self::scripts::{INSERT_RESERVED, ScriptCall};
 use self::sentinel::Sentinels;
 use self::transport::{ApplicationConnection, KeyName, Request, Transport};
 use super::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
@@ -244,7 +244,17 @@ impl Store for Redis {
             {
                 let millis = millis(ttl).to_string();
                 let arguments = [value, millis.as_bytes()];
-                bytes(self.eval(&INSERT_RESERVED, &ticket.name(&self.prefix), &arguments, false, deadline).await?.value)
+                bytes(
+                    self.eval(
+                        ScriptCall::Text(&INSERT_RESERVED),
+                        &ticket.name(&self.prefix),
+                        &arguments,
+                        false,
+                        deadline,
+                    )
+                    .await?
+                    .value,
+                )
             }
             answer => bytes(answer?.value),
         }

@@ -75,7 +75,9 @@ async fn the_story_of_lost_reply(kind: &str, fate: TcpFault) -> StoryResult {
     assert_eq!(send(submit(pair.one(), REMEMBERED, &warm, "warm")).await.said(), "200 executed");
 
     let token = token(pair.one()).await;
-    pair.proxy.next(pair.redis.compare_commands().swap_word(), fate);
+    // Implementations with this bug compare by a script on every server.
+    let swap = if kind == "onceward" { pair.redis.compare_commands().swap_word() } else { "EVALSHA" };
+    pair.proxy.next(swap, fate);
     let lost = send(submit(pair.one(), REMEMBERED, &token, "effect")).await;
     assert_eq!((pair.proxy.struck(), pair.ledger.count("effect")), (1, 0), "the answer was lost, and nothing ran");
     told(lost.outcome != "token_used", || "the only submission was called a duplicate".into())?;

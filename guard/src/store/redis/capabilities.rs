@@ -66,6 +66,9 @@ impl Capabilities {
 }
 
 impl NativeCommands {
+    /// A server without native commands.
+    pub(super) const NONE: Self = Self { has_set_ifeq: false, delete: None, is_conclusive: true };
+
     /// Returns whether every verb of the store can be executed without scripts.
     pub(super) fn is_enough(self) -> bool {
         self.has_set_ifeq && self.delete.is_some()
@@ -150,7 +153,7 @@ impl NativeCell {
         F: Future<Output = Result<NativeCommands, TransportError>> + Send + 'static,
     {
         if self.is_rejected.load(Ordering::Relaxed) {
-            return NativeCommands { is_conclusive: true, ..NativeCommands::default() };
+            return NativeCommands::NONE;
         }
         if let Some(known) = self.known.get() {
             return *known;

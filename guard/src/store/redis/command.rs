@@ -9,7 +9,7 @@ use super::capabilities::{Capabilities, NativeCommands};
 use super::deadline::Deadline;
 use super::error::TransportError;
 use super::replication_id::ReplicationId;
-use super::scripts::LuaScript;
+use super::scripts::ScriptCall;
 use super::transport::{KeyName, Request, Response};
 use super::{Redis, SendMode};
 use crate::store::{Bytes, Epoch, StoreError};
@@ -48,11 +48,11 @@ impl Redis {
         if before < self.max_in_flight { Ok(permit) } else { Err(TransportError::TooMany) }
     }
 
-    /// Runs a script by its digest. A server that does not know the digest, or lets its user run scripts by their text only, has not executed
-    /// the script, and receives its text.
+    /// Runs a script by its digest, or by its text where the server may not know it. A server that does not know the digest, or lets its user
+    /// run scripts by their text only, has not executed the script, and receives its text.
     pub(super) async fn eval(
         &self,
-        script: &LuaScript,
+        script: ScriptCall<'_>,
         name: &str,
         arguments: &[&[u8]],
         wants_replication_id: bool,
@@ -65,12 +65,14 @@ impl Redis {
             command.arg(verb).arg(body).arg(1).arg(name).arg(arguments);
             Request { command, key_at: 3, wants_replication_id }
         };
-        match self.send(call("EVALSHA", script.digest()), deadline).await {
-            Err(error) if error.is(ServerErrorKind::NoScript) || error.is(ServerErrorKind::NoPerm) => {
-                self.send(call("EVAL", script.text), deadline).await
+        if let ScriptCall::Digest(script) = script {
+            match self.send(call("EVALSHA", script.digest()), deadline).await {
+                Err(error) if error.is(ServerErrorKind::NoScript) || error.is(ServerErrorKind::NoPerm) => {}
+                other => return other,
             }
-            other => other,
         }
+        let (ScriptCall::Digest(script) | ScriptCall::Text(script)) = script;
+        self.send(call("EVAL", script.text), deadline).await
     }
 
     /// Returns whether a replication id that was read after a command stands for this epoch. An epoch never recurs, so the command was

@@ -12,7 +12,7 @@ use super::Redis;
 use super::capabilities::{Capabilities, NativeCommands, is_unsupported};
 use super::command::{bytes, millis};
 use super::deadline::Deadline;
-use super::scripts::{REMOVE, SWAP, SWAP_RESERVED};
+use super::scripts::{REMOVE, SWAP, SWAP_RESERVED, ScriptCall};
 use super::transport::{KeyName, Request, Response};
 use crate::store::{Bytes, Compared, Epoch, Room, StoreError};
 use crate::ticket::Ticket;
@@ -100,7 +100,7 @@ impl Redis {
             let step = match comparison.native(capabilities.native, &name) {
                 Some(command) => self.compare_natively(comparison, command, capabilities, &name, deadline).await?,
                 None if !capabilities.runs_scripts => return Err(capabilities.lacking().into()),
-                None => self.compare_by_script(comparison, false, &name, deadline).await?,
+                None => self.compare_by_script(comparison, capabilities, false, &name, deadline).await?,
             };
             match step {
                 Step { compared: Some(compared), is_of_epoch: true } => return Ok(compared),
@@ -131,10 +131,10 @@ impl Redis {
         let response = match self.send(Request::new(command, wants_replication_id), deadline).await {
             Err(error) if capabilities.runs_scripts && is_unsupported(&error) => {
                 self.transport.reject_native(&KeyName(&|| name.to_owned()));
-                return self.compare_by_script(comparison, false, name, deadline).await;
+                return self.compare_by_script(comparison, capabilities, false, name, deadline).await;
             }
             Err(error) if capabilities.runs_scripts && comparison.is_reserved() && error.is_full() => {
-                return self.compare_by_script(comparison, true, name, deadline).await;
+                return self.compare_by_script(comparison, capabilities, true, name, deadline).await;
             }
             response => response?,
         };
@@ -150,19 +150,23 @@ impl Redis {
     }
 
     /// Runs a script, which returns 1, or the value that it found. A full server gets another script for what it has to write all the same.
+    ///
+    /// A new connection may lead to a server that has not run the script yet. Until its native commands are known, it gets the text.
     async fn compare_by_script(
         &self,
         comparison: &Comparison<'_>,
+        capabilities: Capabilities,
         mut is_full: bool,
         name: &str,
         deadline: Deadline,
     ) -> Result<Step, StoreError> {
         let (held, wants_replication_id) = (comparison.held, comparison.epoch.is_some());
+        let call = if capabilities.native.is_conclusive { ScriptCall::Digest } else { ScriptCall::Text };
         loop {
             let sent = match comparison.change {
-                Change::Delete => self.eval(&REMOVE, name, &[held], wants_replication_id, deadline).await,
+                Change::Delete => self.eval(call(&REMOVE), name, &[held], wants_replication_id, deadline).await,
                 Change::Write(value, ttl, _) => {
-                    let script = if is_full { &SWAP_RESERVED } else { &SWAP };
+                    let script = if is_full { ScriptCall::Text(&SWAP_RESERVED) } else { call(&SWAP) };
                     let millis = millis(ttl).to_string();
                     let arguments = [held, value, millis.as_bytes()];
                     self.eval(script, name, &arguments, wants_replication_id, deadline).await

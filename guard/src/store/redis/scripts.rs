@@ -41,6 +41,15 @@ pub(super) static REMOVE: LuaScript = LuaScript::new(
     return 1",
 );
 
+/// How a script is sent.
+#[derive(Clone, Copy)]
+pub(super) enum ScriptCall<'a> {
+    /// By its digest, which is short: the server has probably run the script before.
+    Digest(&'a LuaScript),
+    /// By its text, which any server executes: on a slow server there is no time for a second command.
+    Text(&'a LuaScript),
+}
+
 /// A script on one key. The server knows it by its digest after its first run.
 pub(super) struct LuaScript {
     pub(super) text: &'static str,
