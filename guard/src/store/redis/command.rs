@@ -115,8 +115,10 @@ impl Redis {
     pub(super) async fn capabilities(&self, ticket: &Ticket, deadline: Deadline) -> Capabilities {
         let name = || ticket.name(&self.prefix);
         let key = KeyName(&name);
-        let native =
-            || if self.is_native { self.transport.native(&key, &self.prefix) } else { NativeCommands::default() };
+        let native = || match self.is_native {
+            true => self.transport.native(&key, &self.prefix),
+            false => NativeCommands::NONE,
+        };
         let known = native();
         if self.transport.runs_scripts(&key) != Some(false) {
             return Capabilities { native: known, runs_scripts: true };
