@@ -37,7 +37,7 @@ pub use self::address::BadAddress;
 use self::address::RedisAddress;
 use self::cluster::Cluster;
 use self::command::{bytes, millis};
-use self::compare::{Change, Comparison};
+use self::compare::{Comparison, KeyChange};
 use self::connection::{Endpoint, ManagedConnection, client};
 use self::error::TransportError;
 use self::scripts::{INSERT_RESERVED, ScriptCall};
@@ -269,12 +269,17 @@ impl Store for Redis {
         room: Room,
         epoch: Option<Epoch>,
     ) -> Result<Compared, StoreError> {
-        self.compare(&Comparison { ticket, held, change: Change::Write(value, ttl, room), epoch: self.checked(epoch) })
-            .await
+        self.compare(&Comparison {
+            ticket,
+            held,
+            change: KeyChange::Write(value, ttl, room),
+            epoch: self.checked(epoch),
+        })
+        .await
     }
 
     async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
-        self.compare(&Comparison { ticket, held, change: Change::Delete, epoch: self.checked(epoch) }).await
+        self.compare(&Comparison { ticket, held, change: KeyChange::Delete, epoch: self.checked(epoch) }).await
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {

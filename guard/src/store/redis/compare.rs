@@ -24,13 +24,13 @@ const TRIES: usize = 4;
 pub(super) struct Comparison<'a> {
     pub(super) ticket: &'a Ticket,
     pub(super) held: &'a [u8],
-    pub(super) change: Change<'a>,
+    pub(super) change: KeyChange<'a>,
     /// The expected epoch; `None` if any will do.
     pub(super) epoch: Option<Epoch>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Change<'a> {
+pub(super) enum KeyChange<'a> {
     /// Writes this value for this time.
     Write(&'a [u8], Duration, Room),
     Delete,
@@ -39,14 +39,14 @@ pub(super) enum Change<'a> {
 impl Comparison<'_> {
     /// Returns whether the new value is written even to a full server.
     fn is_reserved(&self) -> bool {
-        matches!(self.change, Change::Write(value, _, Room::Reserved) if value.len() <= Room::SMALL)
+        matches!(self.change, KeyChange::Write(value, _, Room::Reserved) if value.len() <= Room::SMALL)
     }
 
     /// Returns the server's own command for this change, if it has one.
     fn native(&self, commands: NativeCommands, name: &str) -> Option<Cmd> {
         match self.change {
-            Change::Delete => commands.delete.map(|delete| delete.command(name, self.held)),
-            Change::Write(value, ttl, _) => commands.has_set_ifeq.then(|| {
+            KeyChange::Delete => commands.delete.map(|delete| delete.command(name, self.held)),
+            KeyChange::Write(value, ttl, _) => commands.has_set_ifeq.then(|| {
                 let mut command = Cmd::with_capacity(8, name.len() + value.len() + self.held.len() + 32);
                 command.arg("SET").arg(name).arg(value).arg("IFEQ").arg(self.held);
                 command.arg("GET").arg("PX").arg(millis(ttl));
@@ -58,10 +58,10 @@ impl Comparison<'_> {
     /// Reads the reply to a native command. Returns `None` if nothing was changed and the reply does not say why.
     fn read_native(&self, reply: Value) -> Result<Option<Compared>, StoreError> {
         match (self.change, reply) {
-            (Change::Delete, Value::Int(1)) => Ok(Some(Compared::Done)),
-            (Change::Delete, Value::Int(0)) => Ok(None),
-            (Change::Delete, other) => Err(StoreError::unknown(format!("an unexpected reply: {other:?}"))),
-            (Change::Write(..), reply) => Ok(bytes(reply)?.map(|before| match before == self.held {
+            (KeyChange::Delete, Value::Int(1)) => Ok(Some(Compared::Done)),
+            (KeyChange::Delete, Value::Int(0)) => Ok(None),
+            (KeyChange::Delete, other) => Err(StoreError::unknown(format!("an unexpected reply: {other:?}"))),
+            (KeyChange::Write(..), reply) => Ok(bytes(reply)?.map(|before| match before == self.held {
                 true => Compared::Done,
                 false => Compared::Found(before),
             })),
@@ -106,9 +106,9 @@ impl Redis {
                 Step { compared: Some(compared), is_of_epoch: true } => return Ok(compared),
                 Step { compared: None, is_of_epoch: true } => {}
                 Step { compared, is_of_epoch: false } => {
-                    if let (Some(Compared::Done), Change::Write(value, ..)) = (compared, comparison.change) {
+                    if let (Some(Compared::Done), KeyChange::Write(value, ..)) = (compared, comparison.change) {
                         // If the removal fails, the caller receives `Unknown` and rolls the write back itself.
-                        let undo = Comparison { held: value, change: Change::Delete, epoch: None, ..*comparison };
+                        let undo = Comparison { held: value, change: KeyChange::Delete, epoch: None, ..*comparison };
                         Box::pin(self.compare(&undo)).await.map_err(StoreError::unknown)?;
                     }
                     return Ok(Compared::Stale);
@@ -164,8 +164,8 @@ impl Redis {
         let call = if capabilities.native.is_conclusive { ScriptCall::Digest } else { ScriptCall::Text };
         loop {
             let sent = match comparison.change {
-                Change::Delete => self.eval(call(&REMOVE), name, &[held], wants_replication_id, deadline).await,
-                Change::Write(value, ttl, _) => {
+                KeyChange::Delete => self.eval(call(&REMOVE), name, &[held], wants_replication_id, deadline).await,
+                KeyChange::Write(value, ttl, _) => {
                     let script = if is_full { ScriptCall::Text(&SWAP_RESERVED) } else { call(&SWAP) };
                     let millis = millis(ttl).to_string();
                     let arguments = [held, value, millis.as_bytes()];
