@@ -34,7 +34,8 @@ impl fmt::Display for TransportError {
             Self::TooMany => f.write_str("too many commands wait for Redis"),
             Self::Replica => f.write_str("this Redis is a replica, and not a master"),
             Self::Incapable => {
-                f.write_str("this Redis lets its user run neither scripts (EVAL, EVALSHA) nor commands that compare")
+                f.write_str("this Redis lets its user run neither scripts (EVAL, EVALSHA) nor commands that compare; \
+                 allow EVAL and EVALSHA with ACL SETUSER")
             }
             Self::Untried => f.write_str(
                 "this Redis lets its user run no scripts (EVAL, EVALSHA), and has not said yet whether it has commands that compare",
