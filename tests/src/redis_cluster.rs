@@ -64,6 +64,17 @@ impl Node {
         (0..3).find_map(ask).expect("the server answers")
     }
 
+    /// Waits until a replica has everything that was written here so far. `WAIT` would wait for what its own connection has written only.
+    pub async fn replicated(&self) {
+        let written: u64 = self.replication("master_repl_offset").parse().expect("an offset");
+        until("a replica has everything", LONG, || async {
+            let replica = self.replication("slave0");
+            let offset = replica.split(',').find_map(|part| part.strip_prefix("offset="));
+            offset.and_then(|offset| offset.parse::<u64>().ok()).is_some_and(|offset| offset >= written)
+        })
+        .await;
+    }
+
     /// Nothing gets from here to its replicas any more. Clients notice nothing.
     pub async fn cut_off(&self) {
         self.proxy.cut();

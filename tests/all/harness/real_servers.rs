@@ -56,8 +56,10 @@ async fn a_cluster_moves_slots_and_forgets_what_its_replica_has_not_seen() {
 async fn sentinels_promote_a_replica_and_a_master_that_is_cut_off_goes_on_for_its_clients() {
     let mut all = Sentinels::start().await;
     let client = redis::Client::open(all.nodes[0].proxy.url()).unwrap();
-    redis::cmd("SET").arg("a").arg(1).exec(&mut client.get_connection().unwrap()).unwrap();
-    redis::cmd("WAIT").arg(2).arg(0).exec(&mut client.get_connection().unwrap()).unwrap();
+    // `WAIT` waits for what its own connection has written.
+    let mut connection = client.get_connection().unwrap();
+    redis::cmd("SET").arg("a").arg(1).exec(&mut connection).unwrap();
+    redis::cmd("WAIT").arg(2).arg(0).exec(&mut connection).unwrap();
     all.nodes[0].cut_off().await;
     let promoted = all.promoted_after(0).await;
     redis::cmd("SET").arg("a").arg(2).exec(&mut client.get_connection().unwrap()).unwrap();
