@@ -1,4 +1,4 @@
-//! What each verb of the store costs Redis and its client in processor time, sent one by one and in batches of 32: by script, by the
+//! Processor time of Redis and its client for each verb of the store, sent one by one and in batches of 32: by script, by the
 //! server's own commands where it has them, and by `GETDEL`, by which a plain token was redeemed before.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A record as small as that of a claim.
 const CLAIM: [u8; 102] = [7; 102];
 
-/// What is measured.
+/// The commands that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Insert,

@@ -107,7 +107,7 @@ enum AuditEvent {
     GiveUp {
         caller: usize,
     },
-    /// What ran did not happen, and the token is given back.
+    /// The run was not applied, and the token is given back.
     GiveBack {
         caller: usize,
         server: usize,

@@ -13,7 +13,7 @@ enum Redeem {
     TakeAndPutBack,
     /// Deletes an issued token in one step that returns any other record.
     Compare,
-    /// Deletes an issued token, and is told only whether it did. If not, it looks, and compares again if it sees an issued token: another
+    /// Deletes an issued token; the reply says only whether it did. If not, it looks, and compares again if it sees an issued token: another
     /// caller has given the token back in between.
     CompareThenLook,
     /// The same, but an issued token that is seen by the lookup counts as deleted.

@@ -9,7 +9,7 @@ use crate::run_id::RunId;
 pub(super) enum HistoryEvent {
     /// Somebody asked.
     Asked,
-    /// Somebody asked for the token on a route that remembers nothing.
+    /// A caller asked for the token on a route that remembers nothing.
     AskedPlain,
     /// Such a request was rejected, or the store did nothing for it.
     NotUsedPlain,
@@ -96,7 +96,7 @@ impl History {
         asked - self.count(|told| *told == HistoryEvent::NotUsedPlain)
     }
 
-    /// What must not be told on a route that remembers nothing. The one who is being told has asked, and has not used the token.
+    /// Checks a rejection on a route that remembers nothing. The rejected caller has asked, and has not used the token.
     pub(super) fn check_plain_refusal(&self, code: Code) -> Result<(), String> {
         let has_cause = self.plain_uses() > 1 || self.count(|told| *told == HistoryEvent::Asked) > 0;
         if code == Code::TokenUsed && has_cause { Ok(()) } else { Err(format!("{code} was told without a cause")) }

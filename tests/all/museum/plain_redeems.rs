@@ -84,7 +84,7 @@ struct UsedToken {
 /// A token for each way to use one that leaves a record, and the run that is in flight.
 async fn used_tokens(guard: &Guard) -> (Vec<UsedToken>, Option<Pass>) {
     let (mut used, mut running) = (Vec::new(), None);
-    // The claim is not renewed while a story is told.
+    // Too long for a renewal during the test.
     let rules = KeyRules::retryable().lease(MINUTE * 60).unwrap();
     for kind in ["claim", "reply", "mark"] {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap();

@@ -128,7 +128,7 @@ impl DeleteCommand {
     }
 }
 
-/// What is known of the native commands of one connection.
+/// The native commands of one connection, as far as they are known.
 #[derive(Default)]
 pub(super) struct NativeCell {
     /// The conclusive answer of the server.

@@ -35,7 +35,7 @@ pub(super) fn fate(open: &OpenClaim, examined: &Snapshot) -> ClaimState {
         (RecordState::Done(_), _) if is_own => ClaimState::Ended,
         // It ended as unknown, and nothing waits for it any more.
         (_, LastEvent::LeftUnknown) => ClaimState::Ended,
-        // A token that was given back: it is good again, which nobody does who dies.
+        // A token that was given back: it is valid again, so its process was alive.
         (RecordState::Issued, _) => ClaimState::Ended,
         (RecordState::Absent, LastEvent::Claimed) => ClaimState::Lapsed,
         (_, LastEvent::Claimed) => ClaimState::RanAgain,
