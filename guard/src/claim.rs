@@ -26,7 +26,7 @@ use crate::renewal::QueuePosition;
 use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
 use crate::shutdown::InFlight;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
 
@@ -208,7 +208,7 @@ impl Claim {
             }
             Ok(EnterResult::Theirs(found)) => self.duplicate_of(found).map(Some),
             Ok(EnterResult::Absent(code)) => Ok(Some(Duplicate::Reject(code.into()))),
-            Ok(EnterResult::Stale) => self.reply_to_late(Code::TokenStale.into()).await.map(Some),
+            Ok(EnterResult::Late(code)) => self.reply_to_late(code.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
@@ -239,10 +239,7 @@ impl Claim {
                 CellInsert::Own(claimed) if !claimed.is_running(self.terms.engine.clock.wall()) => {
                     return Ok(Some(Record::Claimed(claimed)));
                 }
-                // A repeated request of the same attempt receives a full lease too.
-                CellInsert::Own(ClaimRecord { run, started_at, .. }) => {
-                    ClaimRecord { run, started_at, ..self.record.clone() }
-                }
+                CellInsert::Own(claimed) => self.continuing(&claimed),
             };
             state.may_outlive = true;
             match self.write_again(&mut state.own, &ours).await? {
@@ -258,6 +255,11 @@ impl Claim {
         Err(conflict())
     }
 
+    /// Returns the record with which this claim continues `theirs`, the run of an earlier request of the same attempt, with a full lease.
+    fn continuing(&self, theirs: &ClaimRecord) -> ClaimRecord {
+        ClaimRecord { run: theirs.run, started_at: theirs.started_at, ..self.record.clone() }
+    }
+
     fn carry_on(&self, ours: ClaimRecord) {
         if ours.run != self.record.run {
             // A claim is entered once, so the cell is still empty.
@@ -267,13 +269,68 @@ impl Claim {
 
     /// Replaces the record of an issued, unused token with the claim. The claim outlives its lease from the start.
     async fn redeem(&self, token: &TokenFields, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
-        let (claim, life) = (self.renewed(&self.record), self.at_most_once_life());
-        Ok(match state.own.take_over(token.epoch, &Record::ISSUED, claim, life).await? {
-            None => EnterResult::Stale,
-            Some(CellWrite::Own) => EnterResult::Ours,
-            Some(CellWrite::Other(found)) => EnterResult::Theirs(found),
-            Some(CellWrite::Nothing) => EnterResult::Absent(self.terms.engine.absent(token, &self.terms.ticket)),
-        })
+        if self.terms.engine.is_expired(token) {
+            return self.resume_expired(token, state).await;
+        }
+        for _ in 0..MAX_CONFLICTS {
+            let (claim, life) = (self.renewed(&self.record), self.at_most_once_life());
+            let found = match state.own.take_over(token.epoch, &Record::ISSUED, claim, life).await? {
+                None => return Ok(EnterResult::Late(Code::TokenStale)),
+                Some(CellWrite::Own) => return Ok(EnterResult::Ours),
+                Some(CellWrite::Other(found)) => found,
+                Some(CellWrite::Nothing) => {
+                    return Ok(EnterResult::Absent(self.terms.engine.absent(token, &self.terms.ticket)));
+                }
+            };
+            match found {
+                Record::Claimed(theirs) if self.is_same_attempt(&theirs) => match self.resume(&theirs, state).await? {
+                    CellWrite::Own => return Ok(EnterResult::Ours),
+                    // The earlier request has released the token meanwhile.
+                    CellWrite::Nothing | CellWrite::Other(Record::Issued) => {
+                        state.own = RecordCell::new(self.store(), self.terms.ticket, &self.record);
+                    }
+                    CellWrite::Other(found) => return Ok(EnterResult::Theirs(found)),
+                },
+                found => return Ok(EnterResult::Theirs(found)),
+            }
+        }
+        Err(conflict())
+    }
+
+    /// Continues the run of an earlier request of the same attempt, which was accepted before the token expired. The record of another
+    /// epoch may be outdated, and proves nothing.
+    async fn resume_expired(&self, token: &TokenFields, state: &mut ClaimProgress) -> Result<EnterResult, StoreError> {
+        let late = Ok(EnterResult::Late(Code::TokenExpired));
+        match self.terms.engine.record(&self.terms.ticket).await? {
+            Some(Record::Claimed(theirs)) if self.is_same_attempt(&theirs) => {
+                if !self.terms.engine.is_of_epoch(token).await? {
+                    return late;
+                }
+                match self.resume(&theirs, state).await? {
+                    CellWrite::Own => Ok(EnterResult::Ours),
+                    CellWrite::Nothing | CellWrite::Other(_) => late,
+                }
+            }
+            _ => late,
+        }
+    }
+
+    /// Returns whether this claim repeats the request that wrote the claim `theirs`, and that run may still be in flight.
+    fn is_same_attempt(&self, theirs: &ClaimRecord) -> bool {
+        theirs.attempt.is_some()
+            && (theirs.attempt, theirs.asker) == (self.record.attempt, self.record.asker)
+            && theirs.is_running(self.terms.engine.clock.wall())
+    }
+
+    /// Takes over the claim `theirs` of the same attempt.
+    async fn resume(&self, theirs: &ClaimRecord, state: &mut ClaimProgress) -> Result<CellWrite, StoreError> {
+        let ours = self.continuing(theirs);
+        state.own = RecordCell::written(self.store(), self.terms.ticket, theirs);
+        let written = self.write_again(&mut state.own, &ours).await?;
+        if matches!(written, CellWrite::Own) {
+            self.carry_on(ours);
+        }
+        Ok(written)
     }
 
     fn done(&self, reply: Result<Reply, NoReply>) -> Vec<u8> {
@@ -294,6 +351,10 @@ impl Claim {
 
     fn deadline(&self) -> u64 {
         self.terms.engine.clock.wall().saturating_add(self.terms.rules.retain.as_millis() as u64)
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.terms.engine.store)
     }
 
     fn is_settling(&self) -> bool {
@@ -331,8 +392,8 @@ enum EnterResult {
     Theirs(Record),
     /// The token has no record.
     Absent(Code),
-    /// The token was issued in an earlier epoch of the store.
-    Stale,
+    /// The token has expired, or was issued in an earlier epoch of the store.
+    Late(Code),
 }
 
 impl From<Option<Record>> for EnterResult {

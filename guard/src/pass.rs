@@ -146,14 +146,14 @@ impl Pass {
     }
 
     /// Turns the pass into a signed text, for a run in another process: that process renews the claim and settles it with the text, by
-    /// [`Guard::open_pass`](crate::Guard::open_pass). `None` if this is not a claim on a key.
+    /// [`Guard::open_pass`](crate::Guard::open_pass). `None` for a plain token, which has no claim to renew or settle.
     ///
     /// # Errors
     /// If the signing secret could not be fetched: call [`Guard::fetch_secret`](crate::Guard::fetch_secret) before anything is claimed. The claim
     /// expires with its lease, or stays as unknown.
     pub async fn into_signed(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
-        let Some(signed) = signed::sign(&*self.engine.mint().await?, claim) else { return Ok(None) };
+        let signed = signed::sign(&*self.engine.mint().await?, claim);
         claim.hand_over_to_signed().await;
         self.in_flight = None;
         Ok(Some(signed))

@@ -98,7 +98,7 @@ impl Engine {
 
     /// Returns whether the store is still in the epoch that issued this token. Otherwise its record of an attempt may be outdated: the
     /// attempt may have released the token since, and another attempt may have used it.
-    async fn is_of_epoch(&self, token: &TokenFields) -> Result<bool, StoreError> {
+    pub(crate) async fn is_of_epoch(&self, token: &TokenFields) -> Result<bool, StoreError> {
         let asked = self.store.ask_epoch(&Ticket::of_token(token.id)).await;
         Ok(asked.map_err(StoreError::certainly_not_executed)? == token.epoch)
     }

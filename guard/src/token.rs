@@ -82,10 +82,7 @@ impl TokenFields {
 
     pub(crate) fn seal(&self, tag: [u8; TAG]) -> Token {
         let mut bytes = Vec::with_capacity(LENGTH);
-        bytes.push(self.flags);
-        bytes.extend_from_slice(self.id.as_bytes());
-        bytes.extend_from_slice(&self.expires_at.to_be_bytes());
-        bytes.extend_from_slice(&self.epoch);
+        self.write(&mut bytes);
         bytes.extend_from_slice(&tag);
         let mut text = String::from(PREFIX);
         URL_SAFE_NO_PAD.encode_string(&bytes, &mut text);
@@ -97,17 +94,26 @@ impl TokenFields {
         let mut buffer = [0; LENGTH + 3];
         let text = text.strip_prefix(PREFIX).filter(|text| text.len() == TEXT)?;
         URL_SAFE_NO_PAD.decode_slice(text, &mut buffer).ok().filter(|length| *length == LENGTH)?;
-        let (flags, rest) = buffer[..LENGTH].split_first()?;
+        let (fields, tag) = Self::read(&buffer[..LENGTH])?;
+        Some((fields, tag.try_into().ok()?))
+    }
+
+    /// Appends the fields to `to`.
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        to.push(self.flags);
+        to.extend_from_slice(self.id.as_bytes());
+        to.extend_from_slice(&self.expires_at.to_be_bytes());
+        to.extend_from_slice(&self.epoch);
+    }
+
+    /// Reads the fields, and returns them with the remaining bytes.
+    pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (flags, rest) = bytes.split_first()?;
         let (id, rest) = rest.split_first_chunk()?;
         let (expires_at, rest) = rest.split_first_chunk()?;
-        let (epoch, tag) = rest.split_first_chunk()?;
-        let fields = Self {
-            flags: *flags,
-            id: Uuid::from_bytes(*id),
-            expires_at: u64::from_be_bytes(*expires_at),
-            epoch: *epoch,
-        };
-        Some((fields, tag.try_into().ok()?))
+        let (epoch, rest) = rest.split_first_chunk()?;
+        let expires_at = u64::from_be_bytes(*expires_at);
+        Some((Self { flags: *flags, id: Uuid::from_bytes(*id), expires_at, epoch: *epoch }, rest))
     }
 }
 

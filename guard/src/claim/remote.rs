@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::cell::{CellWrite, RecordCell};
 use super::{Claim, ClaimStage, Origin, Terms};
 use crate::metrics::ClaimEvent;
-use crate::policy::KeyRules;
-use crate::record::ClaimRecord;
+use crate::record::{ClaimRecord, Record};
 use crate::reply::{NoReply, Reply};
 use crate::settled::Settled;
 use crate::store::{Room, StoreError};
@@ -17,12 +16,9 @@ impl Claim {
         Self::of_record(terms, record)
     }
 
-    /// Returns the contents of a signed pass: the claim's record, its rules and its action. Returns `None` unless the claim is on a key.
-    pub(crate) fn to_sign(&self) -> Option<(ClaimRecord, &KeyRules, &str)> {
-        match self.terms.origin {
-            Origin::Key => Some((self.record().clone(), &self.terms.rules, &self.terms.action)),
-            Origin::Token(..) | Origin::Interval(_) => None,
-        }
+    /// Returns the terms of the claim and its record, for a signed pass.
+    pub(crate) fn to_sign(&self) -> (&Terms, &ClaimRecord) {
+        (&self.terms, self.record())
     }
 
     /// Stops renewing the claim in this process: the holder of the signed pass renews and settles it.
@@ -34,14 +30,39 @@ impl Claim {
 
     /// Records that the run took effect.
     pub(crate) async fn complete_remotely(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
-        let settled = self.complete(&mut self.signed_cell(), &self.done(reply.ok_or(NoReply::NotGiven))).await?;
-        Ok(self.settled(settled == Some(Settled::Final), ClaimEvent::Completed, Settled::Final))
+        let is_ours = match &self.terms.origin {
+            Origin::Interval(rules) if rules.is_lock => {
+                !matches!(self.give_back(&mut self.signed_cell()).await?, CellWrite::Other(_))
+            }
+            Origin::Interval(_) => self.is_interval_ours().await?,
+            Origin::Key | Origin::Token(..) => {
+                let done = self.done(reply.ok_or(NoReply::NotGiven));
+                self.complete(&mut self.signed_cell(), &done).await? == Some(Settled::Final)
+            }
+        };
+        Ok(self.settled(is_ours, ClaimEvent::Completed, Settled::Final))
     }
 
-    /// Removes the claim of a run that did not take effect.
+    /// Returns whether no other run has claimed the interval. The claim is left to expire: until then, a duplicate is rejected.
+    async fn is_interval_ours(&self) -> Result<bool, StoreError> {
+        Ok(match self.terms.engine.record(&self.terms.ticket).await? {
+            Some(Record::Claimed(found)) => found.run == self.run(),
+            None => true,
+            Some(_) => false,
+        })
+    }
+
+    /// Removes the claim of a run that did not take effect, or makes its token valid again.
     pub(crate) async fn release_remotely(&self) -> Result<Settled, StoreError> {
-        let met = self.give_back(&mut self.signed_cell()).await?;
-        Ok(self.settled(!matches!(met, CellWrite::Other(_)), ClaimEvent::Released, Settled::Released))
+        let is_ours = match (self.give_back(&mut self.signed_cell()).await?, self.token()) {
+            (CellWrite::Own, _) | (CellWrite::Nothing, None) => true,
+            // An earlier call has released the token.
+            (CellWrite::Other(Record::Issued), Some(_)) => true,
+            // An expired token is not given back, so an earlier call may have removed the claim.
+            (CellWrite::Nothing, Some(token)) => self.terms.engine.is_expired(token),
+            (CellWrite::Other(_), _) => false,
+        };
+        Ok(self.settled(is_ours, ClaimEvent::Released, Settled::Released))
     }
 
     /// Renews the claim. An expired claim is inserted again, since its owner is alive.
@@ -64,7 +85,7 @@ impl Claim {
 
     /// Creates the cell of the record that the pass names, regardless of earlier commands with the same pass.
     fn signed_cell(&self) -> RecordCell {
-        RecordCell::written(Arc::clone(&self.terms.engine.store), self.terms.ticket, &self.record)
+        RecordCell::written(self.store(), self.terms.ticket, &self.record)
     }
 
     fn settled(&self, is_ours: bool, event: ClaimEvent, settled: Settled) -> Settled {

@@ -53,7 +53,7 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
     let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
     let ticket = Ticket::of_token(token.id);
     engine.admit(&ticket).await?;
-    if let (Some(remember), None) = (&rules.remember, intent.attempt) {
+    if let Some(remember) = &rules.remember {
         return Box::pin(check_remembered(engine, remember, intent, token, in_flight)).await;
     }
     let engine = || Arc::clone(engine);
@@ -93,10 +93,10 @@ async fn check_remembered(
     in_flight: InFlight,
 ) -> Result<Verdict, StoreError> {
     let claim = claim_of_token(engine, rules, intent, token);
-    match engine.is_expired(&token) {
-        false => enter(engine, claim, in_flight).await,
-        true => claim.reply_to_late(Code::TokenExpired.into()).await.map(Verdict::from),
+    if engine.is_expired(&token) && intent.attempt.is_none() {
+        return claim.reply_to_late(Code::TokenExpired.into()).await.map(Verdict::from);
     }
+    enter(engine, claim, in_flight).await
 }
 
 async fn check_interval(
@@ -203,9 +203,7 @@ fn claim(
     fingerprint: Option<[u8; 16]>,
     origin: Origin,
 ) -> Arc<Claim> {
-    // The attempt of a token is recorded on the token itself.
-    let attempt = intent.attempt.filter(|_| matches!(origin, Origin::Key));
-    let attempt = attempt.map(|attempt| attempt.under(ticket.digest(), fingerprint));
+    let attempt = intent.attempt.map(|attempt| attempt.under(ticket.digest(), fingerprint));
     let (engine, rules, action) = (Arc::clone(engine), rules.clone(), audit::named(&intent.action));
     Arc::new(Claim::new(Terms { engine, rules, origin, action, ticket, fingerprint, attempt }))
 }

@@ -11,17 +11,20 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::claim::{Claim, Origin, Terms};
 use crate::engine::Engine;
-use crate::policy::KeyRules;
+use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{ClaimRecord, Record};
 use crate::reply::Reply;
 use crate::settled::Settled;
 use crate::store::StoreError;
 use crate::ticket::{Kind, Ticket};
-use crate::token::TAG;
 use crate::token::mint::Mint;
+use crate::token::{TAG, TokenFields};
 
-/// Prefix of a signed pass.
-const PREFIX: &str = "owp1_";
+/// Prefix of a signed pass on a key.
+const KEY_PREFIX: &str = "owp1_";
+/// Prefix of a signed pass on a remembered token or an interval. It has its own prefix because earlier versions would read such a pass as
+/// one on a key.
+const OTHER_PREFIX: &str = "owp2_";
 
 /// A pass for a run in another process, created by [`Pass::into_signed`](crate::Pass::into_signed) and opened by
 /// [`Guard::open_pass`](crate::Guard::open_pass).
@@ -31,9 +34,9 @@ pub struct SignedPass {
 
 impl SignedPass {
     /// Records that the run took effect. A duplicate receives `reply`; without one, it learns that the run was completed without a reply to
-    /// store.
+    /// store. An interval stores no reply: its claim is left to expire, and a lock is released.
     ///
-    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the key since.
+    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the same since.
     ///
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
@@ -41,9 +44,9 @@ impl SignedPass {
         self.claim.complete_remotely(reply).await
     }
 
-    /// Releases the key of a run that did not take effect: the next request runs.
+    /// Releases the claim of a run that did not take effect: the next request runs. A token is valid again until it expires.
     ///
-    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the key since, or if the run was completed.
+    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the same since, or if the run was completed.
     /// Make sure that no renewal is in flight: a renewal that arrives afterwards claims the key again, for a lease in which no request
     /// runs.
     ///
@@ -53,9 +56,9 @@ impl SignedPass {
         self.claim.release_remotely().await
     }
 
-    /// Renews the claim for another lease. An expired claim is inserted again, if no other request has claimed the key since.
+    /// Renews the claim for another lease. An expired claim is inserted again, if no other request has claimed the same since.
     ///
-    /// Returns `false` if another request has claimed the key, or if the run was completed.
+    /// Returns `false` if another request has claimed the same, or if the run was completed or its token released.
     ///
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
@@ -77,39 +80,120 @@ pub(crate) async fn open(engine: &Arc<Engine>, text: &str) -> Result<Option<Sign
     if !engine.mint().await?.is_pass(&bytes, &tag) && !engine.current_mint().await?.is_pass(&bytes, &tag) {
         return Ok(None);
     }
-    let Some(PassFields { ticket, retain, at_most_once, action, claimed }) = PassFields::read(&bytes) else {
-        return Ok(None);
-    };
-    let rules = if at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-    let rules = KeyRules { lease: Duration::from_millis(claimed.lease), retain, ..rules };
-    let (engine, fingerprint, attempt) = (Arc::clone(engine), claimed.fingerprint, claimed.attempt);
-    let terms = Terms { engine, rules, origin: Origin::Key, action, ticket, fingerprint, attempt };
-    Ok(Some(SignedPass { claim: Claim::remote(terms, claimed) }))
+    let fields = PassFields::read(&bytes).filter(|fields| text.starts_with(fields.subject.prefix()));
+    Ok(fields.map(|fields| SignedPass { claim: fields.into_claim(engine) }))
 }
 
-/// Signs a pass for this claim. Returns `None` unless the claim is on a key.
-pub(super) fn sign(mint: &Mint, claim: &Claim) -> Option<String> {
-    let (claimed, rules, action) = claim.to_sign()?;
-    let (retain, at_most_once, action) = (rules.retain, rules.at_most_once, action.to_owned());
-    let fields = PassFields { ticket: *claim.ticket(), retain, at_most_once, action, claimed };
+/// Signs a pass for this claim.
+pub(super) fn sign(mint: &Mint, claim: &Claim) -> String {
+    let fields = PassFields::of(claim);
     let mut bytes = fields.write();
     bytes.extend_from_slice(&mint.sign_pass(&bytes));
-    Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+    format!("{}{}", fields.subject.prefix(), URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// The contents of a signed pass.
 struct PassFields {
-    ticket: Ticket,
+    subject: PassSubject,
     retain: Duration,
-    at_most_once: bool,
+    ticket: Ticket,
+    claimed: ClaimRecord,
     /// For the audit log.
     action: String,
-    claimed: ClaimRecord,
+}
+
+/// What a signed pass is a claim on. The number of each is the first byte of the pass.
+enum PassSubject {
+    RetryableKey,
+    AtMostOnceKey,
+    Token(TokenFields),
+    Interval,
+    Lock,
+}
+
+impl PassSubject {
+    fn of(terms: &Terms) -> Self {
+        match &terms.origin {
+            Origin::Key if terms.rules.at_most_once => Self::AtMostOnceKey,
+            Origin::Key => Self::RetryableKey,
+            Origin::Token(token, _) => Self::Token(*token),
+            Origin::Interval(rules) if rules.is_lock => Self::Lock,
+            Origin::Interval(_) => Self::Interval,
+        }
+    }
+
+    fn number(&self) -> u8 {
+        match self {
+            Self::RetryableKey => 0,
+            Self::AtMostOnceKey => 1,
+            Self::Token(_) => 2,
+            Self::Interval => 3,
+            Self::Lock => 4,
+        }
+    }
+
+    fn prefix(&self) -> &'static str {
+        match self {
+            Self::RetryableKey | Self::AtMostOnceKey => KEY_PREFIX,
+            Self::Token(_) | Self::Interval | Self::Lock => OTHER_PREFIX,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::RetryableKey | Self::AtMostOnceKey => Kind::Key,
+            Self::Token(_) => Kind::Token,
+            Self::Interval | Self::Lock => Kind::Interval,
+        }
+    }
+
+    /// Returns the subject with this number, and the bytes behind the fields of its token.
+    fn read(number: u8, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Some(match number {
+            0 => (Self::RetryableKey, bytes),
+            1 => (Self::AtMostOnceKey, bytes),
+            2 => TokenFields::read(bytes).map(|(token, rest)| (Self::Token(token), rest))?,
+            3 => (Self::Interval, bytes),
+            4 => (Self::Lock, bytes),
+            _ => return None,
+        })
+    }
+
+    /// Returns the rules under which the holder of the pass renews and settles the claim, and its origin.
+    fn terms(&self, claimed: &ClaimRecord, retain: Duration) -> (KeyRules, Origin) {
+        let lease = Duration::from_millis(claimed.lease);
+        let interval = |is_lock| Origin::Interval(IntervalRules { every: lease, is_lock, ..IntervalRules::new() });
+        let (rules, origin) = match self {
+            Self::RetryableKey => (KeyRules::retryable(), Origin::Key),
+            Self::AtMostOnceKey => (KeyRules::at_most_once(), Origin::Key),
+            // The record of a token's claim always names who has sent it.
+            Self::Token(token) => (KeyRules::at_most_once(), Origin::Token(*token, claimed.asker.unwrap_or_default())),
+            Self::Interval => (KeyRules::retryable(), interval(false)),
+            Self::Lock => (KeyRules::retryable(), interval(true)),
+        };
+        (KeyRules { lease, retain, ..rules }, origin)
+    }
 }
 
 impl PassFields {
+    fn of(claim: &Claim) -> Self {
+        let (terms, claimed) = claim.to_sign();
+        let (subject, action) = (PassSubject::of(terms), terms.action.clone());
+        Self { subject, retain: terms.rules.retain, ticket: terms.ticket, claimed: claimed.clone(), action }
+    }
+
+    fn into_claim(self, engine: &Arc<Engine>) -> Claim {
+        let Self { subject, retain, ticket, claimed, action } = self;
+        let (rules, origin) = subject.terms(&claimed, retain);
+        let (engine, fingerprint, attempt) = (Arc::clone(engine), claimed.fingerprint, claimed.attempt);
+        Claim::remote(Terms { engine, rules, origin, action, ticket, fingerprint, attempt }, claimed)
+    }
+
     fn write(&self) -> Vec<u8> {
-        let mut bytes = vec![u8::from(self.at_most_once)];
+        let mut bytes = vec![self.subject.number()];
+        if let PassSubject::Token(token) = &self.subject {
+            token.write(&mut bytes);
+        }
         bytes.extend_from_slice(&(self.retain.as_millis() as u64).to_be_bytes());
         bytes.extend_from_slice(self.ticket.digest());
         let claimed = self.claimed.encode();
@@ -120,21 +204,23 @@ impl PassFields {
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
-        let (&[at_most_once], rest) = bytes.split_first_chunk()?;
+        let (&[number], rest) = bytes.split_first_chunk()?;
+        let (subject, rest) = PassSubject::read(number, rest)?;
         let (retain, rest) = rest.split_first_chunk()?;
         let (digest, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
         let (claimed, action) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
         let Ok(Record::Claimed(claimed)) = Record::decode(claimed) else { return None };
         let (retain, action) = (Duration::from_millis(u64::from_be_bytes(*retain)), str::from_utf8(action).ok()?);
-        let ticket = Ticket::from_digest(Kind::Key, *digest);
-        Some(Self { ticket, retain, at_most_once: at_most_once == 1, action: action.to_owned(), claimed })
+        let ticket = Ticket::from_digest(subject.kind(), *digest);
+        Some(Self { subject, retain, ticket, claimed, action: action.to_owned() })
     }
 }
 
 /// Splits a pass into the signed bytes and the signature.
 fn split(text: &str) -> Option<(Vec<u8>, [u8; TAG])> {
-    let mut bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+    let encoded = text.strip_prefix(KEY_PREFIX).or_else(|| text.strip_prefix(OTHER_PREFIX))?;
+    let mut bytes = URL_SAFE_NO_PAD.decode(encoded).ok()?;
     let signed = bytes.len().checked_sub(TAG)?;
     let tag = bytes.split_off(signed);
     Some((bytes, tag.try_into().ok()?))
@@ -147,9 +233,9 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::fingerprint::Fingerprint;
     use crate::guard::Guard;
-    use crate::intent::{Intent, Subject};
+    use crate::intent::{Binding, Intent, Subject};
     use crate::key::Key;
-    use crate::policy::Policy;
+    use crate::policy::{Policy, TokenRules};
     use crate::snapshot::RecordState;
     use crate::testing;
     use crate::verdict::Verdict;
@@ -177,11 +263,7 @@ mod tests {
             if let Some(attempt) = &attempt {
                 intent = intent.attempt(attempt);
             }
-            match self.guard.check(&Policy::key(self.rules.clone()), &intent).await.unwrap() {
-                Verdict::Run(pass) => pass.into_signed().await.unwrap().unwrap(),
-                Verdict::Replay(reply) => format!("replay {}", reply.status()),
-                Verdict::Reject(rejection) => rejection.code().to_string(),
-            }
+            told(self.guard.check(&Policy::key(self.rules.clone()), &intent).await.unwrap()).await
         }
 
         async fn pass(&self, text: &str) -> SignedPass {
@@ -223,7 +305,7 @@ mod tests {
             assert_eq!(pass.release().await.unwrap(), Settled::Released);
         }
         let next = backend.claim(None, "b").await;
-        assert!(next.starts_with(PREFIX), "{next}");
+        assert!(next.starts_with(KEY_PREFIX), "{next}");
         assert_eq!((pass.release().await.unwrap(), pass.complete(None).await.unwrap()), (lost(), lost()));
         assert_eq!(backend.claim(None, "b").await, "in_progress", "its successor's claim is untouched");
     }
@@ -239,7 +321,7 @@ mod tests {
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         backend.clock.advance(Duration::from_millis(1));
         let successor = backend.claim(None, "a").await;
-        assert!(successor.starts_with(PREFIX), "{successor}");
+        assert!(successor.starts_with(KEY_PREFIX), "{successor}");
         let late = backend.pass(&text).await;
         let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
         assert_eq!(told, (false, lost(), lost()));
@@ -295,7 +377,7 @@ mod tests {
         backend.pass(&first).await.release().await.unwrap();
         backend.clock.advance(Duration::from_secs(1));
         let second = backend.claim(Some("one"), "a").await;
-        assert!(second.starts_with(PREFIX) && second != first, "{second}");
+        assert!(second.starts_with(KEY_PREFIX) && second != first, "{second}");
         assert_eq!(backend.pass(&first).await.release().await.unwrap(), lost());
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         assert_eq!(backend.pass(&second).await.release().await.unwrap(), Settled::Released);
@@ -309,7 +391,7 @@ mod tests {
             let late = backend.pass(&first).await;
             assert_eq!(late.release().await.unwrap(), Settled::Released);
             let second = backend.claim(Some("one"), "a").await;
-            assert!(second.starts_with(PREFIX) && second != first, "{second}");
+            assert!(second.starts_with(KEY_PREFIX) && second != first, "{second}");
             let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
             assert_eq!(told, (false, lost(), lost()));
             assert_eq!(backend.claim(Some("one"), "a").await, second, "it still runs");
@@ -333,7 +415,7 @@ mod tests {
         );
         assert_eq!(late.release().await.unwrap(), Settled::Released);
         let second = backend.claim(Some("one"), "a").await;
-        assert!(second.starts_with(PREFIX) && second != first, "{second}");
+        assert!(second.starts_with(KEY_PREFIX) && second != first, "{second}");
         assert_eq!(late.release().await.unwrap(), lost());
     }
 
@@ -364,7 +446,7 @@ mod tests {
         assert!(matches!(backend.seen().await, RecordState::Unknown(_)));
         // An operator has verified that the run did not take effect.
         assert_eq!(backend.pass(&text).await.release().await.unwrap(), Settled::Released);
-        assert!(backend.claim(Some("one"), "a").await.starts_with(PREFIX));
+        assert!(backend.claim(Some("one"), "a").await.starts_with(KEY_PREFIX));
     }
 
     #[tokio::test]
@@ -373,7 +455,7 @@ mod tests {
         let first = backend.claim(Some("one"), "a").await;
         backend.clock.advance(LEASE);
         let second = backend.claim(Some("one"), "a").await;
-        assert!(second.starts_with(PREFIX) && second != first, "{second}");
+        assert!(second.starts_with(KEY_PREFIX) && second != first, "{second}");
         let late = backend.pass(&first).await;
         assert_eq!(late.complete(Some(Reply::new(201, "first"))).await.unwrap(), lost());
         assert!(!late.renew().await.unwrap());
@@ -389,16 +471,235 @@ mod tests {
         let text = backend.claim(None, "a").await;
         let (other, _clock) = testing::guard();
         assert!(other.open_pass(&text).await.unwrap().is_none(), "it was signed with another secret");
-        let token = backend.guard.issue(LEASE, crate::intent::Binding::none()).await.unwrap();
-        for text in ["", PREFIX, "owp1_AAAA", token.as_str(), &text[..text.len() - 1], &format!("{text}A")] {
+        let token = backend.guard.issue(LEASE, Binding::none()).await.unwrap();
+        for text in ["", KEY_PREFIX, "owp1_AAAA", token.as_str(), &text[..text.len() - 1], &format!("{text}A")] {
             assert!(backend.guard.open_pass(text).await.unwrap().is_none());
         }
-        for at in PREFIX.len()..text.len() {
+        for at in KEY_PREFIX.len()..text.len() {
             let mut altered = text.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
             let altered = String::from_utf8(altered).unwrap();
             assert!(backend.guard.open_pass(&altered).await.unwrap().is_none(), "{at}");
         }
         assert!(!format!("{:?}", backend.pass(&text).await).contains("owp1_"));
+    }
+
+    /// A backend that claims the tokens of its clients.
+    struct TokenBackend {
+        backend: Backend,
+        token: String,
+    }
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    impl TokenBackend {
+        async fn new() -> Self {
+            let backend = Backend::new(KeyRules::retryable());
+            let token = backend.guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned();
+            Self { backend, token }
+        }
+
+        /// Claims the token for `alice`. Returns the signed pass, the status of the replayed response, or the code of the rejection.
+        async fn claim(&self, attempt: Option<&str>, said: &str) -> String {
+            self.claim_as("alice", attempt, said).await
+        }
+
+        async fn claim_as(&self, subject: &str, attempt: Option<&str>, said: &str) -> String {
+            let attempt = attempt.map(|name| Attempt::new(name).unwrap());
+            let mut intent = Intent::new("pay", Subject::named(subject)).credential(&self.token);
+            intent = intent.fingerprint(Fingerprint::of_bytes(said.as_bytes()));
+            if let Some(attempt) = &attempt {
+                intent = intent.attempt(attempt);
+            }
+            let policy = Policy::Token(TokenRules::new().remember_by(self.backend.rules.clone()));
+            told(self.backend.guard.check(&policy, &intent).await.unwrap()).await
+        }
+
+        async fn pass(&self, text: &str) -> SignedPass {
+            self.backend.pass(text).await
+        }
+
+        fn advance(&self, time: Duration) {
+            self.backend.clock.advance(time);
+        }
+    }
+
+    async fn told(verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Run(pass) => pass.into_signed().await.unwrap().unwrap(),
+            Verdict::Replay(reply) => format!("replay {}", reply.status()),
+            Verdict::Reject(rejection) => rejection.code().to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn token_completed_elsewhere_is_replayed_to_its_sender_only() {
+        let backend = TokenBackend::new().await;
+        let text = backend.claim(None, "a").await;
+        assert!(text.starts_with(OTHER_PREFIX), "{text}");
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        assert_eq!(backend.claim(None, "b").await, "token_used");
+        let pass = backend.pass(&text).await;
+        for _ in 0..2 {
+            assert_eq!(pass.complete(Some(Reply::new(201, "paid"))).await.unwrap(), Settled::Final);
+        }
+        assert_eq!((pass.release().await.unwrap(), pass.renew().await.unwrap()), (lost(), false));
+        backend.advance(TTL * 2);
+        assert_eq!(backend.claim(None, "a").await, "replay 201", "the reply outlives the token");
+        assert_eq!(backend.claim_as("bob", None, "a").await, "token_used");
+        backend.advance(Duration::from_secs(24 * 60 * 60));
+        assert_eq!(backend.claim(None, "a").await, "token_expired");
+    }
+
+    #[tokio::test]
+    async fn token_released_elsewhere_is_valid_again_until_it_expires() {
+        let backend = TokenBackend::new().await;
+        let first = backend.pass(&backend.claim(None, "a").await).await;
+        for _ in 0..2 {
+            assert_eq!(first.release().await.unwrap(), Settled::Released);
+        }
+        let second = backend.pass(&backend.claim(None, "b").await).await;
+        let late = (first.renew().await.unwrap(), first.complete(None).await.unwrap(), first.release().await.unwrap());
+        assert_eq!(late, (false, lost(), lost()), "its successor's claim is untouched");
+        assert!(second.renew().await.unwrap());
+        backend.advance(TTL);
+        for _ in 0..2 {
+            assert_eq!(second.release().await.unwrap(), Settled::Released);
+        }
+        assert_eq!(backend.claim(None, "b").await, "token_expired");
+    }
+
+    #[tokio::test]
+    async fn renewal_of_a_released_token_does_not_claim_it_again() {
+        let backend = TokenBackend::new().await;
+        let pass = backend.pass(&backend.claim(None, "a").await).await;
+        assert_eq!(pass.release().await.unwrap(), Settled::Released);
+        assert!(!pass.renew().await.unwrap());
+        assert!(backend.claim(None, "a").await.starts_with(OTHER_PREFIX));
+    }
+
+    #[tokio::test]
+    async fn token_of_a_dead_backend_has_an_unknown_outcome_until_it_is_settled() {
+        let backend = TokenBackend::new().await;
+        let text = backend.claim(None, "a").await;
+        backend.advance(LEASE / 2);
+        assert!(backend.pass(&text).await.renew().await.unwrap());
+        backend.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(backend.claim(None, "a").await, "in_progress");
+        backend.advance(Duration::from_millis(1));
+        assert_eq!(backend.claim(None, "a").await, "outcome_unknown");
+        assert_eq!(backend.pass(&text).await.complete(Some(Reply::new(200, ""))).await.unwrap(), Settled::Final);
+        assert_eq!(backend.claim(None, "a").await, "replay 200");
+    }
+
+    #[tokio::test]
+    async fn same_attempt_at_a_token_gets_the_same_pass_until_its_lease_expires() {
+        let backend = TokenBackend::new().await;
+        let text = backend.claim(Some("one"), "a").await;
+        backend.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(backend.claim(Some("one"), "a").await, text);
+        backend.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(backend.claim(Some("one"), "a").await, text, "with a whole lease each time");
+        for (subject, attempt, said, expected) in [
+            ("alice", Some("two"), "a", "in_progress"),
+            ("alice", None, "a", "in_progress"),
+            ("alice", Some("one"), "b", "token_used"),
+            ("bob", Some("one"), "a", "token_used"),
+        ] {
+            assert_eq!(backend.claim_as(subject, attempt, said).await, expected, "{subject} {attempt:?} {said}");
+        }
+        backend.advance(LEASE);
+        assert_eq!(backend.claim(Some("one"), "a").await, "outcome_unknown");
+    }
+
+    #[tokio::test]
+    async fn attempt_accepted_in_time_gets_its_pass_after_the_token_has_expired() {
+        let backend = TokenBackend::new().await;
+        backend.advance(TTL - Duration::from_millis(1));
+        let text = backend.claim(Some("one"), "a").await;
+        backend.advance(Duration::from_secs(1));
+        assert_eq!(backend.claim(Some("one"), "a").await, text);
+        assert_eq!(backend.claim(Some("two"), "a").await, "in_progress");
+        backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap();
+        assert_eq!(backend.claim(Some("one"), "a").await, "replay 201");
+    }
+
+    #[tokio::test]
+    async fn attempt_that_released_its_token_starts_another_run() {
+        let backend = TokenBackend::new().await;
+        let first = backend.claim(Some("one"), "a").await;
+        let late = backend.pass(&first).await;
+        late.release().await.unwrap();
+        let second = backend.claim(Some("one"), "a").await;
+        assert!(second.starts_with(OTHER_PREFIX) && second != first, "{second}");
+        assert_eq!(late.release().await.unwrap(), lost());
+        assert_eq!(backend.claim(Some("one"), "a").await, second);
+    }
+
+    /// A backend that claims intervals.
+    async fn interval(backend: &Backend, rules: IntervalRules, attempt: Option<&str>, said: &str) -> String {
+        let attempt = attempt.map(|name| Attempt::new(name).unwrap());
+        let mut intent = Intent::new("comment", Subject::named("alice"));
+        intent = intent.fingerprint(Fingerprint::of_bytes(said.as_bytes()));
+        if let Some(attempt) = &attempt {
+            intent = intent.attempt(attempt);
+        }
+        told(backend.guard.check(&Policy::interval(rules), &intent).await.unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn completed_interval_rejects_duplicates_to_its_end_and_a_released_one_does_not() {
+        let backend = Backend::new(KeyRules::retryable());
+        let every = || IntervalRules::new().every(LEASE).unwrap();
+        let first = interval(&backend, every(), Some("one"), "a").await;
+        assert_eq!(interval(&backend, every(), Some("one"), "a").await, first, "the same attempt");
+        assert_eq!(interval(&backend, every(), None, "a").await, "too_soon");
+        let second = interval(&backend, every(), None, "b").await;
+        assert!(second.starts_with(OTHER_PREFIX), "{second}");
+        for _ in 0..2 {
+            assert_eq!(backend.pass(&first).await.complete(None).await.unwrap(), Settled::Final);
+            assert_eq!(backend.pass(&second).await.release().await.unwrap(), Settled::Released);
+        }
+        assert!(interval(&backend, every(), None, "b").await.starts_with(OTHER_PREFIX));
+        backend.clock.advance(LEASE - Duration::from_millis(1));
+        assert_eq!(interval(&backend, every(), None, "a").await, "too_soon");
+        backend.clock.advance(Duration::from_millis(1));
+        assert!(interval(&backend, every(), None, "a").await.starts_with(OTHER_PREFIX));
+        assert_eq!(backend.pass(&first).await.complete(None).await.unwrap(), lost());
+        assert!(!backend.pass(&first).await.renew().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn renewed_interval_lasts_as_long_as_its_run() {
+        let backend = Backend::new(KeyRules::retryable());
+        let every = || IntervalRules::new().every(LEASE).unwrap();
+        let pass = backend.pass(&interval(&backend, every(), None, "a").await).await;
+        for _ in 0..3 {
+            backend.clock.advance(LEASE / 2);
+            assert!(pass.renew().await.unwrap());
+        }
+        assert_eq!(interval(&backend, every(), None, "a").await, "too_soon");
+    }
+
+    #[tokio::test]
+    async fn lock_is_released_by_either_end() {
+        for is_applied in [true, false] {
+            let backend = Backend::new(KeyRules::retryable());
+            let lock = || IntervalRules::new().every(LEASE).unwrap().release_always();
+            let pass = backend.pass(&interval(&backend, lock(), None, "a").await).await;
+            assert_eq!(interval(&backend, lock(), None, "a").await, "locked");
+            let settled = if is_applied { pass.complete(None).await } else { pass.release().await };
+            settled.unwrap().into_result().unwrap();
+            assert!(interval(&backend, lock(), None, "a").await.starts_with(OTHER_PREFIX));
+        }
+    }
+
+    #[tokio::test]
+    async fn pass_under_the_prefix_of_another_kind_is_rejected() {
+        let (key, token) = (Backend::new(KeyRules::retryable()), TokenBackend::new().await);
+        let of_key = key.claim(None, "a").await.replace(KEY_PREFIX, OTHER_PREFIX);
+        let of_token = token.claim(None, "a").await.replace(OTHER_PREFIX, KEY_PREFIX);
+        assert!(key.guard.open_pass(&of_key).await.unwrap().is_none());
+        assert!(token.backend.guard.open_pass(&of_token).await.unwrap().is_none());
     }
 }

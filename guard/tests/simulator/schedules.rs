@@ -1,6 +1,6 @@
 //! Thousands of random schedules: a few processes ask for the same submission over a store that fails in every way a store
 //! can, while time passes in leaps. In some of them each caller names its attempt, is given its pass in writing, and repeats the
-//! release of its first run while its second one runs. In others they ask for one token, some on a route that remembers and some on a
+//! release of its first run while its second one runs. In some they ask for one token, some on a route that remembers and some on a
 //! route that does not. Whatever happens, the promises of a key and of a token hold.
 //!
 //! Each schedule is made from a seed alone. One that fails names its seed; to run only that one:

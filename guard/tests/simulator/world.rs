@@ -72,7 +72,7 @@ impl World {
         let has_time = is_held || dice.bool();
         // A plain token that is given back twice is good twice: the command is sent once.
         let has_duplicates = dice.u8(..4) == 0 && !has_token;
-        let has_attempts = dice.u8(..3) == 0 && !has_token;
+        let has_attempts = dice.u8(..3) == 0;
         let faults = [0, 10, 30, 50][dice.usize(..4)];
         let memory = Arc::new(Memory::with_clock((&clock).into()));
         let token = has_token.then(|| issue(&memory, &clock));
