@@ -6,6 +6,7 @@ mod duplicate;
 mod remote;
 mod renewal;
 mod settle;
+mod watch;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

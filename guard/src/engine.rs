@@ -10,6 +10,7 @@ use crate::audit;
 use crate::clock::Clock;
 use crate::metrics::{self, Metrics};
 use crate::mode::{Mode, RolloutCounts};
+use crate::open_claims::OpenClaims;
 use crate::record::Record;
 use crate::renewal::RenewalQueue;
 use crate::shared_secret::SharedSecrets;
@@ -27,6 +28,7 @@ pub(crate) struct Engine {
     pub(crate) shutdown: Shutdown,
     pub(crate) renewals: RenewalQueue,
     pub(crate) waiters: Waiters,
+    pub(crate) open_claims: OpenClaims,
     pub(crate) metrics: Metrics,
     pub(crate) rollout: RolloutCounts,
     pub(crate) mode: Mode,

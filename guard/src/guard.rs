@@ -432,7 +432,7 @@ impl Guard {
         self.0.rollout.unprotected()
     }
 
-    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, usage of a memory store. Call it before metrics are
+    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, claims of backends, usage of a memory store. Call it before metrics are
     /// exported; it adds no cost to requests. If several guards report, the last one overwrites the others.
     ///
     /// All other metrics in [`onceward_api::metric`] are recorded as they happen, by the recorder that was installed when the guard was
@@ -442,6 +442,9 @@ impl Guard {
         gauge(&metric::RUNNING, self.0.shutdown.count() as f64);
         gauge(&metric::WAITING, self.0.waiters.count() as f64);
         gauge(&metric::RETRYING, self.0.renewals.retrying() as f64);
+        let claims = self.0.open_claims.counts();
+        gauge(&metric::CLAIMS_OPEN, claims.open as f64);
+        gauge(&metric::CLAIMS_OVERDUE, claims.overdue as f64);
         // The store sets it if a node is slow.
         gauge(&metric::SLOW_NODES, 0.0);
         self.0.store.report();

@@ -90,6 +90,7 @@ mod intent;
 mod key;
 mod metrics;
 mod mode;
+mod open_claims;
 mod pass;
 mod policy;
 mod random;

@@ -42,6 +42,7 @@ const LAYERS: &[Layer] = &[
             "audit",
             "claim",
             "engine",
+            "open_claims",
             "pass",
             "redemption",
             "renewal",

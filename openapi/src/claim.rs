@@ -5,39 +5,58 @@ use utoipa::ToSchema;
 
 use crate::token::{name, without};
 
-/// Body of `POST /claim`: a backend is about to do something under a key.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Body of `POST /claim`: a backend is about to do something that a client may send twice. Exactly one of `key`, `token` and `interval` says how
+/// a duplicate is recognised; an interval may be named by a `key`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// The key that the caller made, the same in every try.
+    /// The key that the client made, the same in every try. A duplicate receives the stored reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
-    pub key: String,
+    pub key: Option<String>,
+    /// The token that the client fetched with `POST /token` and sent with its form. A duplicate receives the stored reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Accepts the same `fingerprint`, or the same `key`, from the same subject once per interval, from `300ms` to `1d`. No reply is stored: a
+    /// duplicate is rejected as `too_soon`. The interval starts with the claim, and starts again with each renewal.
+    #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "2s")]
+    pub interval: Option<Duration>,
     /// The operation, as the backend calls it.
-    #[schema(min_length = 1)]
+    #[serde(default)]
+    #[schema(min_length = 1, required = true)]
     pub action: String,
-    /// Who asks for it, as the backend knows them. One caller never meets another's record.
+    /// The client, as the backend knows it. One client never receives the reply of another. Required, except with a token, which is a secret
+    /// of its client.
+    #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
-    pub subject: String,
-    /// What is asked, or a digest of it: the same key with another one is refused.
+    pub subject: Option<String>,
+    /// With a token: accept only one that was issued for this action, and for this subject if there is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(default = false)]
+    pub bound: bool,
+    /// What is asked, or a digest of it: the same key or token with another one is rejected. Of an interval without a key, what makes two
+    /// requests the same.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub fingerprint: Option<String>,
-    /// How long the claim lives without being renewed, from `100ms` to `1h`: `15s`. Renew it while you work.
+    /// How long the claim lives without being renewed, from `100ms` to `1h`. Default: `15s`. Renew it while you work. Not with `interval`,
+    /// which is the lease itself.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
     pub lease: Option<Duration>,
-    /// How long the reply is kept, and an unknown outcome, from `1s` to `400d`: `1d`. Afterwards the same key runs again.
+    /// How long the reply is stored, and an unknown outcome, from `1s` to `400d`. Default: `1d`. Afterwards the same key runs again; a token
+    /// has expired by then, or is used. Not with `interval`.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "24h")]
     pub retain: Option<Duration>,
-    /// What becomes of a claim that is neither renewed nor settled. `true`: nothing runs under the key again before the first backend,
-    /// or an operator, says how it ended; until then a repetition is told `outcome_unknown`. `false`: the key is free again when
-    /// the lease expires, so what it stands for may be done twice.
-    #[serde(default = "yes")]
-    #[schema(default = true)]
-    pub at_most_once: bool,
-    /// How long to wait for the first, if it still runs, up to `30s`: not at all. If the first is released meanwhile, at the same
-    /// process, one of those that wait is told to run.
+    /// What happens to a claim on a key that is neither renewed nor settled. `true`, the default: nothing runs under the key again before the
+    /// first backend, or an operator, says how it ended; until then a duplicate is rejected as `outcome_unknown`. `false`: the key is free
+    /// again when the lease expires, so the work may be done twice. A token is always claimed at most once; an interval never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most_once: Option<bool>,
+    /// How long to wait for the first run, if it is still in flight, up to `30s`. Default: not at all. If the first is released meanwhile, at the
+    /// same process, one of the waiting requests is told to run. Not with `interval`.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
     pub wait: Option<Duration>,
@@ -45,10 +64,6 @@ pub struct ClaimRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     pub attempt: Option<String>,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// The answer to `POST /claim`: what to do.
@@ -63,7 +78,7 @@ pub enum ClaimResponse {
         #[serde(with = "crate::duration::required")]
         #[schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
         lease: Duration,
-        /// How often to renew the claim while you work: a third of the lease, so that one renewal may fail.
+        /// How often to renew the claim while you work: a third of the lease, so that one renewal may fail; two thirds of an interval.
         #[serde(with = "crate::duration::required")]
         #[schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
         renew_every: Duration,
@@ -157,7 +172,7 @@ pub struct OutcomeResponse {
     pub reply: Option<KeptReply>,
 }
 
-without!("key" in ClaimRequest: action, subject, lease, retain, at_most_once, wait);
+without!("key" in ClaimRequest: interval, action, subject, bound, lease, retain, at_most_once, wait);
 without!("pass" in PassRequest:);
 without!("pass" in CompleteRequest: reply);
 without!("key" in OutcomeRequest: action, subject);
@@ -187,7 +202,11 @@ mod tests {
         }))
         .unwrap();
         assert_eq!((asked.lease, asked.wait), (Some(Duration::from_secs(30)), Some(Duration::from_secs(2))));
-        assert!(!asked.at_most_once && !format!("{asked:?}").contains("4711"));
+        assert!(asked.at_most_once == Some(false) && !format!("{asked:?}").contains("4711"));
+        let asked: ClaimRequest =
+            from_value(json!({"token": "ow1_secret", "action": "pay", "interval": "2s"})).unwrap();
+        assert_eq!(asked.interval, Some(Duration::from_secs(2)));
+        assert!(!format!("{asked:?}").contains("secret"));
         let (lease, renew_every) = (Duration::from_secs(1), Duration::from_millis(333));
         let run = ClaimResponse::Run { pass: "owp1_secret".into(), lease, renew_every };
         let written = json!({"outcome": "run", "pass": "owp1_secret", "lease": "1s", "renew_every": "333ms"});
@@ -201,8 +220,6 @@ mod tests {
         assert_eq!(complete.reply, Some(reply));
         assert!(!format!("{complete:?}").contains("secret") && !format!("{complete:?}").contains("eA=="));
         assert!(from_str::<PassRequest>(r#"{"pass":"x","reply":null}"#).is_err());
-        let least = json!({"key": "k", "action": "pay", "subject": "alice"});
-        assert!(from_value::<ClaimRequest>(least).unwrap().at_most_once, "unless it is told otherwise");
         let done = to_value(OutcomeResponse { state: State::Done, reply: None }).unwrap();
         assert_eq!(done, json!({"state": "done"}));
     }

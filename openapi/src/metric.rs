@@ -76,6 +76,16 @@ pub const RETRYING: Metric = gauge(
     "Claims whose last write failed or was lost, and that wait to be written or taken back; when there are too many, new claims are rejected.",
 );
 /// No label.
+pub const CLAIMS_OPEN: Metric = gauge(
+    "onceward_claims_open",
+    "Claims that backends have made or renewed through this process and have not ended, the overdue ones included.",
+);
+/// No label.
+pub const CLAIMS_OVERDUE: Metric = gauge(
+    "onceward_claims_overdue",
+    "Claims of onceward_claims_open whose lease has expired: a duplicate receives outcome_unknown until the backend or an operator settles them.",
+);
+/// No label.
 pub const SLOW_NODES: Metric = gauge(
     "onceward_store_slow_nodes",
     "Redis servers on which most commands time out: new work is rejected at once until they answer in time.",
@@ -127,7 +137,7 @@ pub const RATE_LIMITED: Metric = counter(
 pub const BUILD: Metric = gauge("onceward_build_info", "Always 1; the version is in its label.");
 
 /// What the library tells.
-pub const OF_THE_LIBRARY: [Metric; 18] = [
+pub const OF_THE_LIBRARY: [Metric; 20] = [
     ISSUED,
     VERDICTS,
     WAITS,
@@ -140,6 +150,8 @@ pub const OF_THE_LIBRARY: [Metric; 18] = [
     RUNNING,
     WAITING,
     RETRYING,
+    CLAIMS_OPEN,
+    CLAIMS_OVERDUE,
     SLOW_NODES,
     MEMORY_RECORDS,
     MEMORY_BYTES,

@@ -137,6 +137,7 @@ mod service {
     mod malformed_http;
     mod max_in_flight;
     mod metrics;
+    mod open_claims;
     mod openapi;
     mod operation;
     mod redeem;
@@ -147,6 +148,7 @@ mod service {
     mod settings;
     mod slow_clients;
     mod startup_output;
+    mod token_and_interval_claims;
 }
 
 /// The store and transactions on PostgreSQL and SQLite.

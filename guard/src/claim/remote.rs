@@ -26,6 +26,7 @@ impl Claim {
         let mut state = self.begin_settling().await;
         self.leave_queue(&mut state);
         state.stage = ClaimStage::Over;
+        self.watch();
     }
 
     /// Records that the run took effect.
@@ -77,8 +78,10 @@ impl Claim {
         };
         if is_ours {
             self.terms.engine.metrics.renewed();
+            self.watch();
             return Ok(true);
         }
+        self.terms.engine.open_claims.end(self.run());
         self.log(ClaimEvent::Lost);
         Ok(false)
     }
@@ -89,6 +92,7 @@ impl Claim {
     }
 
     fn settled(&self, is_ours: bool, event: ClaimEvent, settled: Settled) -> Settled {
+        self.terms.engine.open_claims.end(self.run());
         self.log(if is_ours { event } else { ClaimEvent::Lost });
         if is_ours { settled } else { Settled::Lost }
     }

@@ -101,6 +101,11 @@ impl Guard {
     }
 
     #[cfg(test)]
+    pub(crate) fn open_claims(&self) -> crate::open_claims::ClaimCounts {
+        self.0.open_claims.counts()
+    }
+
+    #[cfg(test)]
     pub(crate) fn waiters(&self) -> &crate::waiters::Waiters {
         &self.0.waiters
     }

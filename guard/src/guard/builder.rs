@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::metrics::{self, Metrics};
 use crate::mode::{Mode, RolloutCounts};
+use crate::open_claims::OpenClaims;
 use crate::policy::SettingError;
 use crate::renewal::RenewalQueue;
 use crate::runtime;
@@ -181,6 +182,7 @@ impl GuardBuilder {
             shutdown: Shutdown::default(),
             renewals,
             waiters: Waiters::new(self.waiters),
+            open_claims: OpenClaims::default(),
             metrics: Metrics::new(),
             rollout: RolloutCounts::default(),
             mode: self.mode,

@@ -123,7 +123,16 @@ impl World {
     /// If a promise was broken.
     pub(super) fn run(mut self) -> Result<(), String> {
         let played = self.play().and_then(|()| self.look_back());
-        played.map_err(|reason| format!("{reason} (held: {}) {:?}", self.is_held, self.history.borrow().told))
+        played.map_err(|reason| {
+            format!(
+                "{reason} (held: {}, attempts: {}, token: {}, duplicates: {}) {:?}",
+                self.is_held,
+                self.has_attempts,
+                self.token.is_some(),
+                self.has_duplicates,
+                self.history.borrow().told
+            )
+        })
     }
 
     fn play(&mut self) -> Result<(), String> {

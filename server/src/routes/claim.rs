@@ -1,4 +1,6 @@
-//! Claims: a backend does something under a caller's key, and says how it ended.
+//! Claims: a backend does something once, under a key, with a token or in an interval, and says how it ended.
+
+mod terms;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,11 +8,11 @@ use std::time::Duration;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, post, web};
 use onceward::actix::Peer;
-use onceward::{Fingerprint, Guard, Intent, KeyRules, Policy, Rejection, Settled, SignedPass, Subject, Verdict};
+use onceward::{Guard, Rejection, Settled, SignedPass, Verdict};
 use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
+use self::terms::ClaimTerms;
 use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
-use super::request_fields::{attempt, key};
 use crate::context::{Context, HandlerResult};
 use crate::http::bad_request;
 use crate::http::json_body::{read_json, read_json_up_to};
@@ -20,34 +22,35 @@ use crate::http::wire_reply::{from_wire, to_wire};
 pub(crate) const COMPLETE: &str = "/claim/complete";
 /// A reply of 1 MiB in base64, and what stands around it.
 pub(crate) const LIMIT: usize = 2 * 1024 * 1024;
-const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
-const DEFAULT_LEASE: Duration = Duration::from_secs(15);
-/// How often a claim is to be renewed within its lease.
-const RENEWALS: u32 = 3;
 /// How long a reply may be stored.
 pub(crate) const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
-const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
 
-/// Claim a key
+/// Claim a key, a token or an interval
 ///
-/// Ask before doing what a caller has sent under a key of its own. `run`: do it, renew the claim every `renew_every` while you
-/// work, and say how it ended. `replay`: it was done before, and this is what was answered. Anything else is a problem.
+/// Ask before doing what a client has sent. `run`: do it, renew the claim every `renew_every` while you work, and say how it ended. `replay`: it
+/// was done before, and this is the stored reply. Anything else is a problem.
 ///
-/// A claim is at most once: if it is not renewed, a repetition is told `outcome_unknown`, and nothing runs again before the
-/// backend, or an operator, says how the first run ended. With `"at_most_once": false` the key is free again when the lease expires,
-/// so work that takes longer and is not renewed may be done twice.
+/// A claim on a key or a token is at most once: if it is not renewed, a duplicate is rejected as `outcome_unknown`, and nothing runs again before
+/// the backend, or an operator, says how the first run ended. With `"at_most_once": false` a key is free again when the lease expires, so work
+/// that takes longer and is not renewed may be done twice. An interval is free again when it ends.
 ///
 /// With `attempt`, the same attempt gets the same pass and a whole lease, so that the question may be repeated if its answer was
-/// lost: until the lease expires, and beyond it only with `"at_most_once": false`.
+/// lost: until the lease expires, and beyond it only where the claim is not at most once.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
-    request_body(content = ClaimRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
+    request_body(content = ClaimRequest, examples(
+        ("key" = (summary = "A key that the client made", value = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"}))),
+        ("token" = (summary = "A token that the client sent: the second click gets the first answer", value = json!({"token": "ow1_…", "action": "POST /orders"}))),
+        ("interval" = (summary = "The same content once per interval", value = json!({"interval": "2s", "fingerprint": "Nice article!", "action": "POST /comments", "subject": "alice"}))),
+    )),
     responses(
         (status = 200, description = "Do it, or give this answer", body = ClaimResponse, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
-        (status = 400, description = "`bad_request` or `key_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "`bad_request`, `key_malformed` or `token_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         AuthenticationFailure,
-        (status = 409, description = "`in_progress`, `outcome_unknown` or `reply_not_kept`", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`in_progress`, `outcome_unknown`, `reply_not_kept`, `token_used` or `too_soon`", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "`key_reused`: the same key with another fingerprint", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
@@ -60,36 +63,25 @@ pub(crate) async fn claim(request: HttpRequest, body: web::Payload, context: web
 
 async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
-    let asked: ClaimRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`key` is missing."))?;
-    let key = key(&asked.key)?;
-    let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
-    let lease = within("lease", asked.lease, &LEASE)?.unwrap_or(DEFAULT_LEASE);
-    let (policy, wait) = (Policy::key(rules(&asked, lease)?), within("wait", asked.wait, &WAIT)?);
-    named("action", &asked.action)?;
-    named("subject", &asked.subject)?;
-    let mut intent = Intent::new(&asked.action, Subject::named(asked.subject.as_str())).key(&key);
-    if let Some(fingerprint) = &asked.fingerprint {
-        intent = intent.fingerprint(Fingerprint::of_bytes(fingerprint.as_bytes()));
-    }
-    if let Some(attempt) = &attempt {
-        intent = intent.attempt(attempt);
-    }
+    let asked: ClaimRequest = read_json(request, body).await?.unwrap_or_default();
+    let terms = ClaimTerms::of(&asked)?;
+    let (policy, intent) = (terms.policy(), terms.intent(&asked));
     let failed = |error| {
-        tracing::warn!(%error, "a key could not be claimed");
-        Guard::rejection_after(&error, &policy, &intent)
+        tracing::warn!(%error, "could not claim; nothing may run");
+        Guard::rejection_after(&error, policy, &intent)
     };
     // Nothing is claimed for which no pass can be signed.
     context.guard().fetch_secret().await.map_err(failed)?;
-    let verdict = match wait {
+    let verdict = match terms.wait() {
         Some(wait) => {
             let enough = Peer::closed_or_after(request, wait);
-            context.guard().check_and_wait_until(&policy, &intent, enough).await
+            context.guard().check_and_wait_until(policy, &intent, enough).await
         }
-        None => context.guard().check(&policy, &intent).await,
+        None => context.guard().check(policy, &intent).await,
     };
     let claimed = match verdict.map_err(failed)? {
         Verdict::Run(pass) => match pass.into_signed().await.map_err(failed)? {
-            Some(pass) => ClaimResponse::Run { pass, lease, renew_every: lease / RENEWALS },
+            Some(pass) => ClaimResponse::Run { pass, lease: terms.lease(), renew_every: terms.renew_every() },
             None => return Err(Rejection::new(Code::Internal).into()),
         },
         Verdict::Replay(reply) => ClaimResponse::Replay { reply: to_wire(&reply) },
@@ -100,7 +92,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
 
 /// Complete a claim
 ///
-/// The run took effect: duplicates receive this reply from now on. Can be repeated safely.
+/// The run took effect: duplicates receive this reply from now on. Can be repeated safely. An interval stores no reply: it lasts to its end.
 #[utoipa::path(
     operation_id = "complete_claim",
     tag = "backends",
@@ -110,7 +102,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
         (status = 204, description = "It is on record"),
         InvalidField,
         AuthenticationFailure,
-        (status = 409, description = "`claim_lost`: the claim lapsed, and somebody else has the key", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: the claim expired, and another request has claimed the same", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
@@ -130,18 +122,19 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Conte
 
 /// Release a claim
 ///
-/// The run had no effect: the next request with the key runs. Can be repeated safely. Send no renewal at the same time: one that
-/// arrives after the release claims the key again, for a lease in which nothing runs.
+/// The run had no effect: the next request with the key runs, a token is valid again until it expires, an interval ends. Can be repeated
+/// safely. Send no renewal at the same time: one that arrives after the release claims a key or an interval again, for a lease in which
+/// nothing runs.
 #[utoipa::path(
     operation_id = "release_claim",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = PassRequest, example = json!({"pass": "owp1_…"})),
     responses(
-        (status = 204, description = "The key is free"),
+        (status = 204, description = "The key or interval is free, the token valid again"),
         InvalidField,
         AuthenticationFailure,
-        (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: another request has claimed the same, or the run was completed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
@@ -168,7 +161,7 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
         (status = 204, description = "The claim is yours for another lease"),
         InvalidField,
         AuthenticationFailure,
-        (status = 409, description = "`claim_lost`: somebody else has the key, or it was completed", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: another request has claimed the same, or the run was completed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
     ),
@@ -208,32 +201,4 @@ fn settled(settled: Result<Settled, onceward::store::StoreError>) -> HandlerResu
 fn unavailable(error: onceward::store::StoreError) -> Rejection {
     tracing::warn!(%error, "a claim could not be settled or renewed");
     Rejection::new(Code::StoreUnavailable)
-}
-
-fn rules(asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
-    let rules = if asked.at_most_once { KeyRules::at_most_once() } else { KeyRules::retryable() };
-    let mut rules = rules.lease(lease).map_err(|error| bad_request(format!("`lease`: {error}.")))?;
-    if let Some(retain) = within("retain", asked.retain, &RETAIN)? {
-        rules = rules.retain(retain);
-    }
-    Ok(rules)
-}
-
-/// A duration that is allowed here.
-fn within(
-    field: &str,
-    asked: Option<Duration>,
-    allowed: &RangeInclusive<Duration>,
-) -> Result<Option<Duration>, Rejection> {
-    match asked {
-        Some(asked) if !allowed.contains(&asked) => {
-            let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
-            Err(bad_request(format!("`{field}` has to be from {least} to {most}.")))
-        }
-        asked => Ok(asked),
-    }
-}
-
-fn named(field: &str, text: &str) -> Result<(), Rejection> {
-    if text.is_empty() { Err(bad_request(format!("`{field}` may not be empty."))) } else { Ok(()) }
 }

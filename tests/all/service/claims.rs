@@ -21,37 +21,37 @@ fn asked(key: &str) -> Value {
 }
 
 /// What is asked, with more said of it.
-fn with(mut body: Value, more: Value) -> Value {
+pub(crate) fn with(mut body: Value, more: Value) -> Value {
     let more = more.as_object().expect("an object").clone();
     body.as_object_mut().expect("an object").extend(more);
     body
 }
 
-fn body(answer: &Answer) -> Value {
+pub(crate) fn body(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_default()
 }
 
 /// What was said, in a word: `run`, `replay`, or the code of a problem.
-fn word(answer: &Answer) -> String {
+pub(crate) fn word(answer: &Answer) -> String {
     body(answer)["outcome"].as_str().map_or_else(|| answer.outcome.clone(), str::to_owned)
 }
 
-async fn claim(url: &str, asked: &Value) -> Answer {
+pub(crate) async fn claim(url: &str, asked: &Value) -> Answer {
     post(url, "/claim", asked).await
 }
 
 /// Claims what has to be free, and gives its pass.
-async fn pass(url: &str, asked: &Value) -> String {
+pub(crate) async fn pass(url: &str, asked: &Value) -> String {
     let answer = claim(url, asked).await;
     assert_eq!((answer.status, word(&answer).as_str()), (200, "run"), "{answer:?}");
     body(&answer)["pass"].as_str().expect("a pass").to_owned()
 }
 
-async fn say(url: &str, path: &str, pass: &str) -> String {
+pub(crate) async fn say(url: &str, path: &str, pass: &str) -> String {
     post(url, path, &json!({ "pass": pass })).await.said()
 }
 
-fn reply() -> Value {
+pub(crate) fn reply() -> Value {
     json!({"status": 201, "headers": [["content-type", "text/plain"], ["link", "</a>"], ["link", "</b>"]], "body": "cGFpZA=="})
 }
 

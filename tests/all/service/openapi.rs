@@ -174,45 +174,13 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
     let mut sent = Vec::new();
     for (path, methods) in served["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
-            let mut example = operation["requestBody"]["content"]["application/json"]["example"].clone();
-            if example["token"].is_string() {
-                let asked = example.get("action").map_or(json!({}), |action| json!({ "action": action }));
-                let issued = post(&service.url, "/token", &asked).await;
-                example["token"] = serde_json::from_slice::<IssuedToken>(&issued.body).unwrap().token.into();
+            let body = &operation["requestBody"]["content"]["application/json"];
+            let several = body["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"]);
+            let examples: Vec<_> = several.chain(body.get("example")).cloned().collect();
+            for example in if examples.is_empty() { vec![Value::Null] } else { examples } {
+                send_example(&service, method, path, operation, example).await;
             }
-            if example["pass"].is_string() {
-                let claim = json!({"key": path, "action": "a", "subject": "s"});
-                let claimed = post(&service.url, "/claim", &claim).await;
-                example["pass"] = serde_json::from_slice::<Value>(&claimed.body).unwrap()["pass"].clone();
-            }
-            if path == "/token/release" {
-                let (token, attempt) = (example["token"].as_str().unwrap(), example["attempt"].as_str().unwrap());
-                example["run_id"] = redeemed_by(&service.url, token, attempt).await;
-            }
-            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-            let mut request = http().request(method.clone(), format!("{}{path}", service.url));
-            if !example.is_null() {
-                request = request.header("content-type", "application/json").body(example.to_string());
-            }
-            for parameter in
-                operation["parameters"].as_array().into_iter().flatten().filter(|told| told["in"] == "header")
-            {
-                let (name, example) = (parameter["name"].as_str().unwrap(), parameter["example"].as_str().unwrap());
-                let issued = if name == header::TOKEN { Some(token(&service.url).await) } else { None };
-                request = request.header(name, issued.as_deref().unwrap_or(example));
-            }
-            let answer = send(request).await;
-            let (status, described) = operation["responses"].as_object().unwrap().iter().next().unwrap();
-            assert_eq!(answer.status.to_string(), *status, "{method} {path}: {answer:?}");
-            if let Some(shown) = described["content"]["application/json"].get("example") {
-                let mut told = serde_json::from_slice::<Value>(&answer.body).unwrap();
-                // A pass is another each time.
-                if let Some(pass) = told.get_mut("pass").filter(|pass| pass.as_str().unwrap().starts_with("owp1_")) {
-                    *pass = "owp1_…".into();
-                }
-                assert_eq!(told, *shown, "{method} {path}");
-            }
-            sent.push(format!("{method} {path}"));
+            sent.push(format!("{} {path}", method.to_uppercase()));
         }
     }
     assert!(sent.contains(&"GET /forward-auth".to_owned()), "{sent:?}");
@@ -221,5 +189,48 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
     }
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert!(sent.contains(&format!("GET {path}")), "{path} is not in {sent:?}");
+    }
+}
+
+/// Sends the example of an operation, and expects the first response that is described, with its example.
+async fn send_example(service: &OncewardServer, method: &str, path: &str, operation: &Value, mut example: Value) {
+    if example["token"].is_string() {
+        let asked = example.get("action").map_or(json!({}), |action| json!({ "action": action }));
+        let issued = post(&service.url, "/token", &asked).await;
+        example["token"] = serde_json::from_slice::<IssuedToken>(&issued.body).unwrap().token.into();
+    }
+    if example["pass"].is_string() {
+        let claim = json!({"key": path, "action": "a", "subject": "s"});
+        let claimed = post(&service.url, "/claim", &claim).await;
+        example["pass"] = serde_json::from_slice::<Value>(&claimed.body).unwrap()["pass"].clone();
+    }
+    if path == "/token/release" {
+        let (token, attempt) = (example["token"].as_str().unwrap(), example["attempt"].as_str().unwrap());
+        example["run_id"] = redeemed_by(&service.url, token, attempt).await;
+    }
+    let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+    let mut request = http().request(method.clone(), format!("{}{path}", service.url));
+    if !example.is_null() {
+        request = request.header("content-type", "application/json").body(example.to_string());
+    }
+    for parameter in operation["parameters"].as_array().into_iter().flatten().filter(|told| told["in"] == "header") {
+        let (name, example) = (parameter["name"].as_str().unwrap(), parameter["example"].as_str().unwrap());
+        let issued = if name == header::TOKEN { Some(token(&service.url).await) } else { None };
+        request = request.header(name, issued.as_deref().unwrap_or(example));
+    }
+    let answer = send(request).await;
+    let (status, described) = operation["responses"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(answer.status.to_string(), *status, "{method} {path}: {answer:?}");
+    if let Some(shown) = described["content"]["application/json"].get("example") {
+        let mut told = serde_json::from_slice::<Value>(&answer.body).unwrap();
+        // A pass is another each time, and the lease of an interval is the interval.
+        if let Some(pass) = told.get_mut("pass").filter(|pass| pass.as_str().unwrap().starts_with("owp")) {
+            *pass = "owp1_…".into();
+        }
+        if example["interval"].is_string() {
+            assert_eq!(told["lease"], example["interval"], "{method} {path}");
+            (told["lease"], told["renew_every"]) = (shown["lease"].clone(), shown["renew_every"].clone());
+        }
+        assert_eq!(told, *shown, "{method} {path}");
     }
 }

@@ -1,0 +1,173 @@
+//! The terms of a claim: what a backend asks for, checked field by field.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use onceward::{Attempt, Fingerprint, Intent, IntervalRules, Key, KeyRules, Policy, Rejection, TokenRules};
+use onceward_api::ClaimRequest;
+
+use super::RETAIN;
+use crate::http::bad_request;
+use crate::routes::request_fields::{attempt, key, subject};
+
+const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+/// An interval shorter than this cannot be kept: a reply of the store takes time.
+const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(300)..=Duration::from_secs(24 * 60 * 60);
+const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
+
+/// What a backend claims, and on which terms.
+pub(super) struct ClaimTerms {
+    policy: Policy,
+    key: Option<Key>,
+    attempt: Option<Attempt>,
+    lease: Duration,
+    wait: Option<Duration>,
+}
+
+/// What a claim is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimKind {
+    Key,
+    Token,
+    Interval,
+}
+
+impl ClaimTerms {
+    /// Checks the fields of a request. A field that has no effect on this kind of claim is rejected: it would be a promise that is not kept.
+    pub(super) fn of(asked: &ClaimRequest) -> Result<Self, Rejection> {
+        let kind = ClaimKind::of(asked)?;
+        if asked.action.is_empty() {
+            return Err(bad_request("`action` is missing."));
+        }
+        if asked.subject.is_none() && kind != ClaimKind::Token {
+            return Err(bad_request("`subject` is missing: a key or an interval belongs to one subject."));
+        }
+        kind.reject_foreign_fields(asked)?;
+        let lease = match kind {
+            ClaimKind::Interval => within("interval", asked.interval, &INTERVAL)?,
+            ClaimKind::Key | ClaimKind::Token => within("lease", asked.lease, &LEASE)?,
+        };
+        let lease = lease.unwrap_or(DEFAULT_LEASE);
+        Ok(Self {
+            policy: kind.policy(asked, lease)?,
+            key: asked.key.as_deref().map(key).transpose()?,
+            attempt: asked.attempt.as_deref().map(attempt).transpose()?,
+            lease,
+            wait: within("wait", asked.wait, &WAIT)?,
+        })
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(super) fn intent<'a>(&'a self, asked: &'a ClaimRequest) -> Intent<'a> {
+        let mut intent = Intent::new(&asked.action, subject(asked.subject.as_deref()));
+        if let Some(key) = &self.key {
+            intent = intent.key(key);
+        }
+        if let Some(token) = &asked.token {
+            intent = intent.credential(token);
+        }
+        if let Some(fingerprint) = &asked.fingerprint {
+            intent = intent.fingerprint(Fingerprint::of_bytes(fingerprint.as_bytes()));
+        }
+        if let Some(attempt) = &self.attempt {
+            intent = intent.attempt(attempt);
+        }
+        intent
+    }
+
+    pub(super) fn wait(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Returns how often the backend renews the claim. Each renewal starts an interval again, so it is renewed later.
+    pub(super) fn renew_every(&self) -> Duration {
+        match self.policy {
+            Policy::Interval(_) => self.lease / 3 * 2,
+            _ => self.lease / 3,
+        }
+    }
+}
+
+impl ClaimKind {
+    fn of(asked: &ClaimRequest) -> Result<Self, Rejection> {
+        match (&asked.key, &asked.token, asked.interval) {
+            (_, None, Some(_)) => Ok(Self::Interval),
+            (Some(_), None, None) => Ok(Self::Key),
+            (None, Some(_), None) => Ok(Self::Token),
+            (None, None, None) => Err(bad_request("`key`, `token` or `interval` is missing.")),
+            (_, Some(_), _) => Err(bad_request("`token` alone, without `key` and `interval`.")),
+        }
+    }
+
+    /// Rejects the fields that have no effect on this kind of claim.
+    fn reject_foreign_fields(self, asked: &ClaimRequest) -> Result<(), Rejection> {
+        let is_interval = self == Self::Interval;
+        let is_ignored = [
+            ("bound", asked.bound && self != Self::Token, "it is for tokens"),
+            ("lease", asked.lease.is_some() && is_interval, "the lease is the interval"),
+            ("retain", asked.retain.is_some() && is_interval, "an interval stores no reply"),
+            ("wait", asked.wait.is_some() && is_interval, "an interval stores no reply to wait for"),
+            ("at_most_once", asked.at_most_once.is_some() && is_interval, "it is for keys"),
+            (
+                "at_most_once",
+                asked.at_most_once == Some(false) && self == Self::Token,
+                "a token is claimed at most once",
+            ),
+            (
+                "fingerprint",
+                asked.fingerprint.is_some() && asked.key.is_some() && is_interval,
+                "`key` names the interval",
+            ),
+        ];
+        match is_ignored.into_iter().find(|(_, is_ignored, _)| *is_ignored) {
+            Some((field, _, reason)) => Err(bad_request(format!("`{field}` has no effect here: {reason}."))),
+            None => Ok(()),
+        }
+    }
+
+    fn policy(self, asked: &ClaimRequest, lease: Duration) -> Result<Policy, Rejection> {
+        Ok(match self {
+            Self::Key if asked.at_most_once == Some(false) => Policy::key(rules(KeyRules::retryable(), asked, lease)?),
+            Self::Key => Policy::key(rules(KeyRules::at_most_once(), asked, lease)?),
+            Self::Token => {
+                let token = if asked.bound { TokenRules::new().bound() } else { TokenRules::new() };
+                Policy::Token(token.remember_by(rules(KeyRules::at_most_once(), asked, lease)?))
+            }
+            Self::Interval => {
+                let rules = IntervalRules::new().every(lease);
+                Policy::interval(rules.map_err(|error| bad_request(format!("`interval`: {error}.")))?)
+            }
+        })
+    }
+}
+
+fn rules(rules: KeyRules, asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
+    let rules = rules.lease(lease).map_err(|error| bad_request(format!("`lease`: {error}.")))?;
+    Ok(match within("retain", asked.retain, &RETAIN)? {
+        Some(retain) => rules.retain(retain),
+        None => rules,
+    })
+}
+
+/// A duration that is allowed here.
+fn within(
+    field: &str,
+    asked: Option<Duration>,
+    allowed: &RangeInclusive<Duration>,
+) -> Result<Option<Duration>, Rejection> {
+    match asked {
+        Some(asked) if !allowed.contains(&asked) => {
+            let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
+            Err(bad_request(format!("`{field}` has to be from {least} to {most}.")))
+        }
+        asked => Ok(asked),
+    }
+}
