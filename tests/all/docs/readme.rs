@@ -20,7 +20,7 @@ fn the_block_for_nginx_is_the_recipe_that_is_tested() {
 #[tokio::test]
 async fn the_shell_blocks_of_the_readme_work() {
     let blocks = blocks("sh");
-    let [start, life, claim] = blocks.as_slice() else { panic!("three shell blocks, not {}", blocks.len()) };
+    let [start, life, claim, others] = blocks.as_slice() else { panic!("four shell blocks, not {}", blocks.len()) };
     assert_eq!(start, "cargo run --release\n");
     let run = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -42,6 +42,11 @@ async fn the_shell_blocks_of_the_readme_work() {
     assert!(first.starts_with(r#"{"outcome":"run","pass":"owp1_"#), "{first}");
     assert!(first.ends_with(r#","lease":"15s","renew_every":"5s"}"#), "{first}");
     assert_eq!(second, r#"{"outcome":"replay","reply":{"status":201,"headers":[],"body":""}}"#);
+
+    let said = run_in_shell(others, &service);
+    let (replay, rejection) = said.split_once("}}").unwrap_or_else(|| panic!("a replay, then a rejection: {said}"));
+    assert_eq!(replay, r#"{"outcome":"replay","reply":{"status":201,"headers":[],"body":"""#);
+    assert!(rejection.contains(r#""code":"too_soon""#), "{rejection}");
 }
 
 /// Runs a block against this service, and gives what it printed.
