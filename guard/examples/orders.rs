@@ -1,5 +1,6 @@
-//! One protected route on the memory store: `cargo run --example orders`.
+//! One protected route on the memory store: `cargo run --example orders`. The README shows this program.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::{App, HttpResponse, HttpServer, web};
@@ -9,8 +10,11 @@ use onceward::store::Memory;
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
+static ORDERS: AtomicUsize = AtomicUsize::new(0);
+
 async fn place_order() -> HttpResponse {
-    HttpResponse::Created().body("ordered\n")
+    let number = ORDERS.fetch_add(1, Ordering::Relaxed) + 1;
+    HttpResponse::Created().body(format!("order {number}\n"))
 }
 
 #[actix_web::main]
@@ -25,6 +29,6 @@ async fn main() -> std::io::Result<()> {
         )
     });
     let server = server.bind(("127.0.0.1", 8080))?;
-    println!("POST http://127.0.0.1:8080/token, then POST http://127.0.0.1:8080/orders with its Onceward-Token");
+    println!("listening on http://127.0.0.1:8080");
     serve(server, &guard).await
 }

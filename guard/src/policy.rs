@@ -1,6 +1,7 @@
 //! Policies: how a guard recognises a duplicate, and how a response status maps to an effect.
 
 use std::borrow::Cow;
+use std::io;
 use std::time::Duration;
 
 use crate::effect::Effect;
@@ -158,6 +159,13 @@ pub enum SettingError {
     /// See [`KeySource::header`](crate::http::KeySource::header).
     #[error("`{0}` cannot be the name of a header")]
     HeaderName(String),
+}
+
+/// For a `main` that returns [`io::Result`].
+impl From<SettingError> for io::Error {
+    fn from(error: SettingError) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
 }
 
 /// The settings of a key: how long its claim and its reply live, and what happens after a run whose outcome is unknown.

@@ -22,6 +22,7 @@ pub mod polling;
 pub mod postgres;
 pub mod postgres_payments;
 pub mod raw_http;
+pub mod readme_program;
 pub mod redis_cluster;
 pub mod redis_server;
 pub mod remembered_routes;

@@ -9,7 +9,16 @@ use crate::client::Answer;
 
 /// Posts to a target on a connection of its own. The header names are in lower case.
 pub async fn post(url: &str, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.expect("the server listens");
+    post_on(connect(url).await, target, headers, body).await
+}
+
+/// Opens a connection.
+pub async fn connect(url: &str) -> TcpStream {
+    TcpStream::connect(url.trim_start_matches("http://")).await.expect("the server listens")
+}
+
+/// Posts to a target on this connection, which the server closes then. The header names are in lower case.
+pub async fn post_on(mut stream: TcpStream, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut request = [b"POST ", target.as_ref(), b" HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n"].concat();
     for (name, value) in headers {
         request.extend(format!("{name}: {value}\r\n").bytes());

@@ -1,6 +1,6 @@
 //! The secret that signs tokens and passes.
 
-use std::fmt;
+use std::{fmt, io};
 
 use crate::random::random;
 
@@ -48,4 +48,11 @@ impl fmt::Debug for Secret {
 )]
 pub struct WeakSecret {
     length: usize,
+}
+
+/// For a `main` that returns [`io::Result`].
+impl From<WeakSecret> for io::Error {
+    fn from(error: WeakSecret) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
 }

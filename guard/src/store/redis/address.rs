@@ -1,5 +1,6 @@
 //! Parsing of Redis addresses.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
@@ -23,6 +24,13 @@ pub(super) enum RedisAddress {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not the address of a Redis, as in redis://127.0.0.1:6379: {0}")]
 pub struct BadAddress(pub(super) String);
+
+/// For a `main` that returns [`io::Result`].
+impl From<BadAddress> for io::Error {
+    fn from(error: BadAddress) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}
 
 /// Parses an address: the URL of one server, `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`, or a list `h1:p1;h2:p2` of a
 /// cluster's nodes.

@@ -1,6 +1,7 @@
 //! Errors of statements, and whether a failed statement certainly changed nothing.
 
 use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 
 use sqlx::error::DatabaseError;
@@ -81,6 +82,18 @@ impl SqlError {
             (None, Some(fix)) => Self::Rejected { says: error.to_string(), fix },
             (None, None) => Self::Unreachable(error.to_string()),
         }
+    }
+}
+
+/// For a `main` that returns [`io::Result`].
+impl From<SqlError> for io::Error {
+    fn from(error: SqlError) -> Self {
+        let kind = match error {
+            SqlError::Address(_) => io::ErrorKind::InvalidInput,
+            SqlError::NoFolder { .. } => io::ErrorKind::NotFound,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }
 
