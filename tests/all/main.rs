@@ -117,6 +117,7 @@ mod sdk {
     mod intervals;
     mod killed_servers;
     mod network_faults;
+    mod refused_connections;
     mod reqwest_middleware;
     mod retries_and_redirects;
     mod submissions;

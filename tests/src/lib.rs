@@ -26,6 +26,7 @@ pub mod readme_program;
 pub mod redis_cluster;
 pub mod redis_server;
 pub mod remembered_routes;
+pub mod reserved_port;
 pub mod sdk_client;
 pub mod sentinels;
 pub mod service;

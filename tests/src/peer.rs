@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ledger::Ledger;
+use crate::reserved_port::ReservedPort;
 use crate::wall_clock::WallClock;
 
 /// A running process.
@@ -44,6 +45,13 @@ impl Peer {
     pub fn start_signing(program: &str, store: &str, ledger: &Ledger, secret: &str, previous: &str) -> Self {
         let mut command = Command::new(program);
         command.args(["patient", store]).arg(ledger.path()).args(["-", secret, previous]);
+        Self::spawn(command)
+    }
+
+    /// Starts one that listens at the reserved address.
+    pub fn start_at(port: &ReservedPort, program: &str, store: &str, ledger: &Ledger) -> Self {
+        let mut command = Command::new(program);
+        command.args(["patient", store]).arg(ledger.path()).args(["-", "-", "-"]).arg(port.address());
         Self::spawn(command)
     }
 

@@ -20,6 +20,7 @@ pub(crate) enum AttemptResult {
     Response(AttemptResponse),
     Rejected(Rejection),
     NotSent(BoxError),
+    Refused(BoxError),
     Lost(BoxError),
     /// The submission ends: the call is wrong, or the target of a redirect could not be read.
     Failed(Error),
@@ -206,11 +207,14 @@ fn failure(error: TransportError, is_submission: bool) -> AttemptResult {
         TransportError::Misuse(error) => {
             AttemptResult::Failed(Error::misuse(format!("this cannot be sent: {error}")).with_source(Some(error)))
         }
-        TransportError::NotSent(error) | TransportError::Lost(error) if !is_submission => {
+        TransportError::NotSent(error) | TransportError::Refused(error) | TransportError::Lost(error)
+            if !is_submission =>
+        {
             let message = "it was answered with a redirect, whose target could not be read";
             AttemptResult::Failed(Error::new(ErrorKind::Redirect, message).with_source(Some(error)))
         }
         TransportError::NotSent(error) => AttemptResult::NotSent(error),
+        TransportError::Refused(error) => AttemptResult::Refused(error),
         TransportError::Lost(error) => AttemptResult::Lost(error),
     }
 }
@@ -229,6 +233,7 @@ impl AttemptResult {
                 AttemptSummary::Rejected { code: problem.code, retry: problem.retry, retry_after: *retry_after }
             }
             Self::NotSent(_) => AttemptSummary::NotSent,
+            Self::Refused(_) => AttemptSummary::Refused,
             Self::Lost(_) => AttemptSummary::Lost,
             Self::Failed(_) => return None,
         })

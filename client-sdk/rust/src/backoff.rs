@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::retry_limits::RetryLimits;
 
+/// The limits of the delay after a refused connection. A try costs a server that is down nothing, and one that is up again is soon found.
+const REFUSED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
 /// A range of delays: at least `minimum`, plus a random part of `jitter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backoff {
@@ -16,6 +19,18 @@ impl Backoff {
     pub(crate) fn after(attempts: u32, retry_after: Option<Duration>, limits: &RetryLimits) -> Self {
         let doubled = limits.first_backoff.saturating_mul(1 << attempts.min(20));
         Self { minimum: retry_after.unwrap_or_default(), jitter: doubled.min(limits.longest_backoff) }
+    }
+
+    /// After this many refused connections. Half of the delay is fixed: these retries go on until the deadline.
+    pub(crate) fn after_refusals(refusals: u32, limits: &RetryLimits) -> Self {
+        let half = Self::after(refusals, None, limits).jitter.clamp(REFUSED.0, REFUSED.1) / 2;
+        Self { minimum: half, jitter: half }
+    }
+
+    /// The same, but no longer than this.
+    pub(crate) fn within(self, limit: Duration) -> Self {
+        let minimum = self.minimum.min(limit);
+        Self { minimum, jitter: self.jitter.min(limit - minimum) }
     }
 
     /// The delay for a random number from 0 to 1.

@@ -1,6 +1,7 @@
 //! The token or key that a submission holds during its attempts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward_api::header;
 use reqwest::header::{HeaderMap, HeaderName};
@@ -26,8 +27,8 @@ impl CredentialState {
     /// Acquires the token or key that the plan asks for.
     ///
     /// # Errors
-    /// If no token can be fetched, or the key is invalid.
-    pub(crate) async fn acquire(client: &Client, plan: &Plan) -> Result<Self, Error> {
+    /// If no token can be fetched within `limit`, or the key is invalid.
+    pub(crate) async fn acquire(client: &Client, plan: &Plan, limit: Duration) -> Result<Self, Error> {
         let wrong = |error| Error::misuse(format!("the key cannot be used: {error}"));
         match &plan.credential {
             Credential::Key(key) | Credential::ResumedKey(key) => Ok(Self::Key(key.clone())),
@@ -35,16 +36,16 @@ impl CredentialState {
             Credential::Token => {
                 let url = plan.url.as_ref().ok_or_else(|| Error::misuse("there is no address"))?;
                 let pool = client.pool(url, &plan.binding, &plan.identity)?;
-                let token = pool.take().await.map_err(no_token)?;
+                let token = pool.take(limit).await.map_err(no_token)?;
                 Ok(Self::Token { token, pool })
             }
         }
     }
 
     /// Takes another token in place of the rejected one.
-    pub(crate) async fn replace_token(&mut self) -> Result<(), Error> {
+    pub(crate) async fn replace_token(&mut self, limit: Duration) -> Result<(), Error> {
         if let Self::Token { token, pool } = self {
-            *token = pool.take().await.map_err(no_token)?;
+            *token = pool.take(limit).await.map_err(no_token)?;
         }
         Ok(())
     }

@@ -15,11 +15,16 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 /// Why a submission has no response of the application. No token and no key is in its text; the key is given by
 /// [`key`](Self::key).
 ///
+/// Ask [`is_unknown`](Self::is_unknown) before [`is_in_progress`](Self::is_in_progress): both are true if an attempt had no response and the
+/// last one was rejected because the submission is in progress. *Unknown* then says what you may do. The order of the other questions
+/// does not matter.
+///
 /// ```no_run
 /// # async fn example(client: onceward_client::Client) {
 /// match client.post("https://shop.example/orders").body("tea").send().await {
 ///     Ok(response) => println!("ordered, or refused by the shop itself: {}", response.status()),
 ///     Err(error) if error.is_unknown() => println!("unknown; find out about {:?}", error.key()),
+///     Err(error) if error.is_in_progress() => println!("being ordered; ask again in {:?}", error.retry_after()),
 ///     Err(error) if error.is_duplicate() => println!("it was ordered before"),
 ///     Err(error) => println!("not ordered: {error}"),
 /// }
@@ -112,13 +117,15 @@ impl Error {
             && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept | Code::TooSoon))
     }
 
-    /// Whether the same submission was still being carried out when last asked.
+    /// Whether the last response was that the same submission is being carried out. Ask [`is_unknown`](Self::is_unknown) first, which may be
+    /// true too. If it is not, every attempt was answered: another request runs under this key or token. Send it again under the same
+    /// [`key`](Self::key) after [`retry_after`](Self::retry_after), and it receives that request's response.
     pub fn is_in_progress(&self) -> bool {
         self.code() == Some(Code::InProgress)
     }
 
     /// Whether the outcome is unknown: it may have taken effect, or may still. Send it again only under the same
-    /// [`key`](Self::key), with [`resume`](crate::Submission::resume).
+    /// [`key`](Self::key), with [`resume`](crate::Submission::resume). Ask this first: it is true whatever the last response was.
     pub fn is_unknown(&self) -> bool {
         self.0.kind == ErrorKind::Unknown
     }
@@ -239,6 +246,15 @@ mod tests {
         let later = Error::misuse("no credentials").in_doubt();
         assert!(later.is_unknown() && !later.ran_nothing() && later.to_string().ends_with("no credentials"));
         assert!(Error::new(ErrorKind::Redirect, "").in_doubt().is_redirect());
+    }
+
+    #[test]
+    fn unknown_error_may_be_in_progress_too_and_nothing_else() {
+        let rejection = Rejection { problem: Problem::new(Code::InProgress), retry_after: None };
+        let both = Error::new(ErrorKind::Unknown, "").with_rejection(Some(rejection));
+        assert!(both.is_unknown() && both.is_in_progress());
+        assert!(!both.is_duplicate() && !both.is_redirect() && !both.is_without_token() && !both.is_misuse());
+        assert!(!both.ran_nothing());
     }
 
     #[test]

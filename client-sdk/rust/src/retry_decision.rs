@@ -1,6 +1,6 @@
 //! Decides what follows an attempt: a plain function over plain data.
 //!
-//! An attempt that was *rejected* or *not sent* ran nothing, for certain. An attempt *without a response* may have run: from then on
+//! An attempt that was *rejected*, *refused* or *not sent* ran nothing, for certain. An attempt *without a response* may have run: from then on
 //! the submission is sent with the same token or key only, and any rejection leaves its outcome unknown.
 
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(crate) enum AttemptSummary {
     GatewayError { retry_after: Option<Duration> },
     /// No connection could be made.
     NotSent,
+    /// The server refused the connection.
+    Refused,
     /// The connection failed before the response was complete. The request may have run.
     Lost,
 }
@@ -36,6 +38,10 @@ pub(crate) enum AttemptSummary {
 pub(crate) struct AttemptHistory {
     /// How many there were.
     pub(crate) attempts: u32,
+    /// How many of them were refused a connection. They do not count against the limit of attempts.
+    refusals: u32,
+    /// Whether the last one was.
+    pub(crate) ends_refused: bool,
     /// Whether one of them had no response.
     unanswered: bool,
     /// Whether one of them was rejected because the submission is in progress.
@@ -50,7 +56,16 @@ impl AttemptHistory {
     /// No attempts. A resumed submission may have been sent before.
     pub(crate) fn new(is_resumed: bool) -> Self {
         let (unanswered, in_progress, otherwise_answered) = (is_resumed, false, false);
-        Self { attempts: 0, unanswered, in_progress, otherwise_answered, renewed: false, refreshed: false }
+        Self {
+            attempts: 0,
+            refusals: 0,
+            ends_refused: false,
+            unanswered,
+            in_progress,
+            otherwise_answered,
+            renewed: false,
+            refreshed: false,
+        }
     }
 
     /// Whether one of them may have run.
@@ -61,12 +76,15 @@ impl AttemptHistory {
     /// The history with this attempt and the decision that followed it.
     pub(crate) fn and(self, summary: AttemptSummary, decision: Decision) -> Self {
         let says_new_token = matches!(summary, AttemptSummary::Rejected { retry: Retry::NewToken, .. });
+        let (is_refused, is_unsent) = (summary == AttemptSummary::Refused, summary == AttemptSummary::NotSent);
         Self {
             attempts: self.attempts + 1,
+            refusals: self.refusals + u32::from(is_refused),
+            ends_refused: is_refused,
             unanswered: self.unanswered
                 || matches!(summary, AttemptSummary::Lost | AttemptSummary::GatewayError { .. }),
             in_progress: self.in_progress || matches!(summary, AttemptSummary::Rejected { code: Code::InProgress, .. }),
-            otherwise_answered: self.otherwise_answered || !(says_new_token || summary == AttemptSummary::NotSent),
+            otherwise_answered: self.otherwise_answered || !(says_new_token || is_refused || is_unsent),
             renewed: self.renewed || matches!(decision, Decision::NewToken(_)),
             refreshed: self.refreshed || matches!(decision, Decision::RefreshCredentials),
         }
@@ -139,6 +157,7 @@ pub(crate) fn decide(history: &AttemptHistory, summary: AttemptSummary, conditio
             retry_same(history, retry_after, conditions).unwrap_or(Decision::Unknown)
         }
         AttemptSummary::NotSent => retry_same(history, None, conditions).unwrap_or(end(Decision::NotSent)),
+        AttemptSummary::Refused => retry_refused(history, conditions).unwrap_or(end(Decision::NotSent)),
         AttemptSummary::Lost => retry_same(history, None, conditions).unwrap_or(Decision::Unknown),
     }
 }
@@ -179,10 +198,22 @@ fn retry_same(
     backoff(history, retry_after, conditions).filter(|_| may_send(history, conditions)).map(Decision::Retry)
 }
 
+/// A retry after a refused connection: until the deadline, since a server that restarts takes seconds. A client that sends once is told at once.
+fn retry_refused(history: &AttemptHistory, conditions: &RetryConditions) -> Option<Decision> {
+    let retries = conditions.until_deadline || conditions.limits.attempts > 1;
+    let is_allowed = retries && can_repeat(conditions) && !conditions.time_left.is_zero();
+    let backoff = Backoff::after_refusals(history.refusals, &conditions.limits).within(conditions.time_left);
+    is_allowed.then_some(Decision::Retry(backoff))
+}
+
 /// Whether an attempt is left, the body can be sent again, and a token or key identifies the submission.
 fn may_send(history: &AttemptHistory, conditions: &RetryConditions) -> bool {
-    let has_attempts = conditions.until_deadline || history.attempts + 1 < conditions.limits.attempts;
-    has_attempts && conditions.is_repeatable && conditions.carried != CredentialKind::Nothing
+    let sent = history.attempts - history.refusals;
+    (conditions.until_deadline || sent + 1 < conditions.limits.attempts) && can_repeat(conditions)
+}
+
+fn can_repeat(conditions: &RetryConditions) -> bool {
+    conditions.is_repeatable && conditions.carried != CredentialKind::Nothing
 }
 
 /// A retry with a new token: once, and only while every earlier attempt was rejected with `new_token` or not sent.

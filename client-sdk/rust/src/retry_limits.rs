@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 /// The limits of a submission's retries.
+///
+/// While the server refuses connections, nothing is sent. Such an attempt does not count: it is repeated until the deadline, with a backoff of
+/// at most a second, so that a submission outlasts a server that restarts. With [`attempts`](Self::attempts) of one it is not repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryLimits {
     pub(crate) attempts: u32,
@@ -24,7 +27,7 @@ impl RetryLimits {
         }
     }
 
-    /// The most attempts, including the first. Zero counts as one.
+    /// The most attempts, including the first, apart from those that are refused a connection. Zero counts as one.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = if attempts == 0 { 1 } else { attempts };

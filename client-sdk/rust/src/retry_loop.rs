@@ -21,6 +21,9 @@ use crate::retry_decision::{AttemptHistory, AttemptSummary, CredentialKind, Deci
 use crate::submission::Plan;
 use crate::transport::Transport;
 
+/// The time for an attempt that follows a refused connection, even if it begins at the deadline.
+const AFTER_REFUSAL: Duration = Duration::from_millis(250);
+
 /// Sends a submission, with retries.
 pub(crate) async fn submit<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Response, Error> {
     plan.credential.allows(plan.on_unknown)?;
@@ -44,14 +47,14 @@ struct RetryLoop<'a, T> {
 
 impl<T: Transport> RetryLoop<'_, T> {
     async fn run(mut self) -> Result<Response, Error> {
-        let mut credential = self.within_deadline(CredentialState::acquire(self.client, &self.plan)).await?;
+        let mut credential = CredentialState::acquire(self.client, &self.plan, self.time_left()).await?;
         loop {
             let (result, carried) = self.attempt(&credential, false).await;
             let Some(summary) = result.summary() else {
                 self.history.attempts += 1;
                 return Err(self.error(result, &credential));
             };
-            let decision = decide(&self.history, summary, &self.conditions(carried));
+            let decision = decide(&self.history, summary, &self.conditions(summary, carried));
             self.history = self.history.and(summary, decision);
             let number = self.history.attempts;
             tracing::debug!(target: "onceward_client", number, ?summary, ?decision, "attempt finished");
@@ -67,7 +70,7 @@ impl<T: Transport> RetryLoop<'_, T> {
                 Decision::RefreshCredentials => self.credentials_rejected = true,
                 Decision::NewToken(backoff) => {
                     wait(backoff).await;
-                    let replaced = self.within_deadline(credential.replace_token()).await;
+                    let replaced = credential.replace_token(self.time_left()).await;
                     replaced.map_err(|error| error.with_attempts(self.history.attempts))?;
                 }
                 Decision::Unknown => return self.resolve_unknown(result, carried, credential).await,
@@ -92,6 +95,13 @@ impl<T: Transport> RetryLoop<'_, T> {
             AttemptResult::NotSent(error) => {
                 let message =
                     "no connection could be made, so nothing was sent: is the server running, and the address right?";
+                Error::new(ErrorKind::NotSent, message).with_source(Some(error))
+            }
+            AttemptResult::Refused(error) => {
+                let message = format!(
+                    "every connection was refused for {:.1?}, so nothing was sent: is the server running, and the address right?",
+                    self.started.elapsed()
+                );
                 Error::new(ErrorKind::NotSent, message).with_source(Some(error))
             }
             result => return self.unknown(result, credential),
@@ -129,7 +139,7 @@ impl<T: Transport> RetryLoop<'_, T> {
                 AttemptResult::Rejected(rejection) => return Some(Err(self.look_rejected(rejection, credential))),
                 // A server that does not know `Onceward-Look` has not looked anything up.
                 AttemptResult::Response(..) | AttemptResult::Failed(_) => return None,
-                AttemptResult::NotSent(_) | AttemptResult::Lost(_) => None,
+                AttemptResult::NotSent(_) | AttemptResult::Refused(_) | AttemptResult::Lost(_) => None,
             };
             let delay = Backoff::after(looks, retry_after, &self.plan.limits).delay(fastrand::f64());
             if delay >= self.time_left() {
@@ -170,7 +180,9 @@ impl<T: Transport> RetryLoop<'_, T> {
             AttemptResult::Response(response) => {
                 (format!("the response was {}", response.response.status()), None, None)
             }
-            AttemptResult::NotSent(error) => ("an earlier attempt had no response".to_owned(), None, Some(error)),
+            AttemptResult::NotSent(error) | AttemptResult::Refused(error) => {
+                ("an earlier attempt had no response".to_owned(), None, Some(error))
+            }
             AttemptResult::Lost(error) => ("the response was lost".to_owned(), None, Some(error)),
             AttemptResult::Failed(error) => return error,
         };
@@ -213,10 +225,13 @@ impl<T: Transport> RetryLoop<'_, T> {
         (result.unwrap_or_else(|_| attempt.timed_out(limit)), attempt.carried)
     }
 
-    fn conditions(&self, carried: CredentialKind) -> RetryConditions {
+    fn conditions(&self, summary: AttemptSummary, carried: CredentialKind) -> RetryConditions {
+        // As long as every connection was refused, there is nothing to look up.
+        let may_have_run = summary != AttemptSummary::Refused || self.history.in_doubt();
+        let reserved = if may_have_run { self.reserved_for_look() } else { Duration::ZERO };
         RetryConditions {
             limits: self.plan.limits,
-            time_left: self.time_left().saturating_sub(self.reserved_for_look()),
+            time_left: self.time_left().saturating_sub(reserved),
             is_repeatable: self.plan.body.is_repeatable(),
             carried,
             until_deadline: self.plan.on_unknown == OnUnknown::Retry,
@@ -225,7 +240,8 @@ impl<T: Transport> RetryLoop<'_, T> {
     }
 
     fn attempt_timeout(&self) -> Duration {
-        self.plan.limits.attempt_timeout.min(self.time_left()).max(Duration::from_millis(1))
+        let shortest = if self.history.ends_refused { AFTER_REFUSAL } else { Duration::from_millis(1) };
+        self.time_left().max(shortest).min(self.plan.limits.attempt_timeout)
     }
 
     fn time_left(&self) -> Duration {
@@ -235,18 +251,11 @@ impl<T: Transport> RetryLoop<'_, T> {
     fn reserved_for_look(&self) -> Duration {
         if self.plan.on_unknown == OnUnknown::Look { self.plan.limits.deadline / 4 } else { Duration::ZERO }
     }
-
-    /// Waits for a token, until the deadline.
-    async fn within_deadline<V>(&self, token: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
-        let late = |_| {
-            let message =
-                "there was no token within the deadline, so nothing was sent: is `/token` slow, or its rate limit low?";
-            Error::new(ErrorKind::NoToken, message)
-        };
-        timeout(self.time_left(), token).await.map_err(late)?
-    }
 }
 
 async fn wait(backoff: Backoff) {
     sleep(backoff.delay(fastrand::f64())).await;
 }
+
+#[cfg(test)]
+mod tests;

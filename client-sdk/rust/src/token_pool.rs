@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use onceward_api::Code;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use self::error::TokenError;
 use self::source::FreshToken;
@@ -53,7 +53,7 @@ struct PoolState {
     /// The batch size for good: the server rejects larger batches.
     max_batch: Option<u32>,
     paused_until: Option<Instant>,
-    /// The error of the last fetch, if it failed.
+    /// The error of the last request for tokens, if it failed.
     failure: Option<TokenError>,
 }
 
@@ -63,11 +63,16 @@ impl TokenPool {
         Arc::new(Self { source, limits, size: size.max(1), state, fetch_ended: Notify::new() })
     }
 
-    /// Takes a token from stock, or waits for one.
+    /// Takes a token from stock, or waits for one. While the server refuses connections, that is until the end of `limit`.
     ///
     /// # Errors
-    /// If no token can be fetched.
-    pub(crate) async fn take(self: &Arc<Self>) -> Result<Token, TokenError> {
+    /// If no token can be fetched within `limit`.
+    pub(crate) async fn take(self: &Arc<Self>, limit: Duration) -> Result<Token, TokenError> {
+        let token = timeout(limit, self.wait_for_token()).await;
+        token.unwrap_or_else(|_| Err(error::too_late(self.state().failure.clone())))
+    }
+
+    async fn wait_for_token(self: &Arc<Self>) -> Result<Token, TokenError> {
         loop {
             let receiver = {
                 let mut state = self.state();
@@ -149,7 +154,7 @@ impl TokenPool {
 
     fn start_fetch(self: &Arc<Self>, state: &mut PoolState) {
         if !state.is_fetching {
-            state.is_fetching = true;
+            (state.is_fetching, state.failure) = (true, None);
             tokio::spawn(fetch(FetchGuard { pool: Arc::clone(self), is_finished: false }));
         }
     }
@@ -175,25 +180,24 @@ impl Drop for FetchGuard {
 /// Fetches until no submission waits and the stock is full, or until a fetch fails.
 async fn fetch(mut guard: FetchGuard) {
     let pool = Arc::clone(&guard.pool);
-    let mut failures = 0;
+    let (mut failures, mut refusals) = (0, 0);
     let mut previous = None;
     while let Some((count, fresh)) = next_batch(&pool, previous) {
         previous = Some(fresh);
         match pool.source.fetch(count, |tokens| hand_out(&pool, tokens)).await {
-            Ok(()) => failures = 0,
+            Ok(()) => (failures, refusals) = (0, 0),
             Err(error) => {
-                failures += 1;
-                let backoff = retry_backoff(&pool, &error, count, failures);
-                tracing::debug!(count, failures, retries = backoff.is_some(), "no token: {}", error.message);
+                match error.is_refused {
+                    true => refusals += 1,
+                    false => failures += 1,
+                }
+                let backoff = retry_backoff(&pool, &error, count, failures, refusals);
+                tracing::debug!(count, failures, refusals, retries = backoff.is_some(), "no token: {}", error.message);
                 let Some(backoff) = backoff else {
                     fail(&pool, &error);
                     break;
                 };
-                let halved = Some((count / 2).max(1));
-                match is_batch_too_large(&error, count) {
-                    true => pool.state().max_batch = halved,
-                    false => pool.state().batch_limit = halved,
-                }
+                prepare_retry(&pool, error, count);
                 sleep(backoff.delay(fastrand::f64())).await;
             }
         }
@@ -236,14 +240,30 @@ fn hand_out(pool: &TokenPool, tokens: Vec<FreshToken>) {
     }
 }
 
+/// Keeps the error for a submission whose deadline passes meanwhile, and makes the next batch smaller, unless its size cannot be the reason.
+fn prepare_retry(pool: &TokenPool, error: TokenError, count: u32) {
+    let (mut state, halved) = (pool.state(), Some((count / 2).max(1)));
+    if is_batch_too_large(&error, count) {
+        state.max_batch = halved;
+    } else if !error.is_refused {
+        state.batch_limit = halved;
+    }
+    state.failure = Some(error);
+}
+
 /// Whether the server rejects batches of this size.
 fn is_batch_too_large(error: &TokenError, count: u32) -> bool {
     let code = error.rejection.as_ref().map(|rejection| rejection.problem.code);
     count > 1 && code == Some(Code::BadRequest)
 }
 
-/// The backoff before the next fetch, if a submission waits and a retry may succeed.
-fn retry_backoff(pool: &TokenPool, error: &TokenError, count: u32, failures: u32) -> Option<Backoff> {
+/// The backoff before the next fetch, if a submission waits and a retry may succeed. A refused connection is retried for as long as a
+/// submission waits, which is until its deadline.
+fn retry_backoff(pool: &TokenPool, error: &TokenError, count: u32, failures: u32, refusals: u32) -> Option<Backoff> {
+    if error.is_refused {
+        let is_awaited = pool.limits.attempts > 1 && !pool.state().waiting.is_empty();
+        return is_awaited.then(|| Backoff::after_refusals(refusals, &pool.limits));
+    }
     if is_batch_too_large(error, count) {
         return Some(Backoff { minimum: Duration::ZERO, jitter: Duration::ZERO });
     }

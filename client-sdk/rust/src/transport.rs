@@ -1,6 +1,8 @@
 //! Sends a request, and tells what is certain if that fails.
 
+use std::error::Error as StdError;
 use std::future::Future;
+use std::{io, iter};
 
 use reqwest::{Client, Request, Response};
 
@@ -19,6 +21,8 @@ pub(crate) enum TransportError {
     Misuse(BoxError),
     /// No connection could be made.
     NotSent(BoxError),
+    /// The server refused the connection, as it does while it restarts.
+    Refused(BoxError),
     /// The request may have arrived.
     Lost(BoxError),
 }
@@ -28,12 +32,21 @@ impl From<reqwest::Error> for TransportError {
         let error = error.without_url();
         if error.is_builder() {
             Self::Misuse(error.into())
+        } else if is_refused(&error) {
+            Self::Refused(error.into())
         } else if error.is_connect() {
             Self::NotSent(error.into())
         } else {
             Self::Lost(error.into())
         }
     }
+}
+
+/// Whether the server refused the connection, so that nothing was sent.
+pub(crate) fn is_refused(error: &reqwest::Error) -> bool {
+    let mut causes = iter::successors(Some(error as &(dyn StdError + 'static)), |&cause| cause.source());
+    let refused = |cause: &io::Error| cause.kind() == io::ErrorKind::ConnectionRefused;
+    error.is_connect() && causes.any(|cause| cause.downcast_ref().is_some_and(refused))
 }
 
 /// A plain reqwest client.

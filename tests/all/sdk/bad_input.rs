@@ -10,6 +10,9 @@ use onceward_tests::redis_server::free_port;
 use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop};
 
+/// How long a token is waited for while a server refuses connections.
+const DEADLINE: Duration = Duration::from_secs(5);
+
 fn says(error: &Error, what: &str) {
     assert!(error.to_string().contains(what), "`{what}` is not in: {error}");
 }
@@ -62,7 +65,7 @@ fn answer(status: &str, kind: &str, body: &str) -> String {
 }
 
 async fn without_token(url: &str) -> Error {
-    let limits = RetryLimits::new().attempts(2).backoff(Duration::ZERO, Duration::ZERO);
+    let limits = RetryLimits::new().attempts(2).backoff(Duration::ZERO, Duration::ZERO).deadline(DEADLINE);
     let client = builder().limits(limits).build().unwrap();
     let error = client.post(format!("{url}/orders")).body("tea").send().await.unwrap_err();
     assert!(error.is_without_token() && error.ran_nothing(), "{error:?}");

@@ -128,15 +128,6 @@ async fn a_caller_s_own_key_is_given_back_and_resumed() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_refused_is_certain() {
-    let url = format!("http://127.0.0.1:{}/orders", onceward_tests::redis_server::free_port());
-    let error = client().post(&url).with_key().send().await.unwrap_err();
-    assert!(error.ran_nothing() && !error.is_unknown() && error.attempts() == 5, "{error:?}");
-    let tokens = client().post(&url).send().await.unwrap_err();
-    assert!(tokens.is_without_token() && tokens.ran_nothing(), "{tokens:?}");
-}
-
-#[tokio::test]
 async fn credentials_are_refreshed_and_the_key_stays() {
     let shop = Shop::on(Memory::new());
     let (asked, refused) = (Arc::new(AtomicUsize::new(0)), HttpFault::Instead(401));

@@ -1,9 +1,10 @@
-//! `peer KIND STORE LEDGER [LOG [SECRET PREVIOUS]]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
+//! `peer KIND STORE LEDGER [LOG [SECRET PREVIOUS [ADDRESS]]]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
 //! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one
 //! that does not wait at all, `consumer` for one that takes messages from a queue instead, `payer` for one that makes the one payment
 //! that is named in place of the ledger, `database` for one that has a PostgreSQL, `inside` for one that builds its guard on memory inside
 //! the closure of its server, or the name of a flaw.
-//! Its events go to `LOG`. It signs with `SECRET` and accepts `PREVIOUS`, which may be `shared`; `-` stands for none of each.
+//! Its events go to `LOG`. It signs with `SECRET` and accepts `PREVIOUS`, which may be `shared`; `-` stands for none of each. It listens at
+//! `ADDRESS`, or where there is room.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, store, ledger, more @ ..] = arguments.as_slice() else {
-        return Err("usage: peer KIND STORE LEDGER [LOG [SECRET PREVIOUS]]".into());
+        return Err("usage: peer KIND STORE LEDGER [LOG [SECRET PREVIOUS [ADDRESS]]]".into());
     };
     let given = |at: usize| more.get(at).filter(|given| *given != "-");
     if let Some(log) = given(0) {
@@ -52,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return std::future::pending().await;
     }
     let ledger = Ledger::at(Path::new(ledger));
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let listener = TcpListener::bind(given(3).map_or("127.0.0.1:0", String::as_str))?;
     let url = format!("http://{}", listener.local_addr()?);
 
     if let Some((_, flaw)) = Flaw::ALL.into_iter().find(|(name, _)| name == kind) {

@@ -151,6 +151,39 @@ fn tries_come_to_an_end_and_say_what_is_certain() {
 }
 
 #[test]
+fn refused_connection_is_retried_until_deadline_and_uses_up_no_attempt() {
+    let refused = AttemptSummary::Refused;
+    for carried in [CredentialKind::Token, CredentialKind::Key] {
+        let conditions = conditions(carried);
+        assert!(is_same(after(&[refused; 50], &conditions)));
+        assert!(is_same(after(&[[refused; 50].as_slice(), &[AttemptSummary::Lost; 4]].concat(), &conditions)));
+        assert_eq!(
+            after(&[[refused; 50].as_slice(), &[AttemptSummary::Lost; 5]].concat(), &conditions),
+            Decision::Unknown
+        );
+        assert!(is_same(after(&[AttemptSummary::Lost, refused, refused, refused, refused, refused], &conditions)));
+        let late = RetryConditions { time_left: Duration::ZERO, ..conditions };
+        assert_eq!(after(&[refused], &late), Decision::NotSent);
+        assert_eq!(after(&[AttemptSummary::Lost, refused], &late), Decision::Unknown, "the first may have run");
+        assert_eq!(after(&[refused, rejected(Code::TokenUsed)], &conditions), Decision::Reject, "it never left");
+    }
+    let key = conditions(CredentialKind::Key);
+    let once = RetryConditions { limits: RetryLimits::new().attempts(1), ..key };
+    assert_eq!(after(&[refused], &once), Decision::NotSent, "it is told at once");
+    assert_eq!(after(&[refused], &RetryConditions { is_repeatable: false, ..key }), Decision::NotSent);
+    assert_eq!(after(&[refused], &conditions(CredentialKind::Nothing)), Decision::NotSent);
+}
+
+#[test]
+fn backoff_after_refusals_is_bounded_on_both_sides_and_ends_by_the_deadline() {
+    let none = RetryLimits::new().backoff(Duration::ZERO, Duration::ZERO);
+    assert_eq!(Backoff::after_refusals(3, &none).delay(0.0), Duration::from_millis(5), "a server is not flooded");
+    let long = RetryLimits::new().backoff(60 * SECOND, 60 * SECOND);
+    assert_eq!(Backoff::after_refusals(3, &long).delay(1.0), SECOND, "and is soon found");
+    assert_eq!(Backoff::after_refusals(3, &long).within(SECOND / 10).delay(1.0), SECOND / 10);
+}
+
+#[test]
 fn a_wait_that_would_outlast_the_deadline_is_not_begun() {
     let soon = RetryConditions { time_left: 2 * SECOND, ..conditions(CredentialKind::Key) };
     let rejection =

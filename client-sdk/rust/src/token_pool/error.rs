@@ -8,6 +8,7 @@ use reqwest::{StatusCode, Url};
 
 use crate::error::BoxError;
 use crate::rejection::Rejection;
+use crate::transport::is_refused;
 
 /// The advice if the server may not be Onceward's.
 const ADVICE: &str = "Is Onceward there? An application needs `token_route`; if its tokens come from elsewhere, name that \
@@ -17,17 +18,19 @@ const ADVICE: &str = "Is Onceward there? An application needs `token_route`; if 
 const IDENTIFY: &str = " Say who is asking, with `authorization` or `identity`.";
 
 /// Why no token could be fetched.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct TokenError {
     pub(crate) message: String,
     /// Whether a retry may succeed.
     pub(crate) is_transient: bool,
+    /// Whether the server refused the connection, as it does while it restarts.
+    pub(crate) is_refused: bool,
     pub(crate) rejection: Option<Box<Rejection>>,
 }
 
 impl TokenError {
     fn permanent(message: String) -> Self {
-        Self { message, is_transient: false, rejection: None }
+        Self { message, is_transient: false, is_refused: false, rejection: None }
     }
 
     /// The server's `Retry-After`.
@@ -38,6 +41,7 @@ impl TokenError {
 
 /// The server does not respond.
 pub(super) fn unreachable(url: &Url, error: reqwest::Error) -> TokenError {
+    let is_refused = is_refused(&error);
     let error = error.without_url();
     let mut why = error.to_string();
     let mut source = error.source();
@@ -46,7 +50,13 @@ pub(super) fn unreachable(url: &Url, error: reqwest::Error) -> TokenError {
         source = cause.source();
     }
     let message = format!("{} does not answer ({why}). Is it running, and is the address right?", redacted(url));
-    TokenError { message, is_transient: !error.is_builder(), rejection: None }
+    TokenError { message, is_transient: !error.is_builder(), is_refused, rejection: None }
+}
+
+/// There was no token within the deadline. `last` is the error of the last fetch, if one has failed.
+pub(super) fn too_late(last: Option<TokenError>) -> TokenError {
+    let reason = last.as_ref().map_or("is `/token` slow, or its rate limit low?", |last| &last.message);
+    TokenError { message: format!("no token within the deadline: {reason}"), ..last.clone().unwrap_or_default() }
 }
 
 /// A guard or the service rejected the request.
@@ -59,7 +69,12 @@ pub(super) fn rejected(url: &Url, rejection: Rejection) -> TokenError {
         _ => "",
     };
     let message = format!("{} rejected the request ({}): {}{next}", redacted(url), problem.code, problem.detail);
-    TokenError { message, is_transient: problem.retry == Retry::Same, rejection: Some(Box::new(rejection)) }
+    TokenError {
+        message,
+        is_transient: problem.retry == Retry::Same,
+        is_refused: false,
+        rejection: Some(Box::new(rejection)),
+    }
 }
 
 /// The response is an error, but not of Onceward.
@@ -75,7 +90,7 @@ pub(super) fn unexpected_status(url: &Url, status: StatusCode, retry_after: Opti
     };
     let code = if status == StatusCode::TOO_MANY_REQUESTS { Code::RateLimited } else { Code::Overloaded };
     let wait = |after| Box::new(Rejection { problem: Problem::new(code), retry_after: Some(after) });
-    TokenError { message, is_transient, rejection: retry_after.filter(|_| is_transient).map(wait) }
+    TokenError { message, is_transient, is_refused: false, rejection: retry_after.filter(|_| is_transient).map(wait) }
 }
 
 /// The response has no token in it.

@@ -1,0 +1,70 @@
+use reqwest::{Method, ResponseBuilderExt as _};
+
+use super::*;
+use crate::retry_limits::RetryLimits;
+use crate::transport::TransportError;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A server that refuses connections until it is up.
+struct Restarting {
+    up: Instant,
+    refused: u32,
+    ran: u32,
+}
+
+impl Restarting {
+    fn up_after(time: Duration) -> Self {
+        Self { up: Instant::now() + time, refused: 0, ran: 0 }
+    }
+}
+
+impl Transport for Restarting {
+    async fn send(&mut self, request: reqwest::Request) -> Result<reqwest::Response, TransportError> {
+        if Instant::now() < self.up {
+            self.refused += 1;
+            return Err(TransportError::Refused("connection refused".into()));
+        }
+        self.ran += 1;
+        let response = http::Response::builder().status(201).url(request.url().clone()).body("ordered");
+        Ok(response.expect("a response").into())
+    }
+}
+
+async fn submit_to(server: &mut Restarting, limits: RetryLimits) -> Result<Response, Error> {
+    let client = Client::builder().with_keys().limits(limits).build().expect("valid settings");
+    let url = "http://shop.example/orders".parse().expect("an address");
+    submit(&client, server, Plan::new(&client, Method::POST, Some(url))).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn submission_outlasts_a_server_that_restarts_and_runs_once() {
+    let mut server = Restarting::up_after(Duration::from_secs(3));
+    let response = submit_to(&mut server, RetryLimits::new().deadline(DEADLINE)).await.unwrap();
+    assert_eq!((response.status().as_u16(), server.ran), (201, 1));
+    assert!(response.attempts() > 5, "{response:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_server_ends_the_submission_at_its_deadline() {
+    for on_unknown in [OnUnknown::Report, OnUnknown::Look] {
+        let begun = Instant::now();
+        let mut server = Restarting::up_after(Duration::from_secs(3600));
+        let client = Client::builder().with_keys().on_unknown(on_unknown).limits(RetryLimits::new().deadline(DEADLINE));
+        let client = client.build().unwrap();
+        let url = "http://shop.example/orders".parse().unwrap();
+        let error = submit(&client, &mut server, Plan::new(&client, Method::POST, Some(url))).await.unwrap_err();
+        let elapsed = begun.elapsed();
+        assert!(error.ran_nothing() && error.to_string().contains("every connection was refused"), "{error:?}");
+        assert!(DEADLINE <= elapsed && elapsed < DEADLINE + Duration::from_millis(10), "{elapsed:?}");
+        assert!((10..40).contains(&server.refused), "{} attempts", server.refused);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_sends_once_is_told_of_a_refusal_at_once() {
+    let begun = Instant::now();
+    let mut server = Restarting::up_after(Duration::from_secs(3));
+    let error = submit_to(&mut server, RetryLimits::new().attempts(1)).await.unwrap_err();
+    assert!(error.ran_nothing() && server.refused == 1 && begun.elapsed().is_zero(), "{error:?}");
+}
