@@ -128,7 +128,7 @@ fn key() -> Command {
         "look",
         "Say what is on record of a key, and change nothing",
         "",
-        "onceward key look --key order-4711 --action 'POST /payments' --subject alice\n  onceward key look ticket:key:3q2-7w…",
+        "onceward key look order-4711 --action 'POST /payments' --subject alice\n  onceward key look ticket:key:3q2-7w…",
     );
     let settle = named(
         "settle",
@@ -137,7 +137,7 @@ fn key() -> Command {
          twice, a lease apart (15 s by default). With --json it prints a line that can be appended to the log, so that `audit` no longer \
          lists the run.",
         "onceward key settle ticket:key:3q2-7w… --applied --status 201 --body-file answer.json --header 'content-type: application/json'\n  \
-         onceward key settle --key order-4711 --action 'POST /payments' --subject alice --not-applied",
+         onceward key settle order-4711 --action 'POST /payments' --subject alice --not-applied",
     );
     let settle = settle
         .arg(switch(
@@ -157,7 +157,7 @@ fn key() -> Command {
         .arg(value("retain", "DURATION", "How long the reply is stored [default: 24h]").conflicts_with("not-applied"));
     Command::new("key")
         .about("Show the record of a key, and settle a run whose effect is unknown: look, settle")
-        .after_help("Example:\n  onceward key look --key order-4711 --action 'POST /payments' --subject alice")
+        .after_help("Example:\n  onceward key look order-4711 --action 'POST /payments' --subject alice")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
@@ -170,15 +170,14 @@ fn key() -> Command {
 /// Which key it is about.
 fn with_ticket(command: Command) -> Command {
     command
-        .arg(
-            Arg::new("TICKET")
-                .help("Its ticket, as `audit` and the log print it")
-                .conflicts_with_all(["key", "action", "subject"]),
-        )
-        .arg(value("key", "KEY", "The key that the caller sent").requires("action"))
-        .arg(value("action", "ACTION", "The action it was sent for, as in `POST /payments`").requires("key"))
-        .arg(value("subject", "NAME", "The caller; none is anonymous").requires("key"))
-        .group(ArgGroup::new("which").args(["TICKET", "key"]).required(true))
+        .arg(Arg::new("KEY").value_name("KEY or TICKET").help(
+            "The key that the client sent, with its --action; or its ticket, as `audit` and the log print it (ticket:key:…)",
+        ))
+        .arg(value("key", "KEY", "The key, also if it begins with `ticket:`"))
+        .arg(value("ticket", "TICKET", "The ticket"))
+        .arg(value("action", "ACTION", "The action the key was sent for, as in `POST /payments`"))
+        .arg(value("subject", "NAME", "The client that sent the key; none is anonymous"))
+        .group(ArgGroup::new("which").args(["KEY", "key", "ticket"]).required(true))
 }
 
 fn token() -> Command {

@@ -19,6 +19,9 @@ use super::token::{lasting, moment};
 use crate::config::Config;
 use crate::routes::claim::RETAIN;
 
+/// What the text of every ticket begins with.
+const TICKET_PREFIX: &str = "ticket:";
+
 /// What to do where the store cannot be reached.
 const INSTEAD: &str = "Ask the service itself: POST /outcome with {\"key\": …, \"action\": …, \"subject\": …}.";
 
@@ -62,22 +65,30 @@ pub(super) async fn settle(matches: &ArgMatches, config: &Config) -> Result<Outp
     }
 }
 
-/// The ticket that is named, or that of the key that is.
+/// The ticket that is named, or that of the key that is. Neither is quoted in an error: a token may stand there by mistake.
 fn ticket(matches: &ArgMatches) -> Result<Ticket, Failure> {
-    let Some(key) = text(matches, "key") else {
-        let ticket = text(matches, "TICKET")
-            .ok_or_else(|| Failure::usage("name a ticket, as `audit` prints it, or --key, --action and --subject"))?;
-        // It is not quoted: a token or a key may stand there by mistake.
+    let (named, key, ticket) = (text(matches, "KEY"), text(matches, "key"), text(matches, "ticket"));
+    // Only what is named without a flag can be either.
+    let ticket = ticket.or(named.filter(|named| named.starts_with(TICKET_PREFIX)));
+    let (action, subject) = (text(matches, "action"), text(matches, "subject"));
+    if let Some(ticket) = ticket {
+        if action.or(subject).is_some() {
+            return Err(Failure::usage(
+                "a ticket names its action and subject: leave --action and --subject out; a key that looks like a ticket is given with --key",
+            ));
+        }
         return ticket
             .parse()
-            .map_err(|error| Failure::usage(format!("{error}; for a key: --key, --action and --subject")));
-    };
-    let key = Key::new(key).map_err(|error| Failure::usage(format!("--key: {error}")))?;
-    let action = text(matches, "action").unwrap_or_default();
-    let subject = match text(matches, "subject") {
-        Some(name) => Subject::named(name),
-        None => Subject::anonymous(),
-    };
+            .map_err(|error| Failure::usage(format!("{error}; a key that looks like it is given with --key")));
+    }
+    let key = key.or(named).ok_or_else(|| Failure::usage("name a key with its --action, or a ticket"))?;
+    let key = Key::new(key).map_err(|error| Failure::usage(format!("the key: {error}")))?;
+    let action = action.ok_or_else(|| {
+        Failure::usage(
+            "a key is of one action and subject: add --action, as in --action 'POST /payments', and --subject",
+        )
+    })?;
+    let subject = subject.map_or_else(Subject::anonymous, Subject::named);
     Ok(Ticket::of_key(&subject, action, &key))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use onceward::store::Redis;
 use onceward_tests::client::{http, send, submit, token};
 use onceward_tests::command_output::{parsed, said};
-use onceward_tests::polling::until;
+use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::{OncewardServer, run, run_with};
 use onceward_tests::service_calls::post;
@@ -40,12 +40,24 @@ fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
     expect(&["check", "--stor", "x"], 2, &["'--stor'", "'--store'"]);
     expect(&["check", "--token-tll", "x"], 2, &["'--token-ttl'"]);
     expect(&["key", "settle", "ticket:key:x"], 2, &["--applied|--not-applied"]);
-    expect(&["key", "settle", "--applied"], 2, &["TICKET", "--key"]);
+    expect(&["key", "settle", "--applied"], 2, &["KEY or TICKET", "--key", "--ticket"]);
     let redis = ["--store", "redis://127.0.0.1:1"];
     let with = |arguments: &[&'static str]| [arguments, &redis].concat();
-    let mistaken = expect(&with(&["key", "look", "canary-4711"]), 2, &["ticket:key:", "--key, --action and --subject"]);
-    assert!(!mistaken.contains("canary"), "it may be a token: {mistaken}");
+    for mistaken in [&["canary-4711"][..], &["--key", "canary-4711"], &["ticket:canary"], &["--ticket", "canary-4711"]]
+    {
+        let said = expect(&with(&[&["key", "look"], mistaken].concat()), 2, &["--"]);
+        assert!(!said.contains("canary"), "it may be a token: {said}");
+    }
+    expect(&with(&["key", "look", "k"]), 2, &["--action 'POST /payments'", "--subject"]);
     expect(&with(&["key", "look", "--key", "k"]), 2, &["--action"]);
+    expect(
+        &with(&["key", "look", "k", "--key", "k", "--action", "a"]),
+        2,
+        &["KEY or TICKET", "--key", "cannot be used with"],
+    );
+    expect(&with(&["key", "look", "--key", "k", "--ticket", "t"]), 2, &["--key", "--ticket", "cannot be used with"]);
+    expect(&with(&["key", "look", "ticket:key:x", "--action", "a"]), 2, &["--action", "--key"]);
+    expect(&with(&["key", "look", "ticket:key:x"]), 2, &["--key"]);
     expect(&with(&["token", "issue", "--count", "0"]), 2, &["--count", "`0`", "1 to 1000"]);
     expect(&with(&["token", "issue", "--ttl", "25h"]), 2, &["--ttl", "24h"]);
     expect(&with(&["token", "issue", "--ttl", "x"]), 2, &["--ttl", "`x`", "90s"]);
@@ -67,6 +79,7 @@ fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
         &["token", "issue"][..],
         &["token", "inspect", "x"],
         &["token", "revoke", "x"],
+        &["key", "look", "k", "--action", "a"],
         &["key", "look", "--key", "k", "--action", "a"],
         &["key", "settle", "--key", "k", "--action", "a", "--not-applied"],
         &["audit"],
@@ -125,6 +138,28 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
     assert!(text.contains("expires    2"), "{text}");
     let plain = run(&["token", "issue", "--store", &redis.url()]);
     assert_eq!(redeem(String::from_utf8(plain.stdout).unwrap().trim(), "any").await, "200 redeemed");
+}
+
+#[tokio::test]
+async fn key_is_looked_up_and_settled_by_position_flag_or_ticket() {
+    let lease = Duration::from_millis(200);
+    let redis = RedisServer::start();
+    let service = OncewardServer::start(&["--store", &redis.url()]);
+    let asked = json!({"key": "order-4711", "action": "pay", "subject": "alice", "lease": "200ms"});
+    assert_eq!(post(&service.url, "/claim", &asked).await.status, 200);
+    outlast(lease).await;
+    let ask = |arguments: &[&str]| run(&[&["key"], arguments, &["--json", "--store", &redis.url()]].concat());
+    let whose = ["--action", "pay", "--subject", "alice"];
+    let by_position = parsed(&ask(&[&["look", "order-4711"], &whose[..]].concat()));
+    assert_eq!(by_position["state"], "unknown", "{by_position}");
+    assert_eq!(parsed(&ask(&[&["look", "--key", "order-4711"], &whose[..]].concat())), by_position);
+    let ticket = by_position["ticket"].as_str().unwrap();
+    assert_eq!(parsed(&ask(&["look", ticket])), by_position);
+    assert_eq!(parsed(&ask(&["look", "--ticket", ticket])), by_position);
+    assert_eq!(parsed(&ask(&["look", "--key", ticket, "--action", "pay"]))["state"], "absent", "a key of that name");
+    let settled = ask(&[&["settle", "order-4711", "--not-applied"], &whose[..]].concat());
+    assert!(settled.status.success() && parsed(&settled)["event"] == "released", "{settled:?}");
+    assert_eq!(parsed(&ask(&["look", ticket]))["state"], "absent");
 }
 
 #[tokio::test]
