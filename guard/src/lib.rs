@@ -60,6 +60,35 @@
 //! What [`api::metric`] lists is counted through the `metrics` facade, by the recorder that is installed when the guard is built;
 //! [`Guard::report`] sets the gauges. No label holds what a client has sent.
 //!
+//! # Audit log
+//!
+//! Each step of a claim (claimed, completed, released, unknown, refused, lost …) is an event of `tracing` at level INFO, with the target
+//! `onceward::event`, its action, ticket and run. No token and no key is in it. Keep these events as JSON lines, apart from your other logs:
+//! after a crash, `onceward audit FILE` finds in them the runs whose outcome is unknown.
+//!
+//! ```no_run
+//! use std::fs::OpenOptions;
+//! use std::sync::Arc;
+//!
+//! use tracing_subscriber::filter::{LevelFilter, Targets};
+//! use tracing_subscriber::fmt::layer;
+//! use tracing_subscriber::prelude::*;
+//!
+//! let file = OpenOptions::new().create(true).append(true).open("onceward-events.log")?;
+//! let events = Targets::new().with_target("onceward::event", LevelFilter::INFO);
+//! tracing_subscriber::registry()
+//!     .with(layer().json().with_writer(Arc::new(file)).with_filter(events))
+//!     .with(layer().with_filter(LevelFilter::INFO)) // your own log
+//!     .init();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! It needs the feature `json` of `tracing-subscriber`. A level above INFO for this target turns the audit log off.
+//!
+//! # Testing
+//!
+//! [`testing`] has a guard on memory with a clock to advance, and a store that fails.
+//!
 //! # Features
 //!
 //! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
@@ -188,3 +217,8 @@ pub use crate::verdict::Verdict;
 #[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The examples of the page about tests, run as tests.
+#[cfg(all(doctest, feature = "actix"))]
+#[doc = include_str!("../../docs/testing.md")]
+struct TestingPage;

@@ -1,4 +1,15 @@
-//! Helpers for the tests of applications that use a guard: a memory store, and a clock that the test advances.
+//! Helpers for the tests of applications that use a guard: a memory store, a clock that the test advances, and a store that fails.
+//!
+//! | to test | use |
+//! |---|---|
+//! | a duplicate, a corrected form, a replay | [`guard()`], in place of the guard of your `main` |
+//! | a token that has expired, a lease or a retention that has ended | [`ManualClock::advance`], of the clock that [`guard()`] returns |
+//! | a store that is unavailable: the 503 of your application | [`FailingStore::fail_not_executed`] |
+//! | a reply of the store that is lost | [`FailingStore::fail_unknown`] |
+//! | a handler that panics, or a task that is aborted | drop the [`Pass`](crate::Pass) |
+//! | a process that is killed | a second guard on the same store, and [`FailingStore::fail_not_executed`] for the first |
+//!
+//! `docs/testing.md` in the repository has a whole program for each.
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,6 +29,9 @@
 //! # }).unwrap();
 //! ```
 
+mod failing_store;
+
+pub use self::failing_store::FailingStore;
 use crate::clock::{Clock, ManualClock};
 use crate::guard::Guard;
 use crate::store::Memory;

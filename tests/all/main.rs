@@ -84,6 +84,7 @@ mod keys {
 mod library {
     mod dependencies;
     mod run_function;
+    mod startup_errors;
 }
 mod museum;
 mod patterns;

@@ -1,5 +1,7 @@
 //! Body fields that a fingerprint includes, named by JSON pointers (RFC 6901).
 
+use std::io;
+
 use super::content_digest::ContentDigest;
 
 /// Body fields included in the fingerprint. Default: all.
@@ -101,6 +103,13 @@ fn unescape(name: &str) -> Option<String> {
 )]
 pub struct BadPointer {
     pointer: String,
+}
+
+/// For a `main` that returns [`io::Result`].
+impl From<BadPointer> for io::Error {
+    fn from(error: BadPointer) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
 }
 
 #[cfg(test)]
