@@ -9,8 +9,8 @@ use onceward::{BadPointer, Fields, KeyRules, Secret, SettingError, WeakSecret};
 
 /// The error is of this kind, and the original one is in it, with its text.
 #[track_caller]
-fn assert_keeps<E: Error + 'static>(result: io::Result<()>, kind: ErrorKind) {
-    let error = result.unwrap_err();
+fn assert_keeps<E: Error + 'static>(result: io::Result<impl Sized>, kind: ErrorKind) {
+    let error = result.err().expect("an error");
     assert_eq!(error.kind(), kind, "{error}");
     let original = error.get_ref().and_then(|inner| inner.downcast_ref::<E>()).expect("the original error");
     assert_eq!(original.to_string(), error.to_string());
@@ -18,15 +18,15 @@ fn assert_keeps<E: Error + 'static>(result: io::Result<()>, kind: ErrorKind) {
 
 #[tokio::test]
 async fn startup_error_becomes_an_io_error_and_keeps_its_cause() {
-    let redis = || -> io::Result<()> { Ok(drop(Redis::open("nowhere")?)) };
+    let redis = || -> io::Result<Redis> { Ok(Redis::open("nowhere")?) };
     assert_keeps::<BadAddress>(redis(), ErrorKind::InvalidInput);
-    let sql = async |address: &str| -> io::Result<()> { Ok(drop(Sql::open(address).await?)) };
+    let sql = async |address: &str| -> io::Result<Sql> { Ok(Sql::open(address).await?) };
     assert_keeps::<SqlError>(sql("nowhere").await, ErrorKind::InvalidInput);
     assert_keeps::<SqlError>(sql("sqlite:/no/such/folder/onceward.db").await, ErrorKind::NotFound);
-    let secret = || -> io::Result<()> { Ok(drop(Secret::new("short")?)) };
+    let secret = || -> io::Result<Secret> { Ok(Secret::new("short")?) };
     assert_keeps::<WeakSecret>(secret(), ErrorKind::InvalidInput);
-    let lease = || -> io::Result<()> { Ok(drop(KeyRules::retryable().lease(Duration::ZERO)?)) };
+    let lease = || -> io::Result<KeyRules> { Ok(KeyRules::retryable().lease(Duration::ZERO)?) };
     assert_keeps::<SettingError>(lease(), ErrorKind::InvalidInput);
-    let fields = || -> io::Result<()> { Ok(drop(Fields::only(["amount"])?)) };
+    let fields = || -> io::Result<Fields> { Ok(Fields::only(["amount"])?) };
     assert_keeps::<BadPointer>(fields(), ErrorKind::InvalidInput);
 }
