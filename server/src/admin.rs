@@ -13,7 +13,7 @@ use actix_web::{App, HttpServer};
 
 use crate::config::Config;
 use crate::context::Context;
-use crate::http::panic_handler;
+use crate::http::{head_requests, panic_handler};
 use crate::metrics::MetricsRecorder;
 use crate::network::client_connections::ClientConnections;
 use crate::network::connections::{Connections, KEEP_ALIVE};
@@ -45,6 +45,7 @@ impl AdminServer {
                 .configure(routes::admin)
                 .wrap(from_fn(routes::explain_not_found))
                 .wrap(from_fn(panic_handler::catch_failures))
+                .wrap(from_fn(head_requests::answer_as_get))
                 .wrap(from_fn(logging::observe))
         });
         let clients = ClientConnections::new(CONNECTIONS, Some(CONNECTIONS), config.trusted_proxies.clone());

@@ -23,8 +23,8 @@ use crate::guard_setup::{build_guard, refuse_eviction};
 use crate::http::access::Access;
 use crate::http::admission::{self, AdmissionLimits};
 use crate::http::cors::{self, CorsOrigins};
-use crate::http::panic_handler;
 use crate::http::rate_limit::RateLimiter;
+use crate::http::{head_requests, panic_handler};
 use crate::logging;
 use crate::metrics::MetricsRecorder;
 use crate::network::client_connections::ClientConnections;
@@ -205,6 +205,7 @@ pub fn app(
         .wrap(from_fn(cors::explain_preflight))
         .wrap(from_fn(cors::log_origin))
         .wrap(from_fn(routes::forward_auth::translate))
+        .wrap(from_fn(head_requests::answer_as_get))
         .wrap(from_fn(logging::observe))
 }
 

@@ -85,9 +85,6 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
         .service(pages::problem)
         .service(pages::docs)
         .configure(sdk::routes)
-        // Load balancers ask with HEAD.
-        .route("/healthz", web::head().to(health::lives))
-        .route("/readyz", web::head().to(health::is_ready))
         .service(web::resource(["/token", "/tokens", "/token/redeem", "/token/release"]).to(only("POST")))
         .service(web::resource(["/claim", "/claim/complete", "/claim/release", "/claim/renew"]).to(only("POST")))
         .service(web::resource("/outcome").to(only("POST")))
@@ -104,7 +101,7 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
                 sdk::PATH,
                 sdk::NAMED,
             ])
-            .to(only("GET")),
+            .to(only("GET, HEAD")),
         )
         .default_service(web::to(|request: HttpRequest, context: web::Data<Context>| async move {
             not_found(&request, &context)

@@ -135,6 +135,7 @@ mod service {
     mod cors_and_rate_limit;
     mod deployment_files;
     mod graceful_shutdown;
+    mod head_requests;
     mod long_claims;
     mod malformed_http;
     mod max_in_flight;

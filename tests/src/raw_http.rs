@@ -9,7 +9,18 @@ use crate::client::Answer;
 
 /// Posts to a target on a connection of its own. The header names are in lower case.
 pub async fn post(url: &str, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
-    post_on(connect(url).await, target, headers, body).await
+    request("POST", url, target, headers, body).await
+}
+
+/// The same with any method. Whatever follows the head of the response is its body, also after HEAD.
+pub async fn request(
+    method: &str,
+    url: &str,
+    target: impl AsRef<[u8]>,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    request_on(connect(url).await, method, target, headers, body).await
 }
 
 /// Opens a connection.
@@ -18,9 +29,21 @@ pub async fn connect(url: &str) -> TcpStream {
 }
 
 /// Posts to a target on this connection, which the server closes then. The header names are in lower case.
-pub async fn post_on(mut stream: TcpStream, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
-    let mut request = [b"POST ", target.as_ref(), b" HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n"].concat();
-    for (name, value) in headers {
+pub async fn post_on(stream: TcpStream, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
+    request_on(stream, "POST", target, headers, body).await
+}
+
+/// Sends a request with another `host` if there is one among the headers.
+async fn request_on(
+    mut stream: TcpStream,
+    method: &str,
+    target: impl AsRef<[u8]>,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut request = [method.as_bytes(), b" ", target.as_ref(), b" HTTP/1.1\r\nconnection: close\r\n"].concat();
+    let host = [("host", "shop")].into_iter().filter(|_| !headers.iter().any(|(name, _)| *name == "host"));
+    for (name, value) in host.chain(headers.iter().copied()) {
         request.extend(format!("{name}: {value}\r\n").bytes());
     }
     request.extend(format!("content-length: {}\r\n\r\n{body}", body.len()).bytes());

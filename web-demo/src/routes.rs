@@ -33,9 +33,9 @@ pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
             .service(guarded("token", protection::token(guard)))
             .service(guarded("key", protection::key(guard)))
             .service(guarded("interval", protection::interval(guard)))
-            .service(resource("/state", web::get().to(state), "GET"))
+            .service(resource("/state", web::get().to(state), "GET, HEAD"))
             .service(resource("/start-over", web::post().to(start_over), "POST"))
-            .service(resource("/{file}", web::get().to(file), "GET"))
+            .service(resource("/{file}", web::get().to(file), "GET, HEAD"))
             .wrap(assets::headers());
         let page = web::resource("/").guard(Get()).wrap(assets::headers()).route(web::get().to(page));
         config.service(page).service(demo).app_data(shop.clone());

@@ -18,10 +18,6 @@ const FULL: &str = "The store is full: no token is issued, no key is claimed, an
 #[utoipa::path(tag = "operation", responses((status = 200, description = "It runs", body = String, content_type = "text/plain")))]
 #[get("/healthz")]
 pub(crate) async fn alive() -> HttpResponse {
-    lives().await
-}
-
-pub(super) async fn lives() -> HttpResponse {
     HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("alive\n")
 }
 
@@ -38,10 +34,6 @@ pub(super) async fn lives() -> HttpResponse {
 )]
 #[get("/readyz")]
 pub(crate) async fn ready(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
-    is_ready(request, context).await
-}
-
-pub(super) async fn is_ready(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
     if context.guard().is_draining() {
         let rejection = Rejection::new(Code::Overloaded).detail("This process is about to stop.");
         return context.respond(&request, Err(rejection.into()));

@@ -22,11 +22,7 @@ static DIGEST: LazyLock<String> =
     LazyLock::new(|| Sha256::digest(SCRIPT)[..8].iter().map(|byte| format!("{byte:02x}")).collect());
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    config
-        .route(PATH, web::get().to(current))
-        .route(PATH, web::head().to(current))
-        .route(NAMED, web::get().to(named))
-        .route(NAMED, web::head().to(named));
+    config.route(PATH, web::get().to(current)).route(NAMED, web::get().to(named));
 }
 
 /// To be asked for each time, and sent only if it has changed. Says where it is under its own name.
