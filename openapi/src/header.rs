@@ -22,6 +22,8 @@ pub const ATTEMPT: &str = "onceward-attempt";
 pub const RUN_ID: &str = "onceward-run-id";
 /// Response: the problem, on one line of ASCII, for a gateway that keeps nothing of an answer but its headers.
 pub const PROBLEM: &str = "onceward-problem";
+/// Response: the same as a page, on one line of ASCII, if the client prefers HTML.
+pub const PAGE: &str = "onceward-page";
 /// Response: whole seconds to wait before the next try.
 pub const RETRY_AFTER: &str = "retry-after";
 /// Response: what is left of a client's quota.

@@ -4,6 +4,7 @@ pub mod access;
 pub mod admission;
 pub mod cors;
 pub(crate) mod forwarded_request;
+pub(crate) mod gateway_options;
 pub mod head_requests;
 pub(crate) mod json_body;
 pub mod panic_handler;
