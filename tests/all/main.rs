@@ -41,6 +41,7 @@ mod docs {
 
 /// Gateways that ask the service before they forward a request.
 mod gateways {
+    mod browser_pages;
     mod forward_auth;
     mod hostile_clients;
     mod outcome_header;

@@ -55,7 +55,7 @@ impl Launch<'_> {
             .map(|kind| format!("{kind}_temp_path {};", self.place(kind)));
         let main = format!(
             "daemon off; worker_processes 2; pid {}; error_log stderr;\nevents {{ worker_connections 512; }}\n\
-             http {{ {} include {}; }}\n",
+             http {{ include /etc/nginx/mime.types; {} include {}; }}\n",
             self.place("pid"),
             places.concat(),
             site.display()
@@ -136,8 +136,8 @@ impl Launch<'_> {
 
     fn haproxy(&self) -> Command {
         let servers = |name: &str, hosts: &[String]| lines(hosts, |at, host| format!("    server {name}{at} {host}"));
-        let way = ("abns@onceward", format!("abns@onceward-{}", self.port));
-        let script = self.write("haproxy.lua", &filled(&deployed("haproxy.lua"), std::slice::from_ref(&way)));
+        let socket = format!("abns@onceward-{}", self.port);
+        let script = self.write("haproxy.lua", &filled(&deployed("haproxy.lua"), &[("abns@onceward", socket.clone())]));
         let text = filled(
             self.recipe,
             &[
@@ -146,7 +146,8 @@ impl Launch<'_> {
                 ("bind :80", format!("bind 127.0.0.1:{}", self.port)),
                 ("/etc/haproxy/haproxy.lua", script.display().to_string()),
                 ("change-me", KEY.to_owned()),
-                way,
+                ("bind abns@onceward", format!("bind {socket}")),
+                ("tokens abns@onceward", format!("tokens {socket}")),
             ],
         );
         let file = self.write("haproxy.cfg", &text);
