@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onceward_server::config::setting::names;
 use onceward_tests::client::{http, send};
-use onceward_tests::redis_server::RedisServer;
+use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::service::{ServiceProcess, command};
 use serde_yaml_ng::Value;
 
@@ -56,6 +56,11 @@ async fn runs_with(mut settings: Settings, store: &str) {
         }
     }
     settings.remove("ONCEWARD_LISTEN");
+    let admin = format!("127.0.0.1:{}", free_port());
+    if let Some(place) = settings.get_mut("ONCEWARD_ADMIN_LISTEN") {
+        admin.clone_into(place);
+    }
+    let has_admin = settings.contains_key("ONCEWARD_ADMIN_LISTEN");
     let has_key = settings.keys().any(|name| name.starts_with("ONCEWARD_API_KEY"));
     let variables: Vec<_> = settings.into_iter().collect();
     let service = ServiceProcess::start(&[], &variables, Stdio::null(), Stdio::null());
@@ -64,6 +69,12 @@ async fn runs_with(mut settings: Settings, store: &str) {
     assert!(healthy.status.success(), "{}", String::from_utf8_lossy(&healthy.stderr));
     for path in ["/healthz", "/readyz"] {
         assert_eq!(send(http().get(format!("{}{path}", service.url))).await.status, 200, "{path}");
+    }
+    if has_admin {
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            assert_eq!(send(http().get(format!("http://{admin}{path}"))).await.status, 200, "{path}");
+        }
+        assert_eq!(send(http().get(format!("{}/metrics", service.url))).await.status, 404, "it is nowhere else");
     }
     let redeem = http().post(format!("{}/token/redeem", service.url)).header("content-type", "application/json");
     let answer = send(redeem.body(r#"{"token":"x"}"#)).await;
@@ -118,12 +129,30 @@ async fn the_composed_redis_keeps_everything_and_evicts_nothing() {
     assert!(at(service, "stop_grace_period").as_str().unwrap() == "45s" && seconds("drain_limit") < 45);
 }
 
+/// Compose mounts the file of a secret with its mode, and the user of the container is not its owner.
+#[test]
+fn composed_key_file_is_readable_for_the_user_of_the_container() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let compose = file("compose.yaml");
+    let line = compose.lines().find_map(|line| line.strip_prefix("#   openssl")).expect("a command that makes the key");
+    let folder = tempfile::tempdir().unwrap();
+    for umask in ["077", "022"] {
+        let script = format!("umask {umask} && openssl{line}");
+        let made = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().expect("a shell");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let path = folder.path().join("api_key.txt");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o444, "umask {umask}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().trim().len(), 64, "32 bytes in hex");
+    }
+}
+
 #[tokio::test]
 async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
     let redis = RedisServer::start();
     let manifest = documents("kubernetes.yaml");
     let kinds: Vec<_> = manifest.iter().map(|document| document["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["Secret", "Deployment", "Service", "PodDisruptionBudget"]);
+    assert_eq!(kinds, ["Secret", "Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"]);
     let pod = at(&manifest[1], "spec/template/spec");
     let container = at(pod, "containers/0");
     let settings: Settings = container["env"]
@@ -139,11 +168,25 @@ async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
     }
     let last_call = onceward_api::duration::parse(&settings["ONCEWARD_LAST_CALL"]).unwrap().as_secs();
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > seconds("drain_limit") + last_call);
+    let listens = ["LISTEN", "ADMIN_LISTEN"].map(|name| (name, settings[&format!("ONCEWARD_{name}")].clone()));
+    let listens = BTreeMap::from(listens);
     runs_with(settings, &redis.url()).await;
     for (probe, path) in [("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         assert_eq!(at(container, &format!("{probe}/httpGet/path")), path, "{probe}");
-        assert_eq!(at(container, &format!("{probe}/httpGet/port")), at(container, "ports/0/name"), "{probe}");
+        assert_eq!(at(container, &format!("{probe}/httpGet/port")), at(container, "ports/1/name"), "{probe}");
     }
+    // The port of the probes is that of the setting. The policy lets every pod ask, and not every pod read the numbers.
+    for (number, port) in [("0", "LISTEN"), ("1", "ADMIN_LISTEN")] {
+        let set = listens[port].rsplit_once(':').unwrap();
+        assert_eq!(set.0, "0.0.0.0", "it is reached from the node");
+        assert_eq!(at(container, &format!("ports/{number}/containerPort")).as_u64(), set.1.parse().ok(), "{port}");
+    }
+    let ingress = at(&manifest[3], "spec/ingress");
+    assert_eq!((at(ingress, "0/ports/0/port"), at(ingress, "0/from")), (&Value::from("http"), &Value::Null));
+    assert_eq!(at(ingress, "1/ports/0/port"), at(container, "ports/1/name"));
+    assert!(at(ingress, "1/from/0/namespaceSelector/matchLabels").is_mapping());
+    assert_eq!(at(&manifest[2], "spec/ports/0/targetPort"), at(container, "ports/0/name"));
+    assert_eq!(at(&manifest[2], "spec/ports").as_sequence().unwrap().len(), 1, "the Service leads to no numbers");
     assert_eq!(pod["enableServiceLinks"], Value::from(false));
     assert_eq!(at(container, "securityContext/allowPrivilegeEscalation"), &Value::from(false));
     assert_eq!(at(container, "securityContext/readOnlyRootFilesystem"), &Value::from(true));
@@ -152,7 +195,8 @@ async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
     for selector in [
         at(&manifest[1], "spec/selector/matchLabels"),
         at(&manifest[2], "spec/selector"),
-        at(&manifest[3], "spec/selector/matchLabels"),
+        at(&manifest[3], "spec/podSelector/matchLabels"),
+        at(&manifest[4], "spec/selector/matchLabels"),
     ] {
         assert_eq!(selector, labels);
     }
@@ -178,6 +222,26 @@ async fn the_unit_is_one_that_systemd_takes_and_its_settings_start_the_service()
         .collect();
     let redis = RedisServer::start();
     runs_with(settings, &redis.url()).await;
-    let stop = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
+    let line = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    assert_eq!((line("Restart="), line("RestartPreventExitStatus=")), ("on-failure", "2"));
+    let stop = line("TimeoutStopSec=");
     assert!(Duration::from_secs(stop.parse().unwrap()) > Duration::from_secs(seconds("drain_limit")));
+}
+
+/// systemd does not restart after 2: the next start would fail in the same way. A store that is away may be there at the next start.
+#[test]
+fn wrong_setting_exits_with_2_and_a_store_that_is_away_with_1() {
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let settings = [
+        ("ONCEWARD_STORE", "nonsense"),
+        ("ONCEWARD_TOKEN_TTL", "soon"),
+        ("ONCEWARD_LISTEN", "0.0.0.0:0"),
+        ("ONCEWARD_API_KEY_FILE", "/nowhere"),
+    ];
+    for set in settings {
+        let ended = command(&[]).envs([set]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{set:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+    let away = command(&["--listen", "127.0.0.1:0", "--wait-for", "10ms", "--store", &nobody]).output().unwrap();
+    assert_eq!(away.status.code(), Some(1), "{}", String::from_utf8_lossy(&away.stderr));
 }
