@@ -45,13 +45,16 @@ trait Process: Sized {
 }
 
 /// Restarts two processes through all steps, one at a time, and gives everything that was refused on the way. What was signed before a
-/// restart is presented after it, to both; then each presents what the other has signed.
+/// restart is presented after it, to both, and what was signed before the step once both have restarted; then each presents what the
+/// other has signed.
 async fn roll<P: Process>(steps: &[SecretPair]) -> Vec<String> {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let start = |signing| P::start(&redis, &ledger, signing);
     let mut processes = [start(steps[0]), start(steps[0])];
     let mut refused = Vec::new();
     for step in &steps[1..] {
+        // Presented by the other process, once both have restarted.
+        let before = [processes[0].sign().await, processes[1].sign().await];
         for at in 0..2 {
             let mut held = Vec::new();
             for process in &processes {
@@ -68,6 +71,9 @@ async fn roll<P: Process>(steps: &[SecretPair]) -> Vec<String> {
                 refused.extend(said.into_iter().map(|said| format!("{step:?} {at}: {signer} to {other}: {said}")));
             }
         }
+        let [one, other] = before;
+        refused.extend(processes[1].present(one).await);
+        refused.extend(processes[0].present(other).await);
     }
     refused
 }
@@ -186,4 +192,33 @@ async fn change_from_the_shared_secret_to_a_set_one_refuses_no_caller() {
 async fn change_from_a_set_secret_to_the_shared_one_refuses_no_caller() {
     assert_eq!(roll::<Service>(&TO_SHARED).await, [""; 0]);
     assert_eq!(roll::<Peer>(&TO_SHARED).await, [""; 0]);
+}
+
+/// The settings of a cell, as in `secret = new`, `secret_previous = old`.
+fn settings_of(cell: &str) -> SecretPair {
+    let value = |name: &str| {
+        let set = cell.split('`').find_map(|set| set.strip_prefix(name)?.strip_prefix(" = ")).unwrap_or(NONE);
+        [("old", OLD), ("new", NEW), ("shared", "shared"), (NONE, NONE)]
+            .into_iter()
+            .find(|(word, _)| *word == set)
+            .unwrap()
+            .1
+    };
+    (value("secret"), value("secret_previous"))
+}
+
+#[test]
+fn documented_steps_are_those_that_are_tested() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let section = readme.split("### Changing the secret").nth(1).unwrap().split("\n#").next().unwrap();
+    let rows: Vec<Vec<_>> = section
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .map(|row| row.split('|').skip(2).collect())
+        .collect();
+    for (column, tested) in [ROTATION, TO_SET, TO_SHARED].into_iter().enumerate() {
+        let documented: Vec<_> = rows.iter().map(|row| settings_of(row[column])).collect();
+        assert_eq!(documented, tested, "column {column}");
+    }
 }
