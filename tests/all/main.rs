@@ -131,6 +131,7 @@ mod sdk {
 mod service {
     mod admin_listener;
     mod bad_input;
+    mod body_limits;
     pub(crate) mod claims;
     mod connection_flood;
     mod cors_and_rate_limit;
