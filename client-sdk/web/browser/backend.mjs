@@ -54,6 +54,11 @@ export class Backend {
     Object.assign(this, { service, redeems });
   }
 
+  /** From now on the script stands in pages without a setting. */
+  bare() {
+    this.isBare = true;
+  }
+
   /** Fails the next submissions with these statuses, after their token was redeemed. A bare answer has no script. */
   fail(...failures) {
     this.failures = failures;
@@ -66,7 +71,8 @@ export class Backend {
     if (pathname == "/sdk/onceward.js") return response.setHeader("content-type", "text/javascript").end(readFileSync(join(ROOT, "client-sdk/web/dist/onceward.js")));
     const say = (status, title, text, isBare) => {
       response.writeHead(status, { "content-type": "text/html", ...(this.policy && { "content-security-policy": this.policy }) });
-      const script = `<script src="/sdk/onceward.js" data-base="${this.service.url}" data-patience="${this.patience}" defer></script>`;
+      const base = this.isBare ? "" : ` data-base="${this.service.url}" data-patience="${this.patience}"`;
+      const script = `<script src="/sdk/onceward.js"${base} defer></script>`;
       response.end(`<!doctype html><title>${title}</title>${isBare ? "" : script}${text}`);
     };
     if (pathname == "/form") return say(200, "form", form(this.redeems ? "" : "query"));
