@@ -11,6 +11,7 @@ mod guarded_request;
 mod json;
 mod key_source;
 mod nested;
+mod rejection_page;
 mod request;
 mod response;
 mod stored_response;
@@ -29,7 +30,8 @@ pub(crate) use self::decide::{AdmittedRequest, Decision, Route};
 pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge};
 pub(crate) use self::guarded_request::GuardedRequest;
 pub(crate) use self::request::{ParsedRequest, RequestReader};
-pub(crate) use self::response::{OutcomeHeaders, escape};
+pub(crate) use self::rejection_page::escape;
+pub(crate) use self::response::OutcomeHeaders;
 pub(crate) use self::stored_response::{BodyLength, capture, read_limit};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::token_source::form::scan_in_pieces;

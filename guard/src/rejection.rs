@@ -15,6 +15,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub struct Rejection {
     code: Code,
     detail: Cow<'static, str>,
+    /// Whether the text was written for people who do not know the code.
+    is_message: bool,
     retry_after: Option<Duration>,
 }
 
@@ -22,13 +24,22 @@ impl Rejection {
     /// Creates a rejection with the default text of its code.
     pub fn new(code: Code) -> Self {
         let is_worth_waiting = code.retry() == Retry::Same || code.status() == 503;
-        Self { code, detail: code.detail().into(), retry_after: is_worth_waiting.then_some(MOMENT) }
+        let retry_after = is_worth_waiting.then_some(MOMENT);
+        Self { code, detail: code.detail().into(), is_message: false, retry_after }
     }
 
-    /// Replaces the text. It is sent to the client only; it must not contain a token or a key.
+    /// Replaces the text, for programs and developers. It is sent to the client only; it must not contain a token or a key. On the page
+    /// that a person sees after a rejected form it is folded away; see [`message`](Self::message).
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
-        self.detail = detail.into();
+        (self.detail, self.is_message) = (detail.into(), false);
+        self
+    }
+
+    /// Like [`detail`](Self::detail), with a text for customers: it is the first sentence of the page that they see after a rejected form.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        (self.detail, self.is_message) = (message.into(), true);
         self
     }
 
@@ -47,6 +58,11 @@ impl Rejection {
     /// Returns the time after which the client may retry, if it may.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// Returns the text for customers, if there is one.
+    pub(crate) fn message_for_people(&self) -> Option<&str> {
+        self.is_message.then_some(&*self.detail)
     }
 
     /// Returns the rejection as a problem, as the contract defines it.

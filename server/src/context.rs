@@ -104,7 +104,9 @@ impl Context {
     pub(crate) fn respond_at(&self, request: &HttpRequest, path: &str, result: HandlerResult) -> HttpResponse {
         result.unwrap_or_else(|HandlerError { rejection, rate_limit }| {
             let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
-            let mut answer = HttpResponse::from(GuardResponse::rejection(&self.guard, &rejection, path, accept));
+            let id = request.headers().get(header::REQUEST_ID).map(HeaderValue::as_bytes);
+            let answer = GuardResponse::rejection(&self.guard, &rejection, path, accept).with_request_id(id);
+            let mut answer = HttpResponse::from(answer);
             if rejection.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }

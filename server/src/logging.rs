@@ -53,9 +53,13 @@ fn targets(level: LevelFilter) -> Targets {
 
 /// Logs a request with its id, and closes its connection if the service is about to stop. It is the outermost layer, so here a
 /// request begins and ends, also for its connection.
-pub async fn observe<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
+pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
     let _busy = BusyConnection::on(&request);
     let id = request_id(&request);
+    // So that the page of a rejection can show it.
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        request.headers_mut().insert(REQUEST_ID, id);
+    }
     let (method, path) = (request.method().clone(), request.path().to_owned());
     let is_draining = request.app_data::<Data<Context>>().is_some_and(|context| context.guard().is_draining());
     // Of the highest level, so that every line has the id, however little is logged.

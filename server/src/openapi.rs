@@ -33,7 +33,8 @@ pub fn document() -> utoipa::openapi::OpenApi {
     info(
         title = "Onceward",
         description = "Makes a submission take effect once, however often it is sent. A page fetches a token before it \
-                       submits; the backend redeems it; the second time it is refused.",
+                       submits; the backend redeems it; the second time it is refused. All error codes are listed at \
+                       [/problems](/problems).",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     modifiers(&ApiKeyScheme),

@@ -82,6 +82,7 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
         }
     };
     config
+        .service(pages::problems)
         .service(pages::problem)
         .service(pages::docs)
         .configure(sdk::routes)
@@ -97,6 +98,7 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
                 "/",
                 "/openapi.json",
                 "/docs",
+                "/problems",
                 "/problems/{code}",
                 sdk::PATH,
                 sdk::NAMED,

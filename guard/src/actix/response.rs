@@ -44,8 +44,7 @@ pub(super) struct InnerOutcome(pub(super) Outcome);
 /// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
 /// about it.
 pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
-    let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
-    GuardResponse::rejection(guard, rejection, request.uri().path(), accept).into()
+    Audience::of(request).reject(guard, rejection).into()
 }
 
 impl From<GuardResponse> for HttpResponse {
@@ -77,12 +76,15 @@ impl From<GuardResponse> for HttpResponse {
 /// here.
 pub(super) struct Audience {
     accept: Option<HeaderValue>,
+    request_id: Option<HeaderValue>,
     uri: Uri,
 }
 
 impl Audience {
     pub(super) fn of(request: &HttpRequest) -> Self {
-        Self { accept: request.headers().get(ACCEPT).cloned(), uri: request.uri().clone() }
+        let copy = |name| request.headers().get(name).cloned();
+        let (accept, request_id) = (copy(ACCEPT), copy(HeaderName::from_static(header::REQUEST_ID)));
+        Self { accept, request_id, uri: request.uri().clone() }
     }
 
     pub(super) fn path(&self) -> &str {
@@ -90,7 +92,9 @@ impl Audience {
     }
 
     pub(super) fn reject(&self, guard: &Guard, rejection: &Rejection) -> GuardResponse {
-        GuardResponse::rejection(guard, rejection, self.path(), self.accept.as_ref().map(HeaderValue::as_bytes))
+        let accept = self.accept.as_ref().map(HeaderValue::as_bytes);
+        let request_id = self.request_id.as_ref().map(HeaderValue::as_bytes);
+        GuardResponse::rejection(guard, rejection, self.path(), accept).with_request_id(request_id)
     }
 }
 

@@ -58,7 +58,7 @@ fn locked(rules: &IntervalRules, claimed: &ClaimRecord, now: u64) -> Rejection {
 /// Adds the application's message to the rejection, if one is configured.
 fn with_message(rejection: Rejection, rules: &IntervalRules) -> Rejection {
     match &rules.message {
-        Some(message) => rejection.detail(message.clone()),
+        Some(message) => rejection.message(message.clone()),
         None => rejection,
     }
 }

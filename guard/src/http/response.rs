@@ -1,16 +1,13 @@
 //! The responses that a guard sends in place of the handler's: a rejection, or the stored response.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
-use onceward_api::{Code, IssuedToken, Outcome, Problem, Retry, header};
-use sha2::{Digest as _, Sha256};
+use onceward_api::{Code, IssuedToken, Outcome, Problem, header};
 
+use super::rejection_page;
 use crate::effect::Effect;
 use crate::guard::Guard;
 use crate::rejection::Rejection;
@@ -28,6 +25,9 @@ pub struct GuardResponse {
 }
 
 type Headers = Vec<(Cow<'static, str>, Bytes)>;
+
+/// The content type of a page.
+const HTML: &str = "text/html; charset=utf-8";
 
 impl GuardResponse {
     /// Creates the rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header,
@@ -49,9 +49,9 @@ impl GuardResponse {
             add(&mut headers, header::RETRY_AFTER, whole_seconds(wait).to_string());
         }
         let body = if accept.is_some_and(prefers_html) {
-            add(&mut headers, "content-security-policy", policy());
-            add(&mut headers, "content-type", "text/html; charset=utf-8");
-            page(&problem)
+            add(&mut headers, "content-security-policy", rejection_page::policy());
+            add(&mut headers, "content-type", HTML);
+            rejection_page::render(&problem, rejection.message_for_people())
         } else {
             add(&mut headers, "content-type", Problem::CONTENT_TYPE);
             serde_json::to_string(&problem).unwrap_or_default()
@@ -77,6 +77,20 @@ impl GuardResponse {
         add_outcome(&mut headers, Outcome::Replayed);
         let (status, body) = (status(reply.status()), reply.body().clone());
         Self { status, headers, body, effect: None, outcome: Some(Outcome::Replayed) }
+    }
+
+    /// Shows the id of the request on the page of a rejection, for support: what `X-Request-Id` says. Anything but a page, and an id that
+    /// is not plain text, changes nothing.
+    #[must_use]
+    pub fn with_request_id(mut self, id: Option<&[u8]>) -> Self {
+        let is_page = self.headers.iter().any(|(name, value)| name == "content-type" && value == HTML);
+        let id = id.filter(|_| is_page && self.outcome != Some(Outcome::Replayed)).map(std::str::from_utf8);
+        if let (Some(Ok(id)), Ok(page)) = (id, std::str::from_utf8(&self.body))
+            && let Some(page) = rejection_page::with_request_id(page, id)
+        {
+            self.body = page.into();
+        }
+        self
     }
 
     /// Sets the effect and the outcome that outer guards use for the rejected run.
@@ -181,42 +195,6 @@ fn prefers_html(accept: &[u8]) -> bool {
     best.1
 }
 
-const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1.5rem;color:#222}\
-    h1{font-size:1.6rem;line-height:1.25}small{color:#666}";
-
-/// Returns the content security policy of the page: it loads nothing and allows only its own style. The application's own policy would
-/// not allow that style.
-fn policy() -> &'static str {
-    static POLICY: LazyLock<String> = LazyLock::new(|| {
-        let digest = STANDARD.encode(Sha256::digest(STYLE));
-        format!("default-src 'none'; style-src 'sha256-{digest}'")
-    });
-    &POLICY
-}
-
-/// Renders the problem as a page that loads no other resources, with the next step.
-fn page(problem: &Problem) -> String {
-    let next = match problem.retry {
-        Retry::Same => "<p>Wait a moment, then reload this page to send the same again.</p>",
-        Retry::NewToken => "<p>Go back, reload the form, and send it again.</p>",
-        Retry::No => "",
-    };
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
-         <style>{STYLE}</style></head>\
-         <body><main><h1>{title}</h1><p>{detail}</p>{next}<p><small>{code}</small></p></main></body></html>\n",
-        title = escape(&problem.title),
-        detail = escape(&problem.detail),
-        code = problem.code,
-    )
-}
-
-/// Escapes text for use in a page and in an attribute.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,13 +215,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_page_is_taken_for_markup() {
-        let problem = Problem::new(Code::BadRequest).detail("<script>alert(\"&\")</script>");
-        let page = page(&problem);
-        assert!(page.contains("&lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt;") && !page.contains("<script"));
-    }
-
-    #[test]
     fn rejection_is_a_problem_that_outer_guards_understand() {
         let (guard, _clock) = testing::guard();
         let reject = |code: Code, accept| GuardResponse::rejection(&guard, &code.into(), "/orders", accept);
@@ -261,6 +232,33 @@ mod tests {
         let page = reject(Code::TokenUsed, Some(b"text/html"));
         assert_eq!(header(&page, "content-type"), Some(&b"text/html; charset=utf-8"[..]));
         assert!(header(&page, "content-security-policy").is_some());
+    }
+
+    #[test]
+    fn request_id_is_on_the_page_of_a_rejection_only() {
+        let (guard, _clock) = testing::guard();
+        let reject = |accept| GuardResponse::rejection(&guard, &Code::TokenUsed.into(), "/orders", accept);
+        let shows = |response: GuardResponse| {
+            let response = response.with_request_id(Some(b"id-4711"));
+            String::from_utf8_lossy(response.body()).contains("id-4711")
+        };
+        assert!(shows(reject(Some(b"text/html"))) && !shows(reject(None)));
+        assert!(!shows(GuardResponse::replay(&Reply::new(200, "</dl></details>").header("content-type", HTML))));
+    }
+
+    #[test]
+    fn message_for_people_replaces_the_sentence_on_the_page() {
+        let (guard, _clock) = testing::guard();
+        let page = |rejection: Rejection| {
+            let response = GuardResponse::rejection(&guard, &rejection, "/orders", Some(b"text/html"));
+            let page = String::from_utf8_lossy(response.body()).into_owned();
+            page.split_once("<details>").unwrap().0.to_owned()
+        };
+        let (own, ours) = ("One tea at a time is enough.", "We received the same a moment ago.");
+        let told = page(Rejection::new(Code::TooSoon).message(own));
+        assert!(told.contains(own) && !told.contains(ours), "{told}");
+        let told = page(Rejection::new(Code::TooSoon).detail(own));
+        assert!(!told.contains(own) && told.contains(ours), "{told}");
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Pages for people: where to begin, what a problem means, and the way to the documentation.
 
-use actix_web::http::header::LOCATION;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use actix_web::http::header::{CONTENT_SECURITY_POLICY, LOCATION};
 use actix_web::{HttpRequest, HttpResponse, get, web};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use onceward::Rejection;
 use onceward_api::{Code, Retry};
+use sha2::{Digest as _, Sha256};
 
 use crate::context::Context;
 
-const STYLE: &str = "body{font:1.1rem/1.6 system-ui,sans-serif;max-width:44rem;margin:8vh auto;padding:0 1.5rem;color:#222}\
-    h1{font-size:1.7rem;line-height:1.25}pre{background:#f4f4f2;padding:1rem;overflow-x:auto;font-size:.9rem}\
-    code{font-family:ui-monospace,monospace}a{color:#0b57d0}dt{font-weight:600}dd{margin:0 0 .8rem}";
+const STYLE: &str = include_str!("../../assets/pages.css");
 
 /// One token's life, to be copied into a terminal.
 const START: &str = r#"<h1>Onceward is running</h1>
@@ -23,7 +27,11 @@ curl -s HOST/token/redeem KEY \
 curl -s HOST/token/redeem KEY \
   -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"</code></pre>
 <p>The first redeem says <code>redeemed</code>, the second <code>token_used</code>.</p>
-<p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/readyz">ready?</a></p>"#;
+<p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/problems">Error codes</a> · <a href="/readyz">ready?</a></p>"#;
+
+/// The way from a page about problems to the others.
+const NAVIGATION: &str =
+    r#"<nav aria-label="More"><a href="/">Start page</a><a href="/problems">All error codes</a><a href="/docs/">API documentation</a></nav>"#;
 
 #[get("/")]
 pub(crate) async fn start(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
@@ -31,7 +39,7 @@ pub(crate) async fn start(request: HttpRequest, context: web::Data<Context>) -> 
     let is_plain =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
     let key = if context.access().has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
-    page("Onceward", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
+    page("Onceward", "", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
 }
 
 #[get("/docs")]
@@ -49,29 +57,86 @@ pub(crate) async fn problem(
         let rejection = Rejection::new(Code::NotFound).detail("There is no problem of this name.");
         return context.respond(&request, Err(rejection.into()));
     };
-    let next = match code.retry() {
-        Retry::Same => "<code>same</code>: send the same again, after <code>Retry-After</code>.",
-        Retry::NewToken => {
-            "<code>new_token</code>: this request ran nothing. Fetch a new token and send again, if no earlier try is without an answer."
-        }
-        Retry::No => "<code>no</code>: do not repeat it.",
-    };
     page(
         code.title(),
+        NAVIGATION,
         &format!(
-            "<h1>{title}</h1><p>{detail}</p><dl><dt>code</dt><dd><code>{code}</code></dd><dt>status</dt><dd>{status}</dd>\
-             <dt>retry</dt><dd>{next}</dd></dl>",
+            "<h1>{title}</h1><p>{detail}</p><dl><dt>Code</dt><dd><code>{code}</code></dd><dt>Status</dt><dd>{status}</dd>\
+             <dt>Retry</dt><dd><code>{retry}</code>: {advice}</dd></dl>",
             title = code.title(),
             detail = code.detail(),
             status = code.status(),
+            retry = retry_name(code.retry()),
+            advice = retry_advice(code.retry()),
         ),
     )
 }
 
-fn page(title: &str, body: &str) -> HttpResponse {
-    HttpResponse::Ok().content_type("text/html; charset=utf-8").body(format!(
+/// Lists every code, with a link to the page that explains it.
+#[get("/problems")]
+pub(crate) async fn problems() -> HttpResponse {
+    let mut rows = String::new();
+    for code in Code::ALL {
+        let _ = write!(
+            rows,
+            "<tr><th scope=\"row\"><a href=\"/problems/{code}\"><code>{code}</code></a></th><td>{title}</td>\
+             <td data-label=\"Status\">{status}</td><td data-label=\"Retry\"><code>{retry}</code></td></tr>",
+            title = code.title(),
+            status = code.status(),
+            retry = retry_name(code.retry()),
+        );
+    }
+    let mut advice = String::new();
+    for retry in [Retry::Same, Retry::NewToken, Retry::No] {
+        let _ = write!(advice, "<dt><code>{}</code></dt><dd>{}</dd>", retry_name(retry), retry_advice(retry));
+    }
+    page(
+        "Error codes",
+        NAVIGATION,
+        &format!(
+            "<h1>Error codes</h1><p>A rejected request receives a problem (RFC 9457) with one of these codes. \
+             <code>retry</code> tells a client what to do next:</p><dl>{advice}</dl>\
+             <table><thead><tr><th scope=\"col\">Code</th><th scope=\"col\">Meaning</th><th scope=\"col\">Status</th>\
+             <th scope=\"col\">Retry</th></tr></thead><tbody>{rows}</tbody></table>"
+        ),
+    )
+}
+
+/// The name of a next step on the wire.
+fn retry_name(retry: Retry) -> &'static str {
+    match retry {
+        Retry::Same => "same",
+        Retry::NewToken => "new_token",
+        Retry::No => "no",
+    }
+}
+
+/// What a client does next.
+fn retry_advice(retry: Retry) -> &'static str {
+    match retry {
+        Retry::Same => "send the same request again, after <code>Retry-After</code>.",
+        Retry::NewToken => {
+            "this request ran nothing. Fetch a new token and send the request again, unless an earlier attempt is still unanswered."
+        }
+        Retry::No => "do not send the request again.",
+    }
+}
+
+/// The content security policy of every page: it loads nothing and allows only its own style.
+fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let digest = STANDARD.encode(Sha256::digest(STYLE));
+        format!("default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+    });
+    &POLICY
+}
+
+fn page(title: &str, navigation: &str, body: &str) -> HttpResponse {
+    let mut answer = HttpResponse::Ok();
+    answer.insert_header((CONTENT_SECURITY_POLICY, policy()));
+    answer.content_type("text/html; charset=utf-8").body(format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\"><title>{title}</title><style>{STYLE}</style></head>\
-         <body><main>{body}</main></body></html>\n"
+         content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{title}</title><style>{STYLE}</style></head><body>{navigation}<main>{body}</main></body></html>\n"
     ))
 }

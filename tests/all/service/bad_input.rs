@@ -146,7 +146,7 @@ async fn a_batch_is_of_one_to_a_hundred_tokens_all_different_and_all_good() {
 #[tokio::test]
 async fn a_wrong_method_is_refused_with_the_one_that_is_right() {
     let service = OncewardServer::start(&[]);
-    let pages = ["/", "/healthz", "/readyz", "/openapi.json", "/docs", "/problems/token_used"];
+    let pages = ["/", "/healthz", "/readyz", "/openapi.json", "/docs", "/problems", "/problems/token_used"];
     let all = POSTED.map(|path| (path, "POST")).into_iter().chain(pages.map(|path| (path, "GET")));
     for (path, allowed) in all {
         for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
@@ -320,6 +320,39 @@ async fn releasing_what_nobody_has_redeemed_changes_nothing() {
 }
 
 #[tokio::test]
+async fn index_of_problems_lists_every_code_with_title_status_and_retry() {
+    let service = OncewardServer::start(&[]);
+    let index = get(&service, "/problems").await;
+    assert_eq!((index.status, &index.headers["content-type"]), (200, &"text/html; charset=utf-8".parse().unwrap()));
+    let policy = index.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    let text = String::from_utf8(index.body.to_vec()).unwrap();
+    let rows: Vec<&str> = text.split("<tr>").skip(2).collect();
+    assert_eq!(rows.len(), Code::ALL.len());
+    for (code, row) in Code::ALL.into_iter().zip(rows) {
+        let retry = json!(code.retry());
+        for part in [&format!("href=\"/problems/{code}\""), code.title(), &format!(">{}<", code.status())] {
+            assert!(row.contains(part), "{code}: {part} {row}");
+        }
+        assert!(row.contains(&format!("<code>{}</code>", retry.as_str().unwrap())), "{code}: {row}");
+    }
+}
+
+/// The page is for customers; the id finds the line in the log.
+#[tokio::test]
+async fn page_of_a_rejection_shows_the_request_id_of_its_header() {
+    let service = OncewardServer::start(&[]);
+    let nowhere = || http().get(format!("{}/nowhere", service.url)).header("accept", "text/html");
+    for (request, given) in [(nowhere(), None), (nowhere().header("x-request-id", "id-4711"), Some("id-4711"))] {
+        let answer = send(request).await;
+        let id = answer.headers["x-request-id"].to_str().unwrap();
+        assert!(given.is_none_or(|given| given == id), "{id}");
+        let page = String::from_utf8_lossy(&answer.body);
+        assert!(page.contains(&format!("<dt>Request</dt><dd><code>{id}</code></dd>")), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn every_problem_leads_to_a_page_that_explains_it() {
     let service = OncewardServer::start(&[]);
     for code in Code::ALL {
@@ -328,6 +361,7 @@ async fn every_problem_leads_to_a_page_that_explains_it() {
         assert_eq!((page.status, &page.headers["content-type"]), (200, &"text/html; charset=utf-8".parse().unwrap()));
         assert!(text.contains(code.title()) && text.contains(code.as_str()), "{code}: {text}");
         assert!(text.contains(&code.status().to_string()), "{code}: {text}");
+        assert!(text.contains(r#"href="/problems""#), "{code} leads to the others: {text}");
     }
     for path in [
         "/nowhere",
