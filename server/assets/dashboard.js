@@ -10,21 +10,25 @@ const STORE = "onceward_store_duration_seconds";
 const VERDICTS = "onceward_verdicts_total";
 
 /** What became of submissions, from the ground up, each with a sign of its own. */
-const KINDS = { ran: ["✓", "ran"], replayed: ["↺", "replayed"], refused: ["✕", "refused"], failed: ["!", "could not be decided"] };
+const KINDS = { ran: ["✓", "ran"], replayed: ["↺", "replayed"], rejected: ["✕", "rejected"], failed: ["!", "could not be decided"] };
 const FAILURES = ["store_unavailable", "redeem_unknown", "overloaded"];
 
-/** What somebody should know of: a metric, what it means when it grows, and how grave that is. */
+/** What an operator should know of: a metric, what it means when it grows, and how grave that is. */
 const SIGNS = [
-  ["onceward_claims_total", { event: "lost" }, "Claims lost", "A run outlived its lease, and somebody else has its key.", "alarm"],
-  ["onceward_claims_total", { event: "unknown" }, "Ends that nobody can tell", "A run broke off. At most once, it waits until it is settled.", "alarm"],
+  ["onceward_claims_total", { event: "lost" }, "Claims lost", "A run outlived its lease, and another request has its key.", "alarm"],
+  ["onceward_claims_total", { event: "unknown" }, "Unknown outcomes", "A run ended without a result. An at-most-once key stays taken until it is settled.", "alarm"],
   ["onceward_unprotected_total", {}, "Ran unprotected", "The store did not answer, and the policy fails open.", "alarm"],
-  ["onceward_store_errors_total", {}, "Failures of the store", "What was asked meanwhile was refused with 503.", "alarm"],
-  ["onceward_renewals_total", { outcome: "failed" }, "Renewals that failed", "They are tried again, until the lease is over.", "notice"],
-  ["onceward_http_requests_shed_total", {}, "Requests shed", "More came at once than max_in_flight allows.", "notice"],
-  ["onceward_rate_limited_total", {}, "Beyond a quota", "Somebody asks for more tokens than rate_limit allows.", "notice"],
-  ["onceward_http_slow_bodies_total", {}, "Bodies that came too slowly", "They were cut off after request_timeout.", "notice"],
+  ["onceward_store_errors_total", {}, "Store errors", "Requests that needed the store were rejected with 503.", "alarm"],
+  ["onceward_renewals_total", { outcome: "failed" }, "Failed renewals", "Each is retried until its lease expires.", "notice"],
+  ["onceward_http_requests_shed_total", {}, "Requests shed", "More requests came at once than max_in_flight allows.", "notice"],
+  ["onceward_rate_limited_total", {}, "Rate limited", "A client asks for more tokens than rate_limit allows.", "notice"],
+  ["onceward_http_slow_bodies_total", {}, "Slow request bodies", "They were cut off after request_timeout.", "notice"],
   ["onceward_http_connections_refused_total", {}, "Connections refused", "A client has more open than max_connections_per_client allows.", "notice"],
 ];
+
+/** Claims that were handed out and have not ended, and those of them that were not renewed in time. An older service has neither. */
+const [OPEN, OVERDUE] = ["onceward_claims_open", "onceward_claims_overdue"];
+const OVERDUE_MEANS = ["Not renewed within their lease, and not ended. To resolve them, run ", ["onceward audit"], ", then ", ["onceward key settle"], "."];
 
 const history = new History();
 const at = (id) => document.getElementById(id);
@@ -43,11 +47,11 @@ const verdicts = new Chart(at("verdicts-chart"), {
 
 const store = new Chart(at("store-chart"), {
   title: "Store latency",
-  kinds: ["half", "slowest"],
+  kinds: ["p50", "p99"],
   stacked: false,
   least: 0.00001,
   show: time,
-  tell: (point) => legend("store-legend", [["half", "", time(point?.half), "half within"], ["slowest", "", time(point?.slowest), "99 of 100 within"]]),
+  tell: (point) => legend("store-legend", ["p50", "p99"].map((kind) => [kind, "", time(point?.[kind]), kind])),
 });
 
 let answeredAt = 0;
@@ -84,6 +88,8 @@ function draw() {
   tile("in-flight", count(metrics.sum("onceward_http_requests_in_flight")));
   tile("waiting", count(metrics.sum("onceward_waiting_duplicates")));
   tile("store", time(quantile(0.99, STORE, metrics, before)));
+  tile("open", gauge(metrics, OPEN));
+  tile("overdue", gauge(metrics, OVERDUE), metrics.sum(OVERDUE) > 0 ? "alarm" : "calm");
   verdicts.show(history.points((reading, before, seconds) => decided(reading.metrics, before.metrics, seconds)), now);
   store.show(history.points((reading, _, __, at) => measured(reading.metrics, history.before(at, 10).metrics)), now);
   rows("verbs", verbs(metrics).map((verb) => verbRow(verb, metrics, before)));
@@ -105,11 +111,11 @@ function decided(now, before, seconds) {
 function kindOf(code) {
   if (code === "run") return "ran";
   if (code === "replay") return "replayed";
-  return FAILURES.includes(code) ? "failed" : "refused";
+  return FAILURES.includes(code) ? "failed" : "rejected";
 }
 
 function measured(now, before) {
-  return { half: quantile(0.5, STORE, now, before), slowest: quantile(0.99, STORE, now, before) };
+  return { p50: quantile(0.5, STORE, now, before), p99: quantile(0.99, STORE, now, before) };
 }
 
 /** Every verb of the store that was measured. */
@@ -130,19 +136,27 @@ function policyRows(metrics) {
 }
 
 function signs() {
-  const items = SIGNS.map(([name, labels, title, meaning, gravity]) => {
-    const [lately, inAll] = [history.growth(MINUTE, name, labels), history.now.metrics.sum(name, labels)];
-    const item = made("li", "");
-    item.dataset.state = lately > 0 ? gravity : "calm";
-    const text = made("div", "");
-    text.append(made("strong", title), made("span", meaning, "note"));
-    const numbers = made("p", "", "numbers");
-    numbers.append(made("b", count(lately)), made("span", `${count(inAll)} in all`, "note"));
-    item.append(made("i", lately > 0 ? "!" : "✓", "mark"), text, numbers);
-    item.firstChild.setAttribute("aria-hidden", "true");
-    return item;
+  const { metrics } = history.now;
+  const overdue = metrics.has(OVERDUE) ? [sign("Overdue claims", OVERDUE_MEANS, "alarm", metrics.sum(OVERDUE), "now")] : [];
+  const grown = SIGNS.map(([name, labels, title, meaning, gravity]) => {
+    return sign(title, [meaning], gravity, history.growth(MINUTE, name, labels), `${count(metrics.sum(name, labels))} in total`);
   });
-  replace("signs", items);
+  replace("signs", [...overdue, ...grown]);
+}
+
+/** One warning, marked if its number is not zero. Pieces of its meaning that are lists are commands to type. */
+function sign(title, meaning, gravity, number, about) {
+  const item = made("li", "");
+  item.dataset.state = number > 0 ? gravity : "calm";
+  const note = made("span", "", "note");
+  note.append(...meaning.map((piece) => (Array.isArray(piece) ? made("code", piece[0]) : piece)));
+  const text = made("div", "");
+  text.append(made("strong", title), note);
+  const numbers = made("p", "", "numbers");
+  numbers.append(made("b", count(number)), made("span", about, "note"));
+  item.append(made("i", number > 0 ? "!" : "✓", "mark"), text, numbers);
+  item.firstChild.setAttribute("aria-hidden", "true");
+  return item;
 }
 
 function memory(metrics) {
@@ -181,7 +195,7 @@ function rows(id, table) {
   }));
 }
 
-/** Puts these in place of what is there, unless they say the same: whoever selects or reads them is not disturbed. */
+/** Replaces the items, unless they are the same: a selection or a screen reader is not disturbed. */
 function replace(id, items) {
   const place = at(id);
   const box = document.createElement("div");
@@ -198,8 +212,14 @@ function made(name, text, kind = "") {
   return element;
 }
 
-function tile(name, text) {
+function tile(name, text, state = "calm") {
   at(`tile-${name}`).textContent = text;
+  at(`tile-${name}`).parentElement.dataset.state = state;
+}
+
+/** A gauge that an older service does not have is shown as unknown. */
+function gauge(metrics, name) {
+  return metrics.has(name) ? count(metrics.sum(name)) : "–";
 }
 
 function rate(value) {

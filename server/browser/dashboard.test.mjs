@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { until, Visitor } from "../../client-sdk/web/browser/stage.mjs";
 import { Shop } from "../../web-demo/browser/shop.mjs";
+import { lowContrasts } from "./contrast.mjs";
 
 let shop;
 // A quota that is soon used up, however slow this machine is.
@@ -47,7 +48,7 @@ test("what was done is counted, drawn, and told in words", async () => {
   assert.deepEqual(await Promise.all([total("token", "run"), total("token", "token_used"), total("key", "run")]), ["20", "20", "20"]);
   await until("they are drawn", async () => (await page.locator("#verdicts-chart polygon.area").count()) >= 3);
   const label = await page.getAttribute("#verdicts-chart svg", "aria-label");
-  assert.match(label, /^Verdicts per second: ran \d\S*, replayed \d\S*, refused \d\S*, failed 0$/);
+  assert.match(label, /^Verdicts per second: ran \d\S*, replayed \d\S*, rejected \d\S*, failed 0$/);
   assert.match(await text("tile-store"), /^\d+(\.\d)? (µs|ms)$/);
   assert.match(await text("memory-note"), /^[1-9]\d* records$/);
   const insert = (await rows(page, "verbs")).find(([verb]) => verb === "insert");
@@ -67,16 +68,49 @@ test("what was done is counted, drawn, and told in words", async () => {
 test("what somebody should know of is marked when it happens", async () => {
   const { page, leave } = await watch();
   const sign = (title) => page.locator("#signs li", { hasText: title });
-  assert.equal(await sign("Beyond a quota").getAttribute("data-state"), "calm");
+  assert.equal(await sign("Rate limited").getAttribute("data-state"), "calm");
   await Promise.all(Array.from({ length: 260 }, () => post("/token", {})));
-  await until("it is marked", async () => (await sign("Beyond a quota").getAttribute("data-state")) === "notice");
-  assert.match(await sign("Beyond a quota").locator("b").textContent(), /^[1-9]/);
+  await until("it is marked", async () => (await sign("Rate limited").getAttribute("data-state")) === "notice");
+  assert.match(await sign("Rate limited").locator("b").textContent(), /^[1-9]/);
   const { pass } = await post("/claim", { key: "short", action: "a", subject: "s", lease: "100ms", at_most_once: false });
   await new Promise((go) => setTimeout(go, 150));
   const other = await post("/claim", { key: "short", action: "a", subject: "s", lease: "1m" });
   assert.ok(other.pass);
   assert.equal((await post("/claim/renew", { pass })).code, "claim_lost");
   await until("it is an alarm", async () => (await sign("Claims lost").getAttribute("data-state")) === "alarm");
+  await leave();
+});
+
+/** Adds lines to what the service answers at /metrics, and takes away its own of these names. */
+async function withMetrics(page, change) {
+  await page.route("**/metrics", async (route) => {
+    const answer = await route.fetch();
+    const own = (await answer.text()).split("\n").filter((line) => !/onceward_claims_(open|overdue)\b/.test(line));
+    await route.fulfill({ response: answer, body: `${own.join("\n")}\n${change()}\n` });
+  });
+}
+
+test("open and overdue claims are shown, and overdue ones come with what to do", async () => {
+  const { page, text, leave } = await watch();
+  let overdue = 0;
+  await withMetrics(page, () => `onceward_claims_open 1234\nonceward_claims_overdue ${overdue}`);
+  await until("open claims are shown", async () => (await text("tile-open")) === "1,234");
+  const sign = page.locator("#signs li", { hasText: "Overdue claims" });
+  const states = async () => [await sign.getAttribute("data-state"), await page.locator(".tiles div", { hasText: "Overdue claims" }).getAttribute("data-state")];
+  assert.deepEqual([await text("tile-overdue"), ...(await states())], ["0", "calm", "calm"]);
+  overdue = 2;
+  await until("overdue claims are shown", async () => (await text("tile-overdue")) === "2");
+  assert.deepEqual(await states(), ["alarm", "alarm"]);
+  assert.match(await sign.innerText(), /run onceward audit, then onceward key settle\./);
+  await leave();
+});
+
+test("a service without the gauges of claims is shown without them", async () => {
+  const { page, text, leave } = await watch();
+  await withMetrics(page, () => "");
+  await until("they are unknown", async () => (await text("tile-open")) === "–" && (await text("tile-overdue")) === "–");
+  await until("no warning is drawn for them", async () => (await page.locator("#signs li", { hasText: "Overdue claims" }).count()) === 0);
+  assert.ok((await page.locator("#signs li").count()) >= 9, "the others are");
   await leave();
 });
 
@@ -89,33 +123,6 @@ test("a service that does not answer is said to, and seen again when it does", a
   await until("it is live again", async () => (await text("state-text")) === "Live");
   await leave();
 });
-
-/** Where a text's contrast to what stands behind it is too low: 4.5, or 3 for large ones. */
-function lowContrasts() {
-  const parse = (colour) => (colour.match(/[\d.]+/g) ?? []).map(Number);
-  const light = (colour) => {
-    const linear = colour.slice(0, 3).map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0.99) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const low = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join("");
-    if (!text || !element.checkVisibility() || element.closest("noscript")) continue;
-    const style = getComputedStyle(element);
-    const [one, other] = [light(parse(element.matches("svg text") ? style.fill : style.color)), light(behind(element))].sort((a, b) => b - a);
-    const size = parseFloat(style.fontSize);
-    const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
-    if ((one + 0.05) / (other + 0.05) < (isLarge ? 3 : 4.5)) low.push(`${text.slice(0, 30)}: ${((one + 0.05) / (other + 0.05)).toFixed(2)}`);
-  }
-  return low;
-}
 
 for (const colorScheme of ["light", "dark"]) {
   test(`everything can be read and has a name, in the ${colorScheme}`, async () => {
@@ -136,14 +143,22 @@ for (const colorScheme of ["light", "dark"]) {
   });
 }
 
-for (const width of [320, 360, 768, 1280]) {
+for (const width of [320, 360, 390, 768, 1280]) {
   test(`at ${width} pixels nothing is cut off`, async () => {
     const { page, leave } = await watch({ viewport: { width, height: 740 }, hasTouch: width < 500 });
+    await withMetrics(page, () => 'onceward_verdicts_total{policy="remembered",code="unsupported_media_type"} 1234567\nonceward_claims_overdue 12');
     await traffic(`wide-${width}`);
+    await until("the long row is there", async () => (await rows(page, "policies")).some((row) => row[3] === "1,234,567"));
     await until("it is drawn", async () => (await page.locator("#verdicts-chart polygon").count()) > 0);
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), 0);
     const wide = await page.evaluate(() => [...document.querySelectorAll(".tiles dd, .card h2, .numbers")].filter((element) => element.scrollWidth > element.clientWidth + 1).map((element) => element.textContent));
     assert.deepEqual(wide, []);
+    const cut = await page.evaluate(() => [...document.querySelectorAll("th, td")].filter((cell) => {
+      const region = cell.closest(".scroll").getBoundingClientRect();
+      const { left, right } = cell.getBoundingClientRect();
+      return right > Math.min(region.right, innerWidth) + 0.5 || left < region.left - 0.5;
+    }).map((cell) => cell.textContent));
+    assert.deepEqual(cut, [], "every cell of the tables is seen without scrolling");
     await leave();
   });
 }

@@ -62,7 +62,7 @@ pub(crate) async fn problem(
         NAVIGATION,
         &format!(
             "<h1>{title}</h1><p>{detail}</p><dl><dt>Code</dt><dd><code>{code}</code></dd><dt>Status</dt><dd>{status}</dd>\
-             <dt>Retry</dt><dd><code>{retry}</code>: {advice}</dd></dl>",
+             <dt>Retry</dt><dd><code>{retry}</code><br>{advice}</dd></dl>",
             title = code.title(),
             detail = code.detail(),
             status = code.status(),
@@ -114,11 +114,11 @@ fn retry_name(retry: Retry) -> &'static str {
 /// What a client does next.
 fn retry_advice(retry: Retry) -> &'static str {
     match retry {
-        Retry::Same => "send the same request again, after <code>Retry-After</code>.",
+        Retry::Same => "Send the same request again, after <code>Retry-After</code>.",
         Retry::NewToken => {
-            "this request ran nothing. Fetch a new token and send the request again, unless an earlier attempt is still unanswered."
+            "This request ran nothing. Fetch a new token and send the request again, unless an earlier attempt is still unanswered."
         }
-        Retry::No => "do not send the request again.",
+        Retry::No => "Do not send the request again.",
     }
 }
 
