@@ -3,6 +3,8 @@
 
 const SIGNS = { unprotected: "✓", executed: "✓", replayed: "↺", refused: "✕", failed: "!", lost: "?" };
 const KINDS = Object.keys(SIGNS);
+/** A kind in words, where that is another. */
+const WORDS = { refused: "rejected", lost: "without an answer" };
 const COLUMNS = 24;
 const BLOCK = 26;
 const GAP = 4;
@@ -70,7 +72,7 @@ function blocks(counts) {
 function told(columns) {
   if (columns.length === 0) return "nothing sent yet.";
   const words = columns.slice(-8).map(({ submission, counts }) => {
-    const parts = KINDS.filter((kind) => counts[kind]).map((kind) => `${counts[kind]} ${kind}`);
+    const parts = KINDS.filter((kind) => counts[kind]).map((kind) => `${counts[kind]} ${WORDS[kind] ?? kind}`);
     return `Submission ${submission.number}: ${parts.join(", ")}.`;
   });
   return words.join(" ");

@@ -1,7 +1,7 @@
 // The page: two forms, the switches that hold for both, and everything that shows what became of it.
 
 import { Chart } from "./chart.js";
-import { guardedMessage, NOTES, unguardedMessage } from "./messages.js";
+import { guardedMessage, handlerNote, POLICY_NOTES, unguardedMessage } from "./messages.js";
 import { FormPanel } from "./form_panel.js";
 import { snippet, withComments } from "./snippets.js";
 import { keyboardTabs } from "./keyboard_tabs.js";
@@ -71,9 +71,8 @@ function switched() {
   form.setAttribute("action", `/demo/orders/${chosen}`);
   // Only tokens are the SDK's; a key the page makes by itself, and an interval needs nothing.
   form.toggleAttribute("data-onceward", chosen === "remembered" || chosen === "token");
-  byId("policy-note").textContent = NOTES[chosen];
-  const words = handlerMode().split(", ");
-  byId("handler-note").textContent = words.map((word) => NOTES[word || "well"]).join(" ");
+  byId("policy-note").textContent = POLICY_NOTES[chosen];
+  byId("handler-note").textContent = handlerNote(Object.fromEntries(handlerMode().split(", ").map((word) => [word, true])));
   guarded.submissions.end();
   showSnippet();
 }

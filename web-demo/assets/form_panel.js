@@ -1,7 +1,7 @@
 // One panel of the demo: a form, what goes over the wire for it, and what is said about it.
 
 import { abbreviated, orderOf, Submissions } from "./submissions.js";
-import { kindOf, RequestTimeline } from "./request_timeline.js";
+import { read, RequestTimeline } from "./request_timeline.js";
 
 const SLOW_TO_READY = 3000;
 
@@ -10,7 +10,7 @@ export class FormPanel {
   #last = null;
   #token = null;
 
-  /** `message(submission)` makes a sentence of what became of a submission; `answered(submission, kind)` is told of each answer. */
+  /** `message(policy, answers)` says what became of a submission; `answered(submission, kind)` is called for each answer. */
   constructor(name, { handlerMode, policy, message, answered }) {
     this.form = document.getElementById(name);
     this.name = name;
@@ -86,23 +86,27 @@ export class FormPanel {
     const mode = this.handlerMode();
     if (mode) headers["Demo-Handler"] = mode;
     submission.underWay += 1;
-    let kind = "lost";
+    this.say("Waiting for the answer.");
+    const policy = this.policy();
+    const received = await this.#receive(submission, path, { method: "POST", headers, body: new URLSearchParams(order) }, row);
+    submission.answers.push(received);
+    submission.underWay -= 1;
+    this.#ended(submission, policy, received.kind);
+  }
+
+  /** Sends a request and draws its answer. */
+  async #receive(submission, path, request, row) {
     try {
-      const answer = await fetch(path, { method: "POST", headers, body: new URLSearchParams(order) });
-      const told = await answer.json();
-      const outcome = answer.headers.get("onceward-outcome");
-      kind = kindOf(answer.status, outcome);
+      const answer = await fetch(path, request);
+      const received = await read(answer);
       submission.isAnswered = true;
-      if (kind !== "refused" || !submission.answer) submission.answer = answer;
-      submission.order = told.order ?? submission.order;
-      submission.told = told.text ?? told.title;
-      row.answered(answer.status, outcome, told.order ? `order ${told.order}` : "");
+      if (received.kind !== "refused" || !submission.answer) submission.answer = answer;
+      row.answered(answer.status, received.outcome, received.order ? `order ${received.order}` : "");
+      return received;
     } catch {
       row.lost();
+      return { kind: "lost" };
     }
-    submission.kinds[kind] = (submission.kinds[kind] ?? 0) + 1;
-    submission.underWay -= 1;
-    this.#ended(submission, kind);
   }
 
   /** What is sent: the same order under every policy, and what it is told by. */
@@ -119,11 +123,16 @@ export class FormPanel {
     return { submission, headers: submission.key ? { "Idempotency-Key": submission.key } : {}, order };
   }
 
-  #ended(submission, kind) {
+  #ended(submission, policy, kind) {
     this.answered(submission, kind);
     if (submission.underWay > 0) return;
     // The SDK has to know, so that it asks before it sends something else.
-    if (!submission.isAnswered && this.#takesToken) window.onceward?.answered(this.form, null);
-    this.say(this.message(submission));
+    if (isUnknown(submission.answers) && this.#takesToken) window.onceward?.answered(this.form, null);
+    this.say(this.message(policy, submission.answers));
   }
+}
+
+/** Whether the last answer was lost, and no other has told what became of the order. */
+function isUnknown(answers) {
+  return answers.at(-1).kind === "lost" && !answers.some(({ kind }) => kind === "executed" || kind === "replayed");
 }

@@ -1,35 +1,106 @@
-// What is said to people: what the switches mean, and what became of a submission.
+// What the page says: what the switches mean, and what became of a submission. Plain functions, so that a test can compare every
+// sentence with what the server has counted.
 
-export const NOTES = {
-  remembered: "We issue a token for the form. A second click gets the first answer again.",
-  token: "We issue a token for the form. A second click is refused: it was used.",
-  key: "The page makes a key for each order. A second click gets the first answer again.",
-  interval: "Nobody makes anything. The same order from the same visitor is taken once in five seconds.",
-  slow: "The handler takes 1.2 seconds: time enough to click again.",
-  fails: "The handler fails before it orders, so nothing has happened and the same may be sent again.",
-  loses: "The order is placed, and the connection is cut before the answer has arrived.",
-  well: "The handler orders and answers at once.",
+export const POLICY_NOTES = {
+  remembered: "The server issues a token for the form. A second click gets the first answer again.",
+  token: "The server issues a token for the form. A second click is rejected: the token is used.",
+  key: "The page creates a key for each order. A second click gets the first answer again.",
+  interval: "No token, no key: the server accepts the same order from the same visitor once in five seconds.",
 };
 
-export function guardedMessage({ kinds, order, told, isAnswered }) {
-  if (!isAnswered) return "No answer has come. Send it again: it counts once.";
-  const placed = order === null ? "" : `Order ${order} is placed, once.`;
-  if (kinds.lost && kinds.replayed) return `${placed} Its first answer was lost; ${clicks(kinds.replayed)} got it again.`;
-  if (kinds.replayed) return `${placed} ${clicks(kinds.replayed, "more")} got the same answer.`;
-  if (kinds.refused && order !== null) return `${placed} ${clicks(kinds.refused, "more")} ${kinds.refused === 1 ? "was" : "were"} refused.`;
-  if (order !== null) return placed;
-  return kinds.failed ? `${told} Send it again: it is still good.` : `Refused. ${told}`;
+/** What the handler does, for each combination of the switches. */
+export function handlerNote({ slow, fails, loses }) {
+  const when = slow ? "after 1.2 seconds" : "at once";
+  if (fails) return `The handler fails ${when}, and nothing is ordered.${loses ? " Only the answer to an order gets lost, and there is none." : ""}`;
+  if (loses) return `The handler places the order ${when}, but the connection breaks before the answer arrives.`;
+  return `The handler places the order and answers ${when}${slow ? ": time enough to click again" : ""}.`;
 }
 
-export function unguardedMessage({ kinds, told, isAnswered }) {
-  if (!isAnswered) return "No answer has come. Was it ordered? Send it again, and there may be two.";
-  const orders = kinds.unprotected ?? 0;
-  if (kinds.failed && !orders) return `${told} Send it again.`;
-  if (orders === 0) return told;
-  const placed = orders === 1 ? "One click, one order." : `${orders} clicks, ${orders} orders.`;
-  return kinds.lost ? `${placed} ${clicks(kinds.lost)} without an answer: was that ordered too?` : placed;
+const AGAIN = {
+  remembered: "Send it again: the token is valid again.",
+  token: "Send it again: the token is valid again.",
+  key: "Send it again: the key is free again.",
+  interval: "Send it again: it is not taken for a duplicate.",
+};
+
+/** What became of a submission to the guarded form. Each answer has a `kind`, a `status`, the number of its `order` if it has one, and a `text`. */
+export function guardedMessage(policy, answers) {
+  const count = counted(answers);
+  const orders = [...new Set(answers.flatMap(({ order }) => order ?? []))].sort((a, b) => a - b);
+  if (orders.length > 0) return sentences(placed(policy, orders, count), ...others(policy, count));
+  if (count.lost > 0) return unanswered(policy, count);
+  const told = lastOf(answers, "failed") ?? lastOf(answers, "replayed");
+  if (!told) return `Rejected: ${lastOf(answers, "refused").text}.`;
+  const next = told.status < 500 ? "Correct it and send it again." : AGAIN[policy];
+  return sentences(told.text, several(count.failed), sentence(replays(count), rejections(count)), next);
+}
+
+/** The same for the form without a guard. */
+export function unguardedMessage(_policy, answers) {
+  const { unprotected: orders, failed, lost, refused } = counted(answers);
+  if (orders === answers.length) return orders === 1 ? "One click, one order." : `${orders} clicks, ${orders} orders.`;
+  if (lost === answers.length) {
+    return lost === 1 ? "No answer has come. Was it ordered? Send it again, and there may be two orders." : `No answer has come to ${lost} clicks. There may be ${lost} orders.`;
+  }
+  if (refused === answers.length) return `Rejected: ${lastOf(answers, "refused").text}.`;
+  if (failed === answers.length) return sentences(lastOf(answers, "failed").text, several(failed), "Send it again.");
+  const parts = [orders && `${orders} ${orders === 1 ? "order" : "orders"}`, failed && `${failed} failed`, refused && `${refused} rejected`];
+  const doubt = lost ? ` The other ${lost === 1 ? "one has" : `${lost} have`} no answer, and may be ${lost === 1 ? "an order" : "orders"} too.` : "";
+  return `${clicks(answers.length)}: ${listed(parts)}.${doubt}`;
+}
+
+function placed(policy, orders, count) {
+  if (orders.length > 1) return `Orders ${listed(orders)} are placed, each more than five seconds after the last.`;
+  return policy === "interval" && count.lost > 0 ? `Order ${orders[0]} is placed.` : `Order ${orders[0]} is placed, once.`;
+}
+
+/** What came of the clicks that did not place the order. */
+function others(policy, count) {
+  if (count.lost > 0 && count.replayed > 0) {
+    return [`Its first answer was lost; ${clicks(count.replayed)} got it again.`, sentence(failures(count), rejections(count))];
+  }
+  const unheard = count.lost > 0 && `${clicks(count.lost)} got no answer${policy === "interval" ? " and may be another order" : ""}`;
+  return [sentence(replays(count), failures(count), rejections(count), unheard)];
+}
+
+/** No answer came to a click, and none of the others names an order. */
+function unanswered(policy, count) {
+  const begin = count.lost === 1 ? "No answer has come" : `No answer has come to ${count.lost} clicks`;
+  const rest = listed([failures(count), rejections(count)]);
+  const first = rest ? `${begin}; ${rest}.` : `${begin}.`;
+  if (policy === "interval") return `${first} Sent again within five seconds, it counts once.`;
+  return `${first} ${count.refused > 0 ? "However often it is sent, it counts once." : "Send it again: it counts once."}`;
+}
+
+function counted(answers) {
+  const count = { unprotected: 0, executed: 0, replayed: 0, refused: 0, failed: 0, lost: 0 };
+  for (const { kind } of answers) count[kind] += 1;
+  return count;
+}
+
+function lastOf(answers, kind) {
+  return answers.findLast((answer) => answer.kind === kind);
+}
+
+const replays = ({ replayed }) => replayed > 0 && `${clicks(replayed, "more")} got the same answer`;
+const rejections = ({ refused }) => refused > 0 && `${clicks(refused, "more")} ${refused === 1 ? "was" : "were"} rejected`;
+const failures = ({ failed }) => failed > 0 && `${clicks(failed)} failed without an order`;
+const several = (failed) => (failed > 1 ? `${failed} clicks failed.` : "");
+
+function sentence(...parts) {
+  const list = listed(parts);
+  return list && `${list}.`;
 }
 
 function clicks(count, more = "") {
   return [count, more, count === 1 ? "click" : "clicks"].filter((word) => word !== "").join(" ");
+}
+
+function listed(parts) {
+  const all = parts.filter(Boolean);
+  return all.length < 3 ? all.join(" and ") : `${all.slice(0, -1).join(", ")} and ${all.at(-1)}`;
+}
+
+function sentences(...parts) {
+  return parts.filter(Boolean).join(" ");
 }

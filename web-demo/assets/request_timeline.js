@@ -127,6 +127,13 @@ class RequestRow {
   }
 }
 
+/** Reads the answer to an order: what the page draws, and what it says about it. */
+export async function read(answer) {
+  const { order = null, text, title } = await answer.json();
+  const outcome = answer.headers.get("onceward-outcome");
+  return { kind: kindOf(answer.status, outcome), status: answer.status, outcome, order, text: text ?? title };
+}
+
 /** What the page makes of an answer: what is drawn, counted and coloured by. */
 export function kindOf(status, outcome) {
   if (status === null) return "lost";

@@ -1,5 +1,6 @@
-// The same protection to take along, in five languages. Each follows the switches.
+// The same protection to copy, in seven languages. Each follows the switches.
 
+import { node, python } from "./backend_snippets.js";
 import recipe from "./recipe.js";
 
 const TAKES_TOKEN = ["remembered", "token"];
@@ -8,13 +9,13 @@ const KEEPS = ["remembered", "key"];
 
 /** The text of a tab. */
 export function snippet(tab, switches) {
-  const write = { "tab-html": html, "tab-fetch": fetching, "tab-curl": curl, "tab-actix": actix, "tab-nginx": nginx }[tab];
+  const write = { "tab-html": html, "tab-fetch": fetching, "tab-python": python, "tab-node": node, "tab-actix": actix, "tab-nginx": nginx, "tab-curl": curl }[tab];
   return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
 }
 
 /** The same text in pieces, its comments set apart. */
 export function withComments(text) {
-  return text.split(/(<!--[^]*?-->|^# .*$|\/\/ .*$)/m).map((piece, at) => {
+  return text.split(/(<!--[^]*?-->|(?:^|  )# .*$|\/\/ .*$)/m).map((piece, at) => {
     if (at % 2 === 0) return piece;
     const comment = document.createElement("span");
     comment.className = "comment";
@@ -30,11 +31,11 @@ ${field}  <input name="name" required>
 </form>`;
   if (takesToken) return `<script src="/sdk/onceward.js" defer></script>\n\n${form(" data-onceward", "")}`;
   if (policy === "key") {
-    return `<!-- A form cannot send a header: the key is a field, made anew for
-     each form that is shown. KeyFrom::body("/order_id") reads it. -->
+    return `<!-- A form cannot send a header: the key is a field, with a new value
+     in each form that is shown. KeyFrom::body("/order_id") reads it. -->
 ${form("", '  <input type="hidden" name="order_id" value="7c1f0e9a…">\n')}`;
   }
-  return `<!-- The form as it is. The server tells the same from the same. -->\n${form("", "")}`;
+  return `<!-- The form as it is: the server compares what was sent. -->\n${form("", "")}`;
 }
 
 function fetching({ policy, handlerMode, takesToken }) {
@@ -43,7 +44,7 @@ function fetching({ policy, handlerMode, takesToken }) {
   method: "POST",${key}${headers}
   body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
 });`;
-  const after = handlerMode.includes("loses") ? '\nif (outcome === "unknown") alert("Nobody knows yet whether it was ordered.");' : "";
+  const after = handlerMode.includes("loses") ? '\nif (outcome === "unknown") alert("It is not known yet whether it was ordered.");' : "";
   if (takesToken) return `// The script of the page: /sdk/onceward.js\n${call(`/demo/orders/${policy}`, "")}${after}`;
   if (policy === "key") {
     const key = "const key = `order-${Date.now()}`; // yours, the same for every attempt of this order";
@@ -70,9 +71,9 @@ function curl({ policy, handlerMode, origin, visitor, takesToken }) {
 
 function nginx({ policy, origin, takesToken }) {
   if (takesToken) return recipe.replace("127.0.0.1:8080", new URL(origin).host).trimEnd();
-  const claims = "# There the backend asks: POST /claim says run, or what was\n# answered the first time. docs/backends has it in Python and Node.";
-  const none = "# There the application itself has to tell the same from the same.";
-  return `# A gateway knows of tokens, and of ${policy === "key" ? "no keys" : "no intervals"}.\n${policy === "key" ? claims : none}`;
+  return `# A gateway can check tokens, but no ${policy === "key" ? "keys" : "intervals"}. There the backend asks:
+# POST /claim answers "run", or ${policy === "key" ? "the stored response" : "409 too_soon for a duplicate"}.
+# See the Python and Node tabs.`;
 }
 
 const WRAPS = {
@@ -103,7 +104,7 @@ function uses(code) {
 
 function actix({ policy, handlerMode, takesToken }) {
   const body = [];
-  const lost = KEEPS.includes(policy) ? "kept before it is sent: a lost one is replayed" : "a lost one is gone: the same again is refused";
+  const lost = KEEPS.includes(policy) ? "stored before it is sent: a lost one is replayed" : "a lost one is gone: a duplicate is rejected";
   const renewed = KEEPS.includes(policy) ? " // its claim is renewed meanwhile" : "";
   if (handlerMode.includes("slow")) body.push(`    sleep(Duration::from_millis(1200)).await;${renewed}`);
   if (handlerMode.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");

@@ -64,7 +64,7 @@ export function abbreviated(secret) {
 }
 
 function begun() {
-  return { number: undefined, carrier: null, isAnswered: false, underWay: 0, kinds: {}, order: null, answer: null };
+  return { number: undefined, carrier: null, isAnswered: false, underWay: 0, answers: [], answer: null };
 }
 
 /** Not randomUUID, which a page that came without TLS does not have. */

@@ -142,13 +142,13 @@ test("everything can be done with the keyboard alone, in the order of the page",
   await until("it was used", async () => (await customer.tally()).refused >= 1);
   await customer.sees(3, 2);
   await go("tab-html");
-  for (const tab of ["tab-fetch", "tab-curl", "tab-actix", "tab-nginx", "tab-html"]) {
+  for (const tab of ["tab-fetch", "tab-python", "tab-node", "tab-actix", "tab-nginx", "tab-curl", "tab-html"]) {
     await page.keyboard.press("ArrowRight");
     assert.equal(await focused(), tab);
     assert.equal(await page.getAttribute("#snippet", "aria-labelledby"), tab);
   }
   await page.keyboard.press("End");
-  assert.equal(await focused(), "tab-nginx");
+  assert.equal(await focused(), "tab-curl");
   await go("copy");
   await go("snippet");
   // In the order of the page, nothing stands before what was reached earlier.
@@ -160,13 +160,13 @@ test("everything can be done with the keyboard alone, in the order of the page",
   await customer.leave();
 });
 
-for (const width of [320, 360, 768, 1280]) {
+for (const width of [320, 360, 390, 768, 1280]) {
   test(`at ${width} pixels nothing is cut off, and everything is large enough to be hit`, async () => {
     const customer = await shop.enter({ viewport: { width, height: 740 }, hasTouch: width < 500 });
     const { page } = customer;
     await page.click("#both");
     await customer.sees(3, 1);
-    for (const tab of ["html", "fetch", "curl", "actix"]) {
+    for (const tab of ["html", "fetch", "python", "node", "actix", "curl"]) {
       await page.click(`#tab-${tab}`);
       assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), 0, tab);
     }

@@ -241,7 +241,7 @@ test("where the SDK is blocked nothing is ordered without a token, and the page 
   await customer.turn("slow");
   await customer.click("guarded", 2);
   assert.deepEqual(await customer.wire("guarded", 2), ["refused", "refused"]);
-  await until("it says why", async () => (await page.textContent("#guarded-said")) === "Refused. A token is missing");
+  await until("it says why", async () => (await page.textContent("#guarded-said")) === "Rejected: A token is missing.");
   await customer.turn("key");
   await customer.click("guarded", 2);
   await customer.sees(0, 1);

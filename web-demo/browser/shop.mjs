@@ -7,14 +7,20 @@ import { Stage, until, Visitor } from "../../client-sdk/web/browser/stage.mjs";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
+/** The service alone, on a free port. */
+export async function startService(settings = []) {
+  const service = spawn(program(), ["--listen", "127.0.0.1:0", "--log", "json", ...settings], { stdio: ["ignore", "pipe", "inherit"] });
+  const lines = createInterface(service.stdout);
+  const [line] = await new Promise((go) => lines.once("line", (...what) => go(what)));
+  return { url: `http://${JSON.parse(line).address}`, stop: () => service.kill("SIGKILL") };
+}
+
 /** The service and the browser. */
 export class Shop {
   static async open(settings = []) {
     const shop = new Shop();
-    shop.service = spawn(program(), ["--listen", "127.0.0.1:0", "--log", "json", ...settings], { stdio: ["ignore", "pipe", "inherit"] });
-    const lines = createInterface(shop.service.stdout);
-    const [line] = await new Promise((go) => lines.once("line", (...what) => go(what)));
-    shop.url = `http://${JSON.parse(line).address}`;
+    shop.service = await startService(settings);
+    shop.url = shop.service.url;
     shop.stage = await Stage.open();
     shop.browser = shop.stage.browser;
     return shop;
@@ -29,7 +35,7 @@ export class Shop {
 
   async close() {
     await this.stage.close();
-    this.service.kill("SIGKILL");
+    this.service.stop();
   }
 }
 

@@ -26,18 +26,24 @@ pub(crate) const PAGE: &str = include_str!("../assets/index.html");
 /// The recipe for nginx, as a module: it has neither a backtick nor a brace behind a dollar, which would end or change it.
 const RECIPE: &str = concat!("export default String.raw`", include_str!("../../deploy/nginx.conf"), "`;\n");
 
-/// What the page loads.
-const FILES: [Asset; 11] = [
+/// What a browser shows as it is, such as the examples of whole backends.
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What the page loads and links to.
+const FILES: [Asset; 14] = [
     asset!("demo.css", "text/css; charset=utf-8"),
     asset!("demo.js", "text/javascript; charset=utf-8"),
     asset!("chart.js", "text/javascript; charset=utf-8"),
     asset!("messages.js", "text/javascript; charset=utf-8"),
     asset!("form_panel.js", "text/javascript; charset=utf-8"),
     asset!("snippets.js", "text/javascript; charset=utf-8"),
+    asset!("backend_snippets.js", "text/javascript; charset=utf-8"),
     asset!("submissions.js", "text/javascript; charset=utf-8"),
     asset!("keyboard_tabs.js", "text/javascript; charset=utf-8"),
     asset!("request_timeline.js", "text/javascript; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
+    Asset { name: "payments.py", kind: TEXT, bytes: include_bytes!("../../docs/backends/payments.py") },
+    Asset { name: "payments.mjs", kind: TEXT, bytes: include_bytes!("../../docs/backends/payments.mjs") },
     Asset { name: "recipe.js", kind: "text/javascript; charset=utf-8", bytes: RECIPE.as_bytes() },
 ];
 

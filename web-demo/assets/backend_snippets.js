@@ -1,0 +1,112 @@
+// The same protection in a backend of another language, which asks the service over HTTP. A test runs every one of these.
+
+/** What each policy sends to claim a submission, in the syntax that Python and JavaScript share. */
+const CLAIMED_BY = {
+  remembered: '"token": token',
+  key: '"key": key',
+  interval: '"interval": "5s"',
+};
+
+const PYTHON_HEAD = (origin, modules) => `# The standard library is enough. Whole server: /demo/payments.py
+import ${modules}
+
+def ask(path, body):
+    headers = {"content-type": "application/json"}  # and the API key, if the service has one
+    request = urllib.request.Request("${origin}" + path, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, json.loads(answer.read() or "{}")
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+`;
+
+/** Python, as a Flask or Django view calls it. */
+export function python({ policy, origin }) {
+  if (policy === "token") {
+    return `${PYTHON_HEAD(origin, "json, urllib.error, urllib.request, uuid")}
+def place_order(token, order):
+    attempt = uuid.uuid4().hex
+    status, told = ask("/token/redeem", {"token": token, "attempt": attempt})
+    if status != 200:
+        return status, told  # 409 token_used: this was already sent
+    try:
+        return 201, save(order)
+    except Exception:  # nothing was saved: the token is valid again
+        ask("/token/release", {"token": token, "attempt": attempt, "run_id": told["run_id"]})
+        raise`;
+  }
+  const { parameters, rejected, replay, reply } = claimParts(policy);
+  const replayed = `    if told["outcome"] == "replay":
+        return told["reply"]["status"], json.loads(base64.b64decode(told["reply"]["body"]))
+`;
+  const kept = `    body = base64.b64encode(json.dumps(placed).encode()).decode()
+    ask("/claim/complete", {"pass": told["pass"], "reply": {"status": 201, "body": body}})`;
+  return `${PYTHON_HEAD(origin, `${replay ? "base64, " : ""}json, urllib.error, urllib.request`)}
+def place_order(${parameters}):
+    content = json.dumps(order, sort_keys=True)
+    status, told = ask("/claim", {${CLAIMED_BY[policy]}, "action": "POST /orders", "subject": user, "fingerprint": content})
+    if status != 200:
+        return status, told  # ${rejected}
+${replay ? replayed : ""}    try:
+        placed = save(order)  # longer than told["lease"]? POST /claim/renew every told["renew_every"]
+    except Exception:  # nothing was saved: it may be sent again
+        ask("/claim/release", {"pass": told["pass"]})
+        raise
+${reply ? kept : '    ask("/claim/complete", {"pass": told["pass"]})'}
+    return 201, placed`;
+}
+
+const NODE_HEAD = (origin) => `// Node has all of it. Whole server: /demo/payments.mjs
+async function ask(path, body) {
+  const headers = { "content-type": "application/json" }; // and the API key, if the service has one
+  const answer = await fetch("${origin}" + path, { method: "POST", headers, body: JSON.stringify(body) });
+  return [answer.status, JSON.parse((await answer.text()) || "{}")];
+}
+`;
+
+/** Node, as an Express handler calls it. */
+export function node({ policy, origin }) {
+  if (policy === "token") {
+    return `${NODE_HEAD(origin)}
+async function placeOrder(token, order) {
+  const attempt = crypto.randomUUID();
+  const [status, told] = await ask("/token/redeem", { token, attempt });
+  if (status !== 200) return [status, told]; // 409 token_used: this was already sent
+  try {
+    return [201, await save(order)];
+  } catch (error) { // nothing was saved: the token is valid again
+    await ask("/token/release", { token, attempt, run_id: told.run_id });
+    throw error;
+  }
+}`;
+  }
+  const { parameters, rejected, replay, reply } = claimParts(policy);
+  const replayed = `  if (told.outcome === "replay") {
+    return [told.reply.status, JSON.parse(Buffer.from(told.reply.body, "base64"))];
+  }
+`;
+  const kept = `  const body = Buffer.from(JSON.stringify(placed)).toString("base64");
+  await ask("/claim/complete", { pass: told.pass, reply: { status: 201, body } });`;
+  return `${NODE_HEAD(origin)}
+async function placeOrder(${parameters}) {
+  const fingerprint = JSON.stringify(order);
+  const [status, told] = await ask("/claim", { ${CLAIMED_BY[policy]}, action: "POST /orders", subject: user, fingerprint });
+  if (status !== 200) return [status, told]; // ${rejected}
+${replay ? replayed : ""}  let placed;
+  try {
+    placed = await save(order); // longer than told.lease? POST /claim/renew every told.renew_every
+  } catch (error) { // nothing was saved: it may be sent again
+    await ask("/claim/release", { pass: told.pass });
+    throw error;
+  }
+${reply ? kept : '  await ask("/claim/complete", { pass: told.pass });'}
+  return [201, placed];
+}`;
+}
+
+/** What differs between the policies that claim. */
+function claimParts(policy) {
+  if (policy === "interval") return { parameters: "user, order", rejected: "409 too_soon: the same was sent a moment ago", replay: false, reply: false };
+  const parameters = policy === "key" ? "key, user, order" : "token, user, order";
+  return { parameters, rejected: "409 in_progress: the first one still runs", replay: true, reply: true };
+}
