@@ -29,8 +29,8 @@ pub(crate) use self::body::{BodyEnd, RequestBody, drain};
 pub(crate) use self::decide::{AdmittedRequest, Decision, Route};
 pub(crate) use self::effect::{Entry, ErrorSource, Judgement, ResponseFacts, judge};
 pub(crate) use self::guarded_request::GuardedRequest;
-pub(crate) use self::request::{ParsedRequest, RequestReader};
 pub(crate) use self::rejection_page::escape;
+pub(crate) use self::request::{ParsedRequest, RequestReader};
 pub(crate) use self::response::OutcomeHeaders;
 pub(crate) use self::stored_response::{BodyLength, capture, read_limit};
 #[cfg(any(test, feature = "fuzzing"))]

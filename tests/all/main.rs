@@ -25,6 +25,7 @@ mod cli {
 
 /// The demo shop.
 mod demo {
+    mod backend_snippets;
     mod code_snippets;
     mod hostile_visitors;
     mod shop;

@@ -1,23 +1,22 @@
 // The same protection in a backend of another language, which asks the service over HTTP. A test runs every one of these.
 
-/** What each policy sends to claim a submission, in the syntax that Python and JavaScript share. */
-const CLAIMED_BY = {
-  remembered: '"token": token',
-  key: '"key": key',
-  interval: '"interval": "5s"',
-};
+/** What a claim is made by, under each policy. */
+const PYTHON_CLAIMS_BY = { remembered: '"token": token', key: '"key": key', interval: '"interval": "5s"' };
+const NODE_CLAIMS_BY = { remembered: "token", key: "key", interval: 'interval: "5s"' };
 
-const PYTHON_HEAD = (origin, modules) => `# The standard library is enough. Whole server: /demo/payments.py
+const PYTHON_HEAD = (origin, modules) => `# The standard library is enough. A whole server: /demo/payments.py
 import ${modules}
 
 def ask(path, body):
-    headers = {"content-type": "application/json"}  # and the API key, if the service has one
+    headers = {"content-type": "application/json"}  # with an API key: "authorization": "Bearer …"
     request = urllib.request.Request("${origin}" + path, json.dumps(body).encode(), headers)
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.status, json.loads(answer.read() or "{}")
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
+    except OSError:
+        return 503, {"code": "store_unavailable"}  # no answer, so nothing runs
 `;
 
 /** Python, as a Flask or Django view calls it. */
@@ -44,7 +43,7 @@ def place_order(token, order):
   return `${PYTHON_HEAD(origin, `${replay ? "base64, " : ""}json, urllib.error, urllib.request`)}
 def place_order(${parameters}):
     content = json.dumps(order, sort_keys=True)
-    status, told = ask("/claim", {${CLAIMED_BY[policy]}, "action": "POST /orders", "subject": user, "fingerprint": content})
+    status, told = ask("/claim", {${PYTHON_CLAIMS_BY[policy]}, "action": "POST /orders", "subject": user, "fingerprint": content})
     if status != 200:
         return status, told  # ${rejected}
 ${replay ? replayed : ""}    try:
@@ -56,11 +55,15 @@ ${reply ? kept : '    ask("/claim/complete", {"pass": told["pass"]})'}
     return 201, placed`;
 }
 
-const NODE_HEAD = (origin) => `// Node has all of it. Whole server: /demo/payments.mjs
+const NODE_HEAD = (origin) => `// Node brings all that is needed. A whole server: /demo/payments.mjs
 async function ask(path, body) {
-  const headers = { "content-type": "application/json" }; // and the API key, if the service has one
-  const answer = await fetch("${origin}" + path, { method: "POST", headers, body: JSON.stringify(body) });
-  return [answer.status, JSON.parse((await answer.text()) || "{}")];
+  const headers = { "content-type": "application/json" }; // with an API key: authorization: "Bearer …"
+  try {
+    const answer = await fetch("${origin}" + path, { method: "POST", headers, body: JSON.stringify(body) });
+    return [answer.status, JSON.parse((await answer.text()) || "{}")];
+  } catch {
+    return [503, { code: "store_unavailable" }]; // no answer, so nothing runs
+  }
 }
 `;
 
@@ -90,7 +93,7 @@ async function placeOrder(token, order) {
   return `${NODE_HEAD(origin)}
 async function placeOrder(${parameters}) {
   const fingerprint = JSON.stringify(order);
-  const [status, told] = await ask("/claim", { ${CLAIMED_BY[policy]}, action: "POST /orders", subject: user, fingerprint });
+  const [status, told] = await ask("/claim", { ${NODE_CLAIMS_BY[policy]}, action: "POST /orders", subject: user, fingerprint });
   if (status !== 200) return [status, told]; // ${rejected}
 ${replay ? replayed : ""}  let placed;
   try {

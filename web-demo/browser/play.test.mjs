@@ -97,6 +97,25 @@ story("after a lost answer, sending it again is a second order without a guard a
   await customer.sees(2, 1);
 });
 
+story("faults at once are told as one statement, also when the last answer is that another one runs", async (customer, page) => {
+  await customer.turn("fails", "loses");
+  for (const [policy, said] of [["remembered", /the token is valid again/], ["token", /the token is valid again/], ["key", /the key is free again/], ["interval", /not taken for a duplicate/]]) {
+    await customer.turn(policy);
+    await page.click("#guarded [type=reset]");
+    if (policy === "remembered" || policy === "token") {
+      await page.fill("#guarded-name", policy);
+      await page.waitForSelector("#guarded[data-onceward-state=ready]");
+    }
+    await customer.click("guarded", 3);
+    await until(`${policy} is told`, async () => /Send it again/.test(await page.textContent("#guarded-said")));
+    const text = await page.textContent("#guarded-said");
+    assert.match(text, /^The stockroom did not answer\. Nothing was ordered\./, policy);
+    assert.match(text, said, policy);
+    assert.doesNotMatch(text, /still running|placed/, policy);
+  }
+  await customer.sees(0, 0);
+});
+
 story("what is edited after a lost answer is sent only if the person says so", async (customer, page) => {
   await customer.turn("slow", "loses");
   await customer.click("guarded");
@@ -169,6 +188,28 @@ story("the snippets follow the switches, and the lines for curl work as they are
   assert.match(await text("actix"), /ServiceUnavailable/);
   assert.match(await text("fetch"), /"Demo-Handler": "fails"/);
   assert.match(await text("curl"), /Demo-Handler: fails/);
+});
+
+story("the code for backends follows the policy, and leads to whole servers", async (customer, page) => {
+  const asked = { remembered: /"?\/claim", \{ ?"?token/, token: /\/token\/redeem/, key: /"?\/claim", \{ ?"?key/, interval: /"?\/claim", \{ ?"?interval"?: "5s"/ };
+  for (const [policy, call] of Object.entries(asked)) {
+    await customer.turn(policy);
+    for (const tab of ["python", "node"]) {
+      await page.click(`#tab-${tab}`);
+      const text = await page.textContent("#snippet-text");
+      assert.match(text, call, `${tab} ${policy}`);
+      assert.ok(text.includes(new URL(page.url()).origin), "it asks this service");
+    }
+  }
+  for (const link of await page.$$eval("a[href^='/']", (links) => links.map((link) => link.getAttribute("href")))) {
+    assert.equal((await page.request.get(shop.url + link)).status(), 200, link);
+  }
+  for (const [file, text] of [["payments.py", "import"], ["payments.mjs", "import"]]) {
+    const answer = await page.request.get(`${shop.url}/demo/${file}`);
+    assert.match(answer.headers()["content-type"], /^text\/plain/);
+    assert.ok((await answer.text()).includes(text), file);
+  }
+  assert.ok(await page.isVisible("nav a[href='/docs/']"));
 });
 
 story("the lines for fetch work as they are copied", async (customer, page) => {

@@ -83,8 +83,24 @@ mod tests {
     #[test]
     fn page_names_outcome_next_step_and_way_back_without_jargon() {
         const JARGON: [&str; 18] = [
-            "token", "tokens", "key", "keys", "claim", "store", "rfc", "lease", "idempotency", "idempotent", "handler",
-            "header", "body", "json", "subject", "retry", "replay", "http",
+            "token",
+            "tokens",
+            "key",
+            "keys",
+            "claim",
+            "store",
+            "rfc",
+            "lease",
+            "idempotency",
+            "idempotent",
+            "handler",
+            "header",
+            "body",
+            "json",
+            "subject",
+            "retry",
+            "replay",
+            "http",
         ];
         for code in Code::ALL {
             let page = render(&Problem::new(code).instance("/orders"), None);

@@ -30,8 +30,7 @@ curl -s HOST/token/redeem KEY \
 <p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/problems">Error codes</a> · <a href="/readyz">ready?</a></p>"#;
 
 /// The way from a page about problems to the others.
-const NAVIGATION: &str =
-    r#"<nav aria-label="More"><a href="/">Start page</a><a href="/problems">All error codes</a><a href="/docs/">API documentation</a></nav>"#;
+const NAVIGATION: &str = r#"<nav aria-label="More"><a href="/">Start page</a><a href="/problems">All error codes</a><a href="/docs/">API documentation</a></nav>"#;
 
 #[get("/")]
 pub(crate) async fn start(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
@@ -126,7 +125,9 @@ fn retry_advice(retry: Retry) -> &'static str {
 fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = STANDARD.encode(Sha256::digest(STYLE));
-        format!("default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+        format!(
+            "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
     });
     &POLICY
 }

@@ -1,4 +1,5 @@
-//! The lines that the demo shows for actix-web compile: each stands here as code, and in the page's file as text.
+//! The code that the demo shows works: what it shows for actix-web stands here as code, and in the page's file as text. What is in
+//! Python and Node, see `backend_snippets.rs`.
 
 use std::time::Duration;
 

@@ -66,7 +66,9 @@ impl CustomerText {
                 "What you sent is no longer being carried out here, and may have been carried out elsewhere.",
                 ASK,
             ),
-            Code::TokenExpired => ("This form is too old", "The form was open for too long. Nothing was carried out.", OPEN_ANEW),
+            Code::TokenExpired => {
+                ("This form is too old", "The form was open for too long. Nothing was carried out.", OPEN_ANEW)
+            }
             Code::TokenStale => (
                 "This form is too old",
                 "We have restarted since you opened the form, and cannot tell whether you sent it before. Nothing was carried out this time.",
@@ -92,12 +94,12 @@ impl CustomerText {
                 "We cannot find out at the moment whether this was sent before, so nothing was carried out this time.",
                 WAIT,
             ),
-            Code::Locked => (
-                "Another one comes first",
-                "We are still working on another one. Yours was not carried out yet.",
-                WAIT,
-            ),
-            Code::RateLimited => ("That was too fast", "Too much was sent in a short time. Nothing was carried out.", WAIT),
+            Code::Locked => {
+                ("Another one comes first", "We are still working on another one. Yours was not carried out yet.", WAIT)
+            }
+            Code::RateLimited => {
+                ("That was too fast", "Too much was sent in a short time. Nothing was carried out.", WAIT)
+            }
             Code::Overloaded => ("We are too busy right now", NOTHING, WAIT),
             Code::Unauthorized => (
                 "Please sign in",
