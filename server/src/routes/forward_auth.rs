@@ -66,9 +66,12 @@ pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> Ht
         Err(rejection) => Err(rejection),
     };
     let problem = passed.as_ref().err().map(Rejection::problem);
-    let answer = context.respond_at(&request, &path, passed.map_err(Into::into));
+    let is_nginx = GatewayOptions::style(&request) == Style::Nginx;
+    // The page of nginx stands in a header too.
+    let shown = if is_nginx && path.len() > LONGEST { "" } else { &path };
+    let answer = context.respond_at(&request, shown, passed.map_err(Into::into));
     match problem {
-        Some(problem) if GatewayOptions::style(&request) == Style::Nginx => in_headers(answer, problem, &path),
+        Some(problem) if is_nginx => in_headers(answer, problem, &path),
         _ => answer,
     }
 }
@@ -95,7 +98,7 @@ fn in_headers(answer: HttpResponse, problem: Problem, path: &str) -> HttpRespons
     answer.set_body(BoxBody::new(()))
 }
 
-/// A problem as a header can carry it: nginx takes 4 KB of them, so a long path is left out.
+/// A problem as a header can carry it: `deploy/nginx.conf` takes 8 KB of them, so a long path is left out.
 fn line(problem: Problem, path: &str) -> Option<HeaderValue> {
     let problem = if path.len() <= LONGEST { problem.instance(path) } else { problem };
     let mut text = String::new();
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_problem_of_any_characters_fits_into_a_header_and_says_the_same() {
-        let problem = Problem::new(onceward_api::Code::BadRequest).detail("ü \"😀\"\n\u{7f}");
+        let problem = Problem::new(Code::BadRequest).detail("ü \"😀\"\n\u{7f}");
         let read = |path: &str| {
             serde_json::from_str::<Problem>(line(problem.clone(), path).unwrap().to_str().unwrap()).unwrap()
         };

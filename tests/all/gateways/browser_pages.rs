@@ -146,7 +146,7 @@ async fn rejected_navigation_is_shown_a_page_and_programs_receive_json() {
             let page = send(stage.submission(Method::POST, token).header("accept", NAVIGATION)).await;
             assert_page(kind, &page, said);
             let text = String::from_utf8_lossy(&page.body).into_owned();
-            assert!(text.contains(&format!("<small>{}</small>", &said[4..])), "{kind:?}: {text}");
+            assert!(text.contains(&format!("<code>{}</code>", &said[4..])), "{kind:?}: {text}");
             let policy = page.headers["content-security-policy"].to_str().unwrap();
             assert!(policy.starts_with("default-src 'none'"), "{kind:?}: {policy}");
             for accept in ["*/*", "application/json", "application/json, text/html;q=0.9", "application/problem+json"] {
