@@ -3,7 +3,7 @@
 import { Shop } from "./shop.mjs";
 
 const shop = await Shop.open();
-const customer = await shop.enter({ viewport: { width: 1200, height: 990 }, colorScheme: "light", deviceScaleFactor: 1.5 });
+const customer = await shop.enter({ viewport: { width: 1200, height: 1110 }, colorScheme: "light", deviceScaleFactor: 1.5 });
 await customer.page.click("#both");
 await customer.sees(3, 1);
 await customer.wire("guarded", 3);
