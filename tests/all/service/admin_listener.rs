@@ -41,7 +41,7 @@ async fn with_it_they_are_there_and_nowhere_else_and_health_is_at_both() {
         assert_eq!(get(&admin, path).await.said(), "404 not_found", "{path}");
     }
     let start = get(&admin, "/").await;
-    assert!(String::from_utf8_lossy(&start.body).contains("What it does right now"), "it leads to the page");
+    assert!(String::from_utf8_lossy(&start.body).contains("<h1>Live metrics</h1>"), "it leads to the page");
     assert!(Metrics::of(&admin).await.sum("onceward_build_info", &[]) == 1.0);
 }
 
