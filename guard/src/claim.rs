@@ -27,7 +27,7 @@ use crate::renewal::QueuePosition;
 use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
 use crate::shutdown::InFlight;
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, WatchedStore};
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
 
@@ -354,7 +354,7 @@ impl Claim {
         self.terms.engine.clock.wall().saturating_add(self.terms.rules.retain.as_millis() as u64)
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<WatchedStore> {
         Arc::clone(&self.terms.engine.store)
     }
 

@@ -15,14 +15,14 @@ use crate::record::Record;
 use crate::renewal::RenewalQueue;
 use crate::shared_secret::SharedSecrets;
 use crate::shutdown::Shutdown;
-use crate::store::{Admission, OriginThread, Store, StoreError};
+use crate::store::{Admission, OriginThread, StoreError, WatchedStore};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::waiters::Waiters;
 
 /// The parts of one guard. Every pass and every claim holds a reference, so the background tasks continue until the last one is settled.
 pub(crate) struct Engine {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<WatchedStore>,
     pub(crate) secrets: Arc<SharedSecrets>,
     pub(crate) clock: Clock,
     pub(crate) shutdown: Shutdown,
@@ -57,6 +57,11 @@ impl Engine {
         }
     }
 
+    /// Counts and logs a request that failed.
+    pub(crate) fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.inspect_err(|error| self.store.request_failed(error))
+    }
+
     /// Returns the record of a ticket.
     pub(crate) async fn record(&self, ticket: &Ticket) -> Result<Option<Record>, StoreError> {
         let found = self.store.look(ticket).await?;
@@ -64,12 +69,12 @@ impl Engine {
     }
 
     pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {
-        self.secrets.mint(&*self.store).await
+        self.secrets.mint(&self.store).await
     }
 
     /// Returns the mint, with every secret that the store currently has.
     pub(crate) async fn current_mint(&self) -> Result<Arc<Mint>, StoreError> {
-        self.secrets.share(&*self.store).await.map_err(StoreError::certainly_not_executed)
+        self.secrets.share(&self.store).await.map_err(StoreError::certainly_not_executed)
     }
 
     /// Counts and logs a request that ran, and would have had this outcome under enforcement.

@@ -285,7 +285,7 @@ impl Guard {
     /// # Errors
     /// If the signing secret could not be fetched.
     pub async fn open_pass(&self, text: &str) -> Result<Option<SignedPass>, StoreError> {
-        signed::open(&self.0, text).await
+        self.0.noted(signed::open(&self.0, text).await)
     }
 
     /// Fetches the signing secret, unless it is known. Call this before the check if its pass is to be [signed](crate::Pass::into_signed),
@@ -294,7 +294,7 @@ impl Guard {
     /// # Errors
     /// If the store failed.
     pub async fn fetch_secret(&self) -> Result<(), StoreError> {
-        self.0.mint().await.map(drop)
+        self.0.noted(self.0.mint().await).map(drop)
     }
 
     /// Returns the record of a submission, and changes nothing.
@@ -302,7 +302,7 @@ impl Guard {
     /// # Errors
     /// If the store failed.
     pub async fn look(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Snapshot, StoreError> {
-        inspect::look(&self.0, policy, intent).await
+        self.0.noted(inspect::look(&self.0, policy, intent).await)
     }
 
     /// Returns the record under a ticket, as it appears in a log, and changes nothing.
@@ -310,7 +310,7 @@ impl Guard {
     /// # Errors
     /// If the store failed.
     pub async fn look_at(&self, ticket: &Ticket) -> Result<Snapshot, StoreError> {
-        inspect::look_at(&self.0, ticket).await
+        self.0.noted(inspect::look_at(&self.0, ticket).await)
     }
 
     /// Returns everything that is known about the presented token, and changes nothing. Returns `None` if the text does not have the shape
@@ -319,7 +319,7 @@ impl Guard {
     /// # Errors
     /// If the store failed.
     pub async fn inspect(&self, intent: &Intent<'_>) -> Result<Option<TokenInfo>, StoreError> {
-        inspect::inspect(&self.0, intent).await
+        self.0.noted(inspect::inspect(&self.0, intent).await)
     }
 
     /// Settles a run whose outcome is unknown, under a key or with a remembered token.
@@ -339,7 +339,7 @@ impl Guard {
         effect: Effect,
         reply: Option<Reply>,
     ) -> Result<Settled, StoreError> {
-        settle::settle_intent(&self.0, rules, intent, Settlement { run, effect, reply }).await
+        self.0.noted(settle::settle_intent(&self.0, rules, intent, Settlement { run, effect, reply }).await)
     }
 
     /// Like [`settle`](Self::settle), by the ticket alone, as it appears in a log. A token that is settled as not applied does not become
@@ -356,7 +356,7 @@ impl Guard {
         reply: Option<Reply>,
     ) -> Result<Settled, StoreError> {
         let target = Target { ticket, token: None, action: "" };
-        settle::settle(&self.0, rules, &target, Settlement { run, effect, reply }).await
+        self.0.noted(settle::settle(&self.0, rules, &target, Settlement { run, effect, reply }).await)
     }
 
     /// Releases a token that this attempt has redeemed, because the submission did not take effect: the token is valid again until it
@@ -369,7 +369,7 @@ impl Guard {
     /// # Errors
     /// If the store failed, or if its reply was lost: retry the call.
     pub async fn release(&self, token: &str, attempt: &Attempt, run: RunId) -> Result<Settled, StoreError> {
-        release::release(&self.0, token, attempt, run).await
+        self.0.noted(release::release(&self.0, token, attempt, run).await)
     }
 
     /// Revokes a token, whatever it is bound to: for operators, not for clients. The record of a run is kept.
@@ -377,7 +377,7 @@ impl Guard {
     /// # Errors
     /// If the store failed, or if its reply was lost: retry the call.
     pub async fn revoke(&self, token: &str) -> Result<Revocation, StoreError> {
-        revoke::revoke(&self.0, token).await
+        self.0.noted(revoke::revoke(&self.0, token).await)
     }
 
     /// Checks that the store responds and accepts writes.
@@ -386,7 +386,7 @@ impl Guard {
     /// If it does not. A Redis that has reached `maxmemory` and evicts nothing rejects new records: [`StoreError::is_full`] distinguishes
     /// it from one that cannot be reached.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.0.store.ping().await
+        self.0.store.ping().await.inspect_err(|error| self.0.store.step_failed(error))
     }
 
     /// Starts a graceful shutdown: from now on, responses close their connections, so that clients connect elsewhere.

@@ -147,6 +147,7 @@ mod token;
 pub mod transaction;
 mod verdict;
 mod waiters;
+mod warning_limit;
 
 #[cfg(feature = "actix")]
 pub mod actix;
@@ -212,6 +213,7 @@ pub use crate::ticket::{BadTicket, Kind, Ticket};
 pub use crate::token::Token;
 pub use crate::token::secret::{Secret, WeakSecret};
 pub use crate::verdict::Verdict;
+pub use crate::warning_limit::WarningLimit;
 
 /// The examples of the README, run as tests.
 #[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]

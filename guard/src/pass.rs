@@ -135,14 +135,15 @@ impl Pass {
 
     async fn write(mut self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(Settled::Final) };
-        match &self.basis {
+        let written = match &self.basis {
             Basis::Claim(claim) => claim.settle(effect, reply, in_flight).await,
             Basis::Token(token) => self.engine.give_back(token).await,
             Basis::Attempt(token, attempt, run) => {
-                let released = self.engine.unmark(token, attempt, *run).await?;
-                Ok(if released == Settled::Released { released } else { Settled::Final })
+                let released = self.engine.unmark(token, attempt, *run).await;
+                released.map(|released| if released == Settled::Released { released } else { Settled::Final })
             }
-        }
+        };
+        written.inspect_err(|error| self.engine.store.step_failed(error))
     }
 
     /// Turns the pass into a signed text, for a run in another process: that process renews the claim and settles it with the text, by

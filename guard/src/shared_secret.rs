@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::store::{Bytes, Compared, Room, Store, StoreError};
+use crate::store::{Bytes, Compared, Room, StoreError, WatchedStore};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::token::salt::Salt;
@@ -59,7 +59,7 @@ impl SharedSecrets {
     }
 
     /// Returns the mint. Asks the store only if the mint is not known yet. On an error, no token has changed.
-    pub(crate) async fn mint(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
+    pub(crate) async fn mint(&self, store: &WatchedStore) -> Result<Arc<Mint>, StoreError> {
         match self.known() {
             Some(mint) => Ok(mint),
             None => self.share(store).await.map_err(StoreError::certainly_not_executed),
@@ -68,7 +68,7 @@ impl SharedSecrets {
 
     /// Reads the shared secrets, and adds those that this guard has known before. From then on all guards sign with the first of them, and
     /// accept them all. A store that has lost the secrets receives them again.
-    pub(crate) async fn share(&self, store: &dyn Store) -> Result<Arc<Mint>, StoreError> {
+    pub(crate) async fn share(&self, store: &WatchedStore) -> Result<Arc<Mint>, StoreError> {
         let (known, mint) = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             (known.shared.clone(), known.mint.clone())
@@ -98,7 +98,7 @@ impl SharedSecrets {
     }
 
     /// Returns the salt of intervals. Asks the store only if the salt is not known yet. On an error, nothing was claimed.
-    pub(crate) async fn salt(&self, store: &dyn Store) -> Result<Arc<Salt>, StoreError> {
+    pub(crate) async fn salt(&self, store: &WatchedStore) -> Result<Arc<Salt>, StoreError> {
         match self.known_salt() {
             Some(salt) => Ok(salt),
             None => self.share_salt(store, Salt::random()).await.map_err(StoreError::certainly_not_executed),
@@ -110,7 +110,7 @@ impl SharedSecrets {
     }
 
     /// Inserts the salt into the store. If the store has a salt already, this guard uses that one.
-    async fn share_salt(&self, store: &dyn Store, own: Salt) -> Result<Arc<Salt>, StoreError> {
+    async fn share_salt(&self, store: &WatchedStore, own: Salt) -> Result<Arc<Salt>, StoreError> {
         let agreed = match put(store, &Ticket::of_salt(), own.as_bytes()).await? {
             Some(bytes) => Salt::new(&bytes).ok_or_else(|| StoreError::not_executed("the store's salt is none"))?,
             None => own,
@@ -121,7 +121,7 @@ impl SharedSecrets {
     }
 
     /// Reads all shared values that are in use, and restores those that the store has lost.
-    async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn refresh(&self, store: &WatchedStore) -> Result<(), StoreError> {
         if self.own.is_some() {
             self.share(store).await?;
         }
@@ -134,7 +134,7 @@ impl SharedSecrets {
 
 /// Returns the secrets that the guards of this store share, including those in `known`. If the store has none, inserts `known`, or `own` if
 /// none is known.
-async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<Secret>, StoreError> {
+async fn agree(store: &WatchedStore, own: &Secret, known: &[Secret]) -> Result<Vec<Secret>, StoreError> {
     let ticket = Ticket::of_secret();
     let offered = if known.is_empty() { std::slice::from_ref(own) } else { known };
     for _ in 0..TRIES {
@@ -158,7 +158,7 @@ async fn agree(store: &dyn Store, own: &Secret, known: &[Secret]) -> Result<Vec<
 
 /// Inserts `value` if there is no record, and returns the record otherwise. Reads first, because a full store still answers reads; the
 /// insert decides nevertheless.
-async fn put(store: &dyn Store, ticket: &Ticket, value: &[u8]) -> Result<Option<Bytes>, StoreError> {
+async fn put(store: &WatchedStore, ticket: &Ticket, value: &[u8]) -> Result<Option<Bytes>, StoreError> {
     match store.look(ticket).await? {
         None => store.insert(ticket, value, RETAIN, Room::Free).await,
         found => Ok(found),
@@ -192,7 +192,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Secret>, StoreError> {
 /// Refreshes the shared values after each reconnect and at the interval `every`, until the guard is `gone`.
 pub(crate) async fn keep_sharing(
     sharing: Arc<SharedSecrets>,
-    store: Arc<dyn Store>,
+    store: Arc<WatchedStore>,
     every: Duration,
     mut gone: watch::Receiver<()>,
 ) {
@@ -203,13 +203,14 @@ pub(crate) async fn keep_sharing(
             biased;
             () = &mut anew => continue,
             _ = gone.changed() => return,
-            shared = sharing.refresh(&*store) => shared,
+            shared = sharing.refresh(&store) => shared,
         };
         let pause = match shared {
             Ok(_) => every,
             Err(error) => {
                 let pause = every.min(AGAIN);
-                tracing::warn!(%error, ?pause, "could not share the signing secret through the store; retrying");
+                store.step_failed(&error);
+                tracing::debug!(%error, ?pause, "could not share the signing secret through the store; retrying");
                 pause
             }
         };
@@ -240,7 +241,12 @@ mod tests {
     }
 
     /// Removes the shared records, as FLUSHALL does.
-    async fn flush(store: &Memory) {
+    async fn has_any(store: &WatchedStore) -> bool {
+        let (secret, salt) = (store.look(&Ticket::of_secret()).await, store.look(&Ticket::of_salt()).await);
+        secret.unwrap().is_some() || salt.unwrap().is_some()
+    }
+
+    async fn flush(store: &WatchedStore) {
         for ticket in [Ticket::of_secret(), Ticket::of_salt()] {
             if let Some(there) = store.look(&ticket).await.unwrap() {
                 store.remove(&ticket, &there, None).await.unwrap();
@@ -250,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn guards_of_one_store_agree_on_the_first_one_s_secret() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let (first, second) = (shared(), shared());
         let token = issue(&first.mint(&store).await.unwrap());
         let answer = issue(&second.mint(&store).await.unwrap());
@@ -264,7 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_that_forgot_the_secret_is_told_it_again() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let (first, second) = (shared(), shared());
         let token = issue(&first.mint(&store).await.unwrap());
         second.mint(&store).await.unwrap();
@@ -277,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn two_sides_that_lost_each_other_agree_again_and_accept_what_both_have_signed() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let (first, third) = (shared(), shared());
         let before = issue(&first.mint(&store).await.unwrap());
         flush(&store).await;
@@ -297,7 +303,7 @@ mod tests {
     /// However often the store loses the secrets, the record does not grow, and the guards do not keep rewriting it.
     #[tokio::test]
     async fn secrets_that_were_lost_again_and_again_are_kept_up_to_a_number() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let mut all = vec![shared()];
         all[0].mint(&store).await.unwrap();
         for _ in 0..2 * ACCEPTED {
@@ -323,7 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_former_secret_of_the_settings_outlasts_all_that_were_shared() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let previous = Secret::random();
         let token = issue(&Mint::new([previous.clone()]));
         let sharing = SharedSecrets::new(None, Some(previous), false);
@@ -337,11 +343,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_secret_from_the_settings_never_goes_to_the_store() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let sharing = SharedSecrets::new(Some(Secret::random()), Some(Secret::random()), false);
         assert!(sharing.known().is_some(), "it is known at once");
         sharing.refresh(&store).await.unwrap();
-        assert!(store.is_empty());
+        assert!(!has_any(&store).await);
         let secret = Secret::random();
         let sharing = SharedSecrets::new(Some(secret.clone()), None, true);
         assert!(sharing.known().is_none(), "until the shared one is known too");
@@ -351,7 +357,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_guard_with_a_set_secret_accepts_the_shared_one_only_if_it_is_told_to() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let (secret, plain) = (Secret::random(), shared());
         let [told, untold] = [true, false].map(|is| SharedSecrets::new(Some(secret.clone()), None, is));
         let ours = issue(&told.mint(&store).await.unwrap());
@@ -364,10 +370,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_salt_is_shared_once_it_is_used_whatever_signs_and_put_back_when_it_is_lost() {
-        let store = Memory::new();
+        let store = WatchedStore::of(Memory::new());
         let guards = [shared(), SharedSecrets::new(Some(Secret::random()), None, false)];
         guards[1].refresh(&store).await.unwrap();
-        assert!(store.is_empty(), "nobody has asked for it");
+        assert!(!has_any(&store).await, "nobody has asked for it");
         let name = |salt: &Salt| salt.interval("a", &Subject::anonymous(), b"");
         let [one, two] = [guards[0].salt(&store).await.unwrap(), guards[1].salt(&store).await.unwrap()];
         assert_eq!(name(&one), name(&two));

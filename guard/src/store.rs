@@ -2,10 +2,12 @@
 
 mod memory;
 mod metered;
+mod outage;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
+mod watched;
 
 #[cfg(feature = "laws")]
 pub mod laws;
@@ -17,12 +19,13 @@ use std::time::Duration;
 
 pub use self::memory::Memory;
 pub(crate) use self::memory::OriginThread;
-pub(crate) use self::metered::MeteredStore;
 #[cfg(feature = "redis")]
 pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]
 pub use self::sql::{MigrationOutcome, Sql, SqlError};
+pub(crate) use self::watched::WatchedStore;
 pub use crate::epoch::Epoch;
+use crate::record::UnknownRecord;
 use crate::ticket::Ticket;
 
 /// A map of records with expiry, and four atomic verbs.
@@ -279,6 +282,21 @@ impl StoreError {
     /// Returns whether the store rejected the write because it is full.
     pub fn is_full(&self) -> bool {
         self.is_because_of::<StoreFull>()
+    }
+
+    /// Returns whether the store did not answer. An error that the store answered with, or that its record caused, is none of that; the
+    /// error of a store outside of this crate is, as its kind is not known.
+    pub(crate) fn is_away(&self) -> bool {
+        let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
+        #[cfg(feature = "redis")]
+        if let Some(error) = reason.downcast_ref::<redis::TransportError>() {
+            return error.is_away();
+        }
+        #[cfg(feature = "sql")]
+        if let Some(error) = reason.downcast_ref::<sql::StatementError>() {
+            return error.is_away();
+        }
+        !reason.is::<StoreFull>() && !reason.is::<UnknownRecord>()
     }
 
     /// Converts a failure of a preparatory step into one of a change that was therefore never sent.

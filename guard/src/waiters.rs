@@ -15,7 +15,7 @@ use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::record::Record;
 use crate::runtime;
-use crate::store::Store;
+use crate::store::WatchedStore;
 use crate::ticket::Ticket;
 
 /// First and longest pause between two lookups.
@@ -136,7 +136,7 @@ impl Seat {
     /// Waits for the end of the run in flight. Returns `None` if `enough` completes first.
     pub(crate) async fn ended(
         &self,
-        store: &Arc<dyn Store>,
+        store: &Arc<WatchedStore>,
         clock: &Clock,
         enough: Pin<&mut impl Future<Output = ()>>,
     ) -> Option<RunEnd> {
@@ -149,7 +149,7 @@ impl Seat {
     }
 
     /// Joins the waiters of this ticket. The first of them starts the polling task.
-    fn join(&self, store: &Arc<dyn Store>, clock: &Clock) -> watch::Receiver<Option<RunEnd>> {
+    fn join(&self, store: &Arc<WatchedStore>, clock: &Clock) -> watch::Receiver<Option<RunEnd>> {
         let mut awaited = self.waiters.awaited();
         let queue = awaited.tickets.entry(self.ticket).or_default();
         if let Some(tell) = &queue.tell {
@@ -177,7 +177,7 @@ impl Drop for Seat {
     }
 }
 
-async fn poll_until_it_ends(waiters: Waiters, store: Arc<dyn Store>, clock: Clock, ticket: Ticket, tell: EndSender) {
+async fn poll_until_it_ends(waiters: Waiters, store: Arc<WatchedStore>, clock: Clock, ticket: Ticket, tell: EndSender) {
     let mut backoff = Backoff::between(PAUSE.0, PAUSE.1);
     while waiters.keep_if_awaited(&ticket, &tell) {
         tokio::time::sleep(backoff.next()).await;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The layers from the bottom up, each with its modules. A module uses modules of its own layer or of a lower one.
 const LAYERS: &[Layer] = &[
-    Layer { name: "base", modules: &["backoff", "clock", "digest", "metrics", "random", "runtime"] },
+    Layer { name: "base", modules: &["backoff", "clock", "digest", "metrics", "random", "runtime", "warning_limit"] },
     Layer {
         name: "values",
         modules: &[

@@ -69,7 +69,7 @@ async fn issue(
         mode => match guard.issue(ttl, bound.clone()).await {
             Ok(token) => token,
             Err(error) => {
-                tracing::warn!(%error, "no token could be issued");
+                tracing::debug!(%error, "no token could be issued");
                 if mode == Mode::Enforce {
                     return Err(Code::StoreUnavailable.into());
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::epoch::Epoch;
 use crate::record::{ClaimRecord, Record};
 use crate::run_id::RunId;
-use crate::store::{Compared, Room, Store, StoreError};
+use crate::store::{Compared, Room, StoreError, WatchedStore};
 use crate::ticket::Ticket;
 
 /// Maximum number of immediate compare-and-swap tries if the claim's own record has other bytes than expected.
@@ -18,7 +18,7 @@ pub(super) const MAX_CONFLICTS: usize = 4;
 
 /// The record of one run.
 pub(super) struct RecordCell {
-    store: Arc<dyn Store>,
+    store: Arc<WatchedStore>,
     ticket: Ticket,
     run: RunId,
     /// The bytes that the store holds for this run, as far as known.
@@ -55,12 +55,12 @@ enum Change<'a> {
 
 impl RecordCell {
     /// Creates the cell of a claim that is not written yet.
-    pub(super) fn new(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
+    pub(super) fn new(store: Arc<WatchedStore>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
         Self { store, ticket, run: claimed.run, held: Vec::new() }
     }
 
     /// Creates the cell of a claim that is already in the store.
-    pub(super) fn written(store: Arc<dyn Store>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
+    pub(super) fn written(store: Arc<WatchedStore>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
         Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cell::{CellWrite, RecordCell};
 use super::{Claim, ClaimStage, Origin, Terms};
+use crate::engine::Engine;
 use crate::metrics::ClaimEvent;
 use crate::record::{ClaimRecord, Record};
 use crate::reply::{NoReply, Reply};
@@ -19,6 +20,10 @@ impl Claim {
     /// Returns the terms of the claim and its record, for a signed pass.
     pub(crate) fn to_sign(&self) -> (&Terms, &ClaimRecord) {
         (&self.terms, self.record())
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.terms.engine
     }
 
     /// Stops renewing the claim in this process: the holder of the signed pass renews and settles it.

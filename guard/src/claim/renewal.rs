@@ -122,7 +122,8 @@ impl Claim {
             Ok(_) => {}
             Err(error) => {
                 self.terms.engine.metrics.not_renewed();
-                tracing::warn!(%error, ticket = ?self.terms.ticket, run = %self.run(), "could not renew the claim; retrying until the lease expires");
+                self.terms.engine.store.step_failed(error);
+                tracing::debug!(%error, ticket = ?self.terms.ticket, run = %self.run(), "could not renew the claim; retrying until the lease expires");
             }
         }
         (kept.unwrap_or(NextStep::Again), is_answered)

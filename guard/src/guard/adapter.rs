@@ -46,7 +46,12 @@ impl Guard {
             Ok(Verdict::Run(_)) => metrics.run(label),
             Ok(Verdict::Replay(_)) => metrics.replay(label),
             Ok(Verdict::Reject(rejection)) => metrics.reject(label, rejection.code()),
-            Err(error) => metrics.reject(label, Guard::rejection_after(error, policy, intent).code()),
+            Err(error) => {
+                metrics.reject(label, Guard::rejection_after(error, policy, intent).code());
+                if !check::fails_open(policy, error) {
+                    self.0.store.request_failed(error);
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::Guard;
 use super::issue;
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::mode::{Mode, RolloutCounts};
 use crate::open_claims::OpenClaims;
 use crate::policy::SettingError;
@@ -17,7 +17,7 @@ use crate::renewal::RenewalQueue;
 use crate::runtime;
 use crate::shared_secret::{SharedSecrets, keep_sharing};
 use crate::shutdown::Shutdown;
-use crate::store::{MeteredStore, OriginThread, Store};
+use crate::store::{OriginThread, Store, WatchedStore};
 use crate::token::secret::Secret;
 use crate::waiters::Waiters;
 
@@ -166,8 +166,7 @@ impl GuardBuilder {
     pub fn build(self) -> Guard {
         let secrets = Arc::new(SharedSecrets::new(self.secret, self.secret_previous, self.accepts_shared));
         let (alive, gone) = watch::channel(());
-        // Without a recorder, measuring would waste an allocation and two clock readings per command.
-        let store = if metrics::is_recorded() { Arc::new(MeteredStore::new(self.store)) } else { self.store };
+        let store = Arc::new(WatchedStore::new(self.store, self.clock.clone()));
         if !self.by_hand && self.mode != Mode::Off {
             runtime::spawn(keep_sharing(Arc::clone(&secrets), Arc::clone(&store), self.share_every, gone.clone()));
         }

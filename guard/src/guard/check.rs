@@ -113,7 +113,7 @@ async fn check_interval(
 async fn ticket_of_interval(engine: &Engine, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
     let Some(name) = intent.key else {
         let what = intent.fingerprint.as_ref().map_or(&[][..], |fingerprint| fingerprint.as_bytes());
-        let salt = engine.secrets.salt(&*engine.store).await?;
+        let salt = engine.secrets.salt(&engine.store).await?;
         return Ok(Ticket::of_interval(salt.interval(&intent.action, &intent.subject, what)));
     };
     Ok(Ticket::of_name(&intent.subject, &intent.action, name))

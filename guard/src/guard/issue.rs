@@ -38,6 +38,10 @@ pub(super) fn valid(ttl: Duration) -> Result<Duration, SettingError> {
 
 pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<Token, IssueError> {
     let ttl = valid(ttl)?;
+    Ok(write(engine, ttl, bound).await.inspect_err(|error| engine.store.request_failed(error))?)
+}
+
+async fn write(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<Token, StoreError> {
     let id = random::id();
     let ticket = Ticket::of_token(id);
     engine.admit(&ticket).await?;
@@ -51,7 +55,7 @@ pub(super) async fn issue(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -
             engine.metrics.issued();
             Ok(token)
         }
-        Some(_) => Err(StoreError::not_executed("a token with this id is there already").into()),
+        Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
     }
 }
 

@@ -53,7 +53,7 @@ where
         Err(error) => {
             let (error, effect) = RunError::of(error, policy);
             let _ = pass.settle(effect, None).await.inspect_err(|error| {
-                tracing::warn!(%error, ?effect, "could not settle the claim of work that failed; retrying in the background, or its lease ends it");
+                tracing::debug!(%error, ?effect, "could not settle the claim of work that failed; retrying in the background, or its lease ends it");
             });
             return Err(error);
         }

@@ -73,7 +73,7 @@ impl Route {
             return Ok(Decision::Unprotected);
         };
         let failed = |error| {
-            tracing::warn!(%error, "a submission could not be checked and was not run");
+            tracing::debug!(%error, "a submission could not be checked and was not run");
             Guard::rejection_after(&error, &self.policy, &parsed.intent())
         };
         if parsed.only_looks() {
@@ -123,13 +123,13 @@ impl Route {
         let successor = pass.binding(&guarded.parsed().intent());
         let settled = pass.end(judgement.effect, reply).await;
         if let Err(error) = &settled {
-            tracing::warn!(%error, effect = ?judgement.effect, "could not write how a run ended; retrying in the background");
+            tracing::debug!(%error, effect = ?judgement.effect, "could not write how a run ended; retrying in the background");
         }
         let outcome = judgement.outcome(reported, &settled, &self.policy);
         let next = match settled {
             Ok(Settled::Final) if self.next_token => {
                 let issued = Box::pin(self.guard.issue(self.guard.token_ttl(), successor)).await;
-                issued.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok()
+                issued.inspect_err(|error| tracing::debug!(%error, "no next token could be issued")).ok()
             }
             _ => None,
         };

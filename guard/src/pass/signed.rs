@@ -41,7 +41,8 @@ impl SignedPass {
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
     pub async fn complete(&self, reply: Option<Reply>) -> Result<Settled, StoreError> {
-        self.claim.complete_remotely(reply).await
+        let completed = self.claim.complete_remotely(reply).await;
+        self.claim.engine().noted(completed)
     }
 
     /// Releases the claim of a run that did not take effect: the next request runs. A token is valid again until it expires.
@@ -53,7 +54,8 @@ impl SignedPass {
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
     pub async fn release(&self) -> Result<Settled, StoreError> {
-        self.claim.release_remotely().await
+        let released = self.claim.release_remotely().await;
+        self.claim.engine().noted(released)
     }
 
     /// Renews the claim for another lease. An expired claim is inserted again, if no other request has claimed the same since.
@@ -63,7 +65,8 @@ impl SignedPass {
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
     pub async fn renew(&self) -> Result<bool, StoreError> {
-        self.claim.renew_remotely().await
+        let renewed = self.claim.renew_remotely().await;
+        self.claim.engine().noted(renewed)
     }
 }
 

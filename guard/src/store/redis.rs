@@ -39,7 +39,7 @@ use self::cluster::Cluster;
 use self::command::{bytes, millis};
 use self::compare::{Comparison, KeyChange};
 use self::connection::{Endpoint, ManagedConnection, client};
-use self::error::TransportError;
+pub(super) use self::error::TransportError;
 use self::scripts::{INSERT_RESERVED, ScriptCall};
 use self::sentinel::Sentinels;
 use self::transport::{ApplicationConnection, KeyName, Request, Transport};

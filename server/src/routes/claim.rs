@@ -67,7 +67,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
     let terms = ClaimTerms::of(&asked)?;
     let (policy, intent) = (terms.policy(), terms.intent(&asked));
     let failed = |error| {
-        tracing::warn!(%error, "could not claim; nothing may run");
+        tracing::debug!(%error, "could not claim; nothing may run");
         Guard::rejection_after(&error, policy, &intent)
     };
     // Nothing is claimed for which no pass can be signed.
@@ -199,6 +199,6 @@ fn settled(settled: Result<Settled, onceward::store::StoreError>) -> HandlerResu
 }
 
 fn unavailable(error: onceward::store::StoreError) -> Rejection {
-    tracing::warn!(%error, "a claim could not be settled or renewed");
+    tracing::debug!(%error, "a claim could not be settled or renewed");
     Rejection::new(Code::StoreUnavailable)
 }

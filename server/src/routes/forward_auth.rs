@@ -150,7 +150,7 @@ async fn pass(
     }
     if options.next_token {
         let next = context.guard().issue(context.guard().token_ttl(), binding).await;
-        let next = next.inspect_err(|error| tracing::warn!(%error, "no next token could be issued")).ok();
+        let next = next.inspect_err(|error| tracing::debug!(%error, "no next token could be issued")).ok();
         if let Some(Ok(next)) = next.map(|token| HeaderValue::from_str(token.as_str())) {
             answer.headers_mut().insert(HeaderName::from_static(header::NEXT_TOKEN), next);
         }

@@ -43,7 +43,7 @@ pub(crate) async fn ready(request: HttpRequest, context: web::Data<Context>) -> 
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
         Err(StoreFailure { error, is_full }) => {
-            tracing::warn!(%error, is_full, "not ready");
+            tracing::debug!(%error, is_full, "not ready");
             let rejection = Rejection::new(Code::StoreUnavailable);
             context.respond(&request, Err(if is_full { rejection.detail(FULL) } else { rejection }.into()))
         }

@@ -64,7 +64,7 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
         }
     };
     let seen = seen.map_err(|error| {
-        tracing::warn!(%error, "an outcome could not be looked up");
+        tracing::debug!(%error, "an outcome could not be looked up");
         Rejection::new(Code::StoreUnavailable)
     })?;
     let (state, reply) = match seen.state {

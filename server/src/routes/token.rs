@@ -158,7 +158,7 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
     let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
     let released = context.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
-        tracing::warn!(%error, "a token could not be released");
+        tracing::debug!(%error, "a token could not be released");
         Rejection::new(Code::StoreUnavailable)
     })?;
     released.into_result()?;
@@ -179,7 +179,7 @@ impl Context {
         intent: &Intent<'a>,
     ) -> Result<(Binding<'a>, Option<RunId>), Rejection> {
         let verdict = self.guard().check(policy, intent).await.map_err(|error| {
-            tracing::warn!(%error, "a token could not be redeemed");
+            tracing::debug!(%error, "a token could not be redeemed");
             Guard::rejection_after(&error, policy, intent)
         })?;
         match verdict {
@@ -196,7 +196,7 @@ impl Context {
 
     async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Rejection> {
         let token = self.guard().issue(ttl, Binding::to(action, subject(named))).await.map_err(|error| {
-            tracing::warn!(%error, "no token could be issued");
+            tracing::debug!(%error, "no token could be issued");
             Rejection::new(Code::StoreUnavailable)
         })?;
         Ok(issued(&token, ttl))

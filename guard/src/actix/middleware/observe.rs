@@ -85,6 +85,6 @@ async fn judge<B: MessageBody + 'static>(
     let AdmittedRequest { guarded, pass } = *admitted;
     let answer = rules.take(answer.await).await;
     let settled = pass.end(rules.judge(&answer, Some(&guarded)).effect, answer.reply(&rules.kept_headers)).await;
-    let _ = settled.inspect_err(|error| tracing::warn!(%error, "how an observed run ended could not be written down"));
+    let _ = settled.inspect_err(|error| tracing::debug!(%error, "how an observed run ended could not be written down"));
     answer.send(|_| {}, false)
 }

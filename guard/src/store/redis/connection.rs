@@ -287,7 +287,7 @@ impl ConnectionTask {
                     if was_replica {
                         tracing::debug!("this Redis is still a replica; connecting again");
                     } else {
-                        tracing::warn!("the connection to Redis is broken; connecting again");
+                        tracing::info!("the connection to Redis is broken; connecting again");
                     }
                     self.known.forget();
                     self.publish.send_replace(ConnectionState::Down("the connection broke".into()));

@@ -10,7 +10,7 @@ use crate::store::{StoreError, StoreFull};
 
 /// The reason why a command has no response.
 #[derive(Debug)]
-pub(super) enum TransportError {
+pub(in crate::store) enum TransportError {
     /// There was no connection to send the command over.
     NoConnection(ConnectionFailure),
     /// Too many commands are in flight.
@@ -64,7 +64,7 @@ impl From<RedisError> for TransportError {
 
 /// The reason why there is no connection.
 #[derive(Debug, Clone)]
-pub(super) struct ConnectionFailure {
+pub(in crate::store) struct ConnectionFailure {
     reason: Arc<str>,
     cause: Option<RedisError>,
 }
@@ -140,6 +140,15 @@ impl TransportError {
                     error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal();
                 self.is_answer() || carried_nothing
             }
+        }
+    }
+
+    /// Returns whether Redis did not answer.
+    pub(in crate::store) fn is_away(&self) -> bool {
+        match self {
+            Self::NoConnection(_) | Self::TimedOut => true,
+            Self::TooMany | Self::Replica | Self::Incapable | Self::Untried => false,
+            Self::Redis(_) => !self.is_answer(),
         }
     }
 

@@ -157,6 +157,15 @@ impl StatementError {
             ),
         }
     }
+
+    /// Returns whether the database did not answer.
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Self::NoConnection { .. } | Self::TimedOut => true,
+            Self::Contended | Self::Tables(_) | Self::OtherFile { .. } => false,
+            Self::Sql(error) => !leaves_the_connection(error),
+        }
+    }
 }
 
 impl From<StatementError> for StoreError {
