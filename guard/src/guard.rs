@@ -23,6 +23,7 @@ use std::time::Duration;
 use onceward_api::metric;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
 
 pub use self::builder::GuardBuilder;
 pub use self::issue::IssueError;
@@ -409,13 +410,28 @@ impl Guard {
 
     /// Performs a complete graceful shutdown before a server is stopped: [starts it](Self::begin_draining), keeps serving for
     /// [`last_call`](Self::last_call), and [drains](Self::drain) for at most [`drain_limit`](Self::drain_limit). Returns whether every run
-    /// has ended. If not, the remaining runs are aborted with an unknown outcome, and a warning is logged.
+    /// has ended. If not, the remaining runs are aborted with an unknown outcome, and a warning is logged. Each step is logged.
     pub async fn shut_down(&self) -> bool {
         self.begin_draining();
-        tokio::time::sleep(self.last_call()).await;
-        let is_drained = tokio::time::timeout(self.drain_limit(), self.drain()).await.is_ok();
-        if !is_drained {
-            tracing::warn!("drain limit exceeded; aborting handlers in flight, outcome unknown");
+        let (last_call, drain_limit) = (self.last_call(), self.drain_limit());
+        tracing::info!(
+            ?last_call,
+            "graceful shutdown started: requests are served for `last_call`, and responses close their connections"
+        );
+        tokio::time::sleep(last_call).await;
+        tracing::info!(
+            in_flight = self.0.shutdown.count(),
+            ?drain_limit,
+            "drain started: new work is rejected, handlers in flight complete"
+        );
+        let begun = Instant::now();
+        let is_drained = timeout(drain_limit, self.drain()).await.is_ok();
+        let took_ms = begun.elapsed().as_millis() as u64;
+        if is_drained {
+            tracing::info!(took_ms, "drain ended: no handler is in flight");
+        } else {
+            let in_flight = self.0.shutdown.count();
+            tracing::warn!(took_ms, in_flight, "drain limit exceeded; aborting handlers in flight, outcome unknown");
         }
         is_drained
     }

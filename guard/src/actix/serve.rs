@@ -14,7 +14,8 @@ use crate::guard::Guard;
 ///
 /// A server that is stopped waits for its connections, and drops handlers without one: the handler of a client that has disconnected
 /// would be aborted. So this function first lets responses close their connections, then accepts no new work and waits for all handlers
-/// in flight, and only then stops the server. A handler that has not completed within the guard's `drain_limit` is aborted.
+/// in flight, and only then stops the server. A handler that has not completed within the guard's `drain_limit` is aborted. The signal and
+/// each step are logged.
 ///
 /// ```no_run
 /// use actix_web::{App, HttpServer};
@@ -61,13 +62,17 @@ pub async fn serve_until_signal(server: Server, stop: impl Future<Output = ()>) 
     let mut signals = Signals::listen()?;
     let handle = server.handle();
     let end = async {
-        signals.next().await;
+        let signal = signals.next().await;
+        tracing::info!(signal, "signal received; stopping");
         tokio::select! {
             () = stop => {}
-            () = signals.next() => handle.stop(false).await,
+            signal = signals.next() => {
+                tracing::warn!(signal, "second signal received; stopping at once, handlers in flight are aborted");
+                handle.stop(false).await;
+            }
         }
     };
-    join(server, end).await
+    join(server, end).await.inspect(|()| tracing::info!("the server has stopped"))
 }
 
 /// Runs a server until it stops, by itself or because of `end`.
@@ -89,10 +94,11 @@ impl Signals {
         Ok(Self(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
     }
 
-    async fn next(&mut self) {
+    /// Returns the name of the next signal.
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.0.recv() => {}
-            _ = self.1.recv() => {}
+            _ = self.0.recv() => "SIGTERM",
+            _ = self.1.recv() => "SIGINT",
         }
     }
 }
@@ -107,9 +113,11 @@ impl Signals {
         Ok(Self)
     }
 
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
+    /// Returns the name of the next signal.
+    async fn next(&mut self) -> &'static str {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => "Ctrl-C",
+            Err(_) => std::future::pending().await,
         }
     }
 }

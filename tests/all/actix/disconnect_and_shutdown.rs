@@ -126,7 +126,8 @@ async fn warnings_at_stop(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<St
     stop(&peer);
     until("the process has ended", LONG, || std::future::ready(peer.ended().is_some())).await;
     let lines = std::fs::read_to_string(log.path()).unwrap();
-    lines.lines().filter(|line| line.contains("onceward::actix::serve")).map(str::to_owned).collect()
+    let is_warning = |line: &&str| line.contains("WARN") && line.contains("onceward::actix::serve");
+    lines.lines().filter(is_warning).map(str::to_owned).collect()
 }
 
 #[tokio::test]
