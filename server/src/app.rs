@@ -110,7 +110,7 @@ impl Application {
         let rate_limiter = RateLimiter::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let shop = config.demo.then(|| Data::new(Shop::new(guard.clone())));
         let limits = AdmissionLimits::new(config.max_in_flight.get() as usize, config.request_timeout);
-        let context = Data::new(Context::new(guard, access, rate_limiter).within(limits));
+        let context = Data::new(Context::new(guard, access, rate_limiter).within(limits).logging(config.request_log));
         let connections = file_limit::make_room(config.max_connections.get() as usize);
         Ok(Self { listener, address, admin, recorder, context, shop, connections, config })
     }

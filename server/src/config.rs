@@ -2,6 +2,7 @@
 
 mod api_key;
 pub(crate) mod flag;
+mod placeholder;
 pub mod setting;
 pub(crate) mod sources;
 mod store_address;
@@ -21,6 +22,7 @@ use self::setting::PREFIX;
 use self::sources::Sources;
 pub use self::store_address::StoreAddress;
 pub use self::value::{Rate, is_origin};
+use crate::http::request_log::RequestLog;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -79,6 +81,8 @@ pub struct Config {
     pub log: LogFormat,
     /// How much is logged.
     pub log_level: LevelFilter,
+    /// Which responses are logged.
+    pub request_log: RequestLog,
     /// What is odd about the settings, but no reason not to start.
     pub warnings: Vec<String>,
 }
@@ -193,7 +197,6 @@ impl Config {
 }
 
 fn build(sources: &Sources) -> Result<Config, ConfigError> {
-    let secret = |text: &str| Secret::new(text).map_err(|error| error.to_string());
     let store = sources.secret("store", StoreAddress::parse)?.unwrap_or(StoreAddress::Memory);
     Ok(Config {
         listen: sources.value("listen", value::address)?,
@@ -223,6 +226,7 @@ fn build(sources: &Sources) -> Result<Config, ConfigError> {
         drain_limit: sources.value("drain_limit", onceward_api::duration::parse)?,
         log: sources.value("log", log_form)?,
         log_level: sources.value("log_level", value::level)?,
+        request_log: sources.value("request_log", request_log)?,
         warnings: sources.warnings().to_vec(),
     })
 }
@@ -231,7 +235,21 @@ fn build(sources: &Sources) -> Result<Config, ConfigError> {
 fn accepted(text: &str) -> Result<PreviousSecret, String> {
     match text {
         "shared" => Ok(PreviousSecret::Shared),
-        text => Secret::new(text).map(PreviousSecret::Secret).map_err(|error| error.to_string()),
+        text => secret(text).map(PreviousSecret::Secret),
+    }
+}
+
+fn secret(text: &str) -> Result<Secret, String> {
+    Secret::new(placeholder::refuse(text)?).map_err(|error| error.to_string())
+}
+
+fn request_log(text: &str) -> Result<RequestLog, String> {
+    match text {
+        "all" => Ok(RequestLog::All),
+        "errors" => Ok(RequestLog::Errors),
+        "off" => Ok(RequestLog::Off),
+        "auto" => Ok(RequestLog::auto()),
+        _ => Err(format!("`{text}` is none of `all`, `errors`, `off` and `auto`")),
     }
 }
 
@@ -331,12 +349,12 @@ mod tests {
 
     #[test]
     fn a_secret_may_stand_in_a_file_of_its_own() {
-        let key = file("correct-horse\n");
+        let key = file("correct-horse-battery\n");
         let path = key.path().to_str().unwrap();
         let config = load(&[], &[("ONCEWARD_API_KEY_FILE", path)]).unwrap();
-        assert_eq!(config.api_key.unwrap().as_bytes(), b"correct-horse");
-        let nearer = load(&["--api-key", "battery"], &[("ONCEWARD_API_KEY_FILE", path)]).unwrap();
-        assert_eq!(nearer.api_key.unwrap().as_bytes(), b"battery");
+        assert_eq!(config.api_key.unwrap().as_bytes(), b"correct-horse-battery");
+        let nearer = load(&["--api-key", "battery-staple-horse"], &[("ONCEWARD_API_KEY_FILE", path)]).unwrap();
+        assert_eq!(nearer.api_key.unwrap().as_bytes(), b"battery-staple-horse");
         assert!(error(&["--api-key", "x", "--api-key-file", path], &[]).contains("both set"));
         assert!(error(&["--api-key-file", "/nowhere/at/all"], &[]).contains("/nowhere/at/all cannot be read"));
     }
@@ -351,14 +369,33 @@ mod tests {
             let said = error(&[], &[("ONCEWARD_API_KEY_FILE", key.path().to_str().unwrap())]);
             assert!(said.starts_with("api_key (from ONCEWARD_API_KEY_FILE): it "), "{said}");
         }
-        assert!(load(&["--api-key", "!~aZ09+/="], &[]).is_ok());
+        assert!(load(&["--api-key", "!~aZ09+/=!~aZ09+/="], &[]).is_ok());
+    }
+
+    #[test]
+    fn placeholder_or_short_key_is_refused_with_the_command_that_makes_one() {
+        for setting in ["api_key", "secret", "secret_previous"] {
+            let flag = format!("--{}", setting.replace('_', "-"));
+            for text in
+                ["change-me", "Change-Me-To-Something-Long", "changeme", "<your-api-key>", "your-secret-goes-here"]
+            {
+                let said = error(&[&flag, text], &[]);
+                assert!(said.starts_with(&format!("{setting} (from {flag}): it is the placeholder")), "{said}");
+                assert!(said.contains("openssl rand -hex 32") && !said.contains(text), "{said}");
+            }
+        }
+        let short = "canary-key-of15";
+        let said = error(&["--api-key", short], &[]);
+        assert!(said.starts_with("api_key (from --api-key): it has 15 characters"), "{said}");
+        assert!(said.contains("openssl rand -hex 32") && !said.contains("canary"), "{said}");
+        assert!(load(&["--api-key", &format!("{short}!")], &[]).is_ok());
     }
 
     #[test]
     fn listening_beyond_this_machine_takes_a_key_or_a_word() {
         let open = ["--listen", "0.0.0.0:8080"];
         assert!(error(&open, &[]).contains("ONCEWARD_API_KEY"));
-        assert!(load(&open, &[("ONCEWARD_API_KEY", "x")]).is_ok());
+        assert!(load(&open, &[("ONCEWARD_API_KEY", "a-key-of-the-backends")]).is_ok());
         assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated"], &[]).is_ok());
         assert!(load(&["--listen", "0.0.0.0:8080", "--allow-unauthenticated", "false"], &[]).is_err());
     }
@@ -367,7 +404,7 @@ mod tests {
     fn numbers_that_others_could_read_are_warned_of_and_two_cannot_have_one_address() {
         assert!(load(&["--admin-listen", "127.0.0.1:9090"], &[]).unwrap().warnings.is_empty());
         assert_eq!(load(&["--admin-listen", "0.0.0.0:9090"], &[]).unwrap().warnings.len(), 1);
-        let open = ["--listen", "0.0.0.0:8080", "--api-key", "x"];
+        let open = ["--listen", "0.0.0.0:8080", "--api-key", "a-key-of-the-backends"];
         assert!(load(&open, &[]).unwrap().warnings[0].contains("admin_listen puts them elsewhere"));
         let apart = [("ONCEWARD_ADMIN_LISTEN", "127.0.0.1:9090")];
         assert!(load(&open, &apart).unwrap().warnings.is_empty());
@@ -378,7 +415,8 @@ mod tests {
     fn no_secret_is_shown() {
         let store = "redis://user:canary-password@10.0.0.7:6379/2";
         let config =
-            load(&["--store", store, "--api-key", "canary-key", "--secret", "canary-secret-canary"], &[]).unwrap();
+            load(&["--store", store, "--api-key", "canary-key-canary", "--secret", "canary-secret-canary"], &[])
+                .unwrap();
         assert_eq!(config.store.to_string(), "redis://10.0.0.7:6379");
         let portless = load(&["--store", "redis://:canary-password@10.0.0.7/2?protocol=resp3"], &[]).unwrap();
         assert_eq!(portless.store.to_string(), "redis://10.0.0.7");

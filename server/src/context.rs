@@ -11,6 +11,7 @@ use onceward_api::{Code, header};
 use crate::http::access::Access;
 use crate::http::admission::AdmissionLimits;
 use crate::http::rate_limit::{LimitError, LimitScope, RateLimitHeaders, RateLimiter};
+use crate::http::request_log::RequestLog;
 use crate::metrics::COUNTERS;
 use crate::store_health::{StoreFailure, StoreHealth};
 
@@ -21,6 +22,7 @@ pub struct Context {
     access: Access,
     rate_limiter: RateLimiter,
     limits: AdmissionLimits,
+    request_log: RequestLog,
     store_health: StoreHealth,
 }
 
@@ -48,7 +50,8 @@ impl From<LimitError> for HandlerError {
 impl Context {
     /// Combines a guard, access control and a rate limiter.
     pub fn new(guard: Guard, access: Access, rate_limiter: RateLimiter) -> Self {
-        Self { guard, access, rate_limiter, limits: AdmissionLimits::default(), store_health: StoreHealth::default() }
+        let (limits, request_log, store_health) = Default::default();
+        Self { guard, access, rate_limiter, limits, request_log, store_health }
     }
 
     /// Sets the admission limits. Default: none.
@@ -56,6 +59,18 @@ impl Context {
     pub fn within(mut self, limits: AdmissionLimits) -> Self {
         self.limits = limits;
         self
+    }
+
+    /// Sets which responses are logged. Default: all.
+    #[must_use]
+    pub fn logging(mut self, requests: RequestLog) -> Self {
+        self.request_log = requests;
+        self
+    }
+
+    /// Which responses are logged.
+    pub(crate) fn request_log(&self) -> RequestLog {
+        self.request_log
     }
 
     /// The admission limits.

@@ -9,6 +9,7 @@ pub mod head_requests;
 pub(crate) mod json_body;
 pub mod panic_handler;
 pub mod rate_limit;
+pub mod request_log;
 pub(crate) mod wire_reply;
 
 use std::borrow::Cow;

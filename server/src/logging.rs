@@ -16,6 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
 use crate::context::Context;
+use crate::http::request_log::{LoggedPolicy, RequestLog, problem_code};
 use crate::metrics::COUNTERS;
 use crate::network::connections::BusyConnection;
 
@@ -24,6 +25,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQ
 
 /// What the names of our own crates begin with.
 const OURS: &str = "onceward";
+/// The target of the events that `onceward audit` reads.
+const EVENTS: &str = "onceward::event";
 
 /// Whether people read the log.
 pub fn is_human(form: LogFormat) -> bool {
@@ -45,10 +48,13 @@ pub fn begin(form: LogFormat, level: LevelFilter) {
     }
 }
 
-/// The level is that of our own crates. What others say is held to warnings, whatever the level: they do not know what is
+/// The level is that of our own crates, and events have their own: `onceward audit` needs them, however little else is logged. What others say is held to warnings, whatever the level: they do not know what is
 /// a secret here, and what they say of a request is theirs to change.
 fn targets(level: LevelFilter) -> Targets {
-    Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OURS, level)
+    Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target(OURS, level)
+        .with_target(EVENTS, level.max(LevelFilter::INFO))
 }
 
 /// Logs a request with its id, and closes its connection if the service is about to stop. It is the outermost layer, so here a
@@ -61,7 +67,9 @@ pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>)
         request.headers_mut().insert(REQUEST_ID, id);
     }
     let (method, path) = (request.method().clone(), request.path().to_owned());
-    let is_draining = request.app_data::<Data<Context>>().is_some_and(|context| context.guard().is_draining());
+    let context = request.app_data::<Data<Context>>();
+    let is_draining = context.is_some_and(|context| context.guard().is_draining());
+    let request_log = context.map_or(RequestLog::All, |context| context.request_log());
     // Of the highest level, so that every line has the id, however little is logged.
     let span = tracing::error_span!("request", id = %id);
     let begun = tokio::time::Instant::now();
@@ -72,7 +80,13 @@ pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>)
         Err(error) => error.as_response_error().status_code(),
     };
     COUNTERS.answered(status);
-    span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), micros, "answered"));
+    if request_log.has(status) {
+        let (code, policy) = match &answer {
+            Ok(answer) => (problem_code(answer.headers()), LoggedPolicy::of(answer.request())),
+            Err(_) => (None, None),
+        };
+        span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), code, policy, micros, "answered"));
+    }
     match answer {
         Ok(mut answer) => {
             sign(answer.response_mut(), &id, is_draining);
@@ -125,5 +139,7 @@ mod tests {
         let little = targets(LevelFilter::ERROR);
         assert!(!little.would_enable("onceward_server", &Level::WARN) && !little.would_enable("redis", &Level::WARN));
         assert!(little.would_enable("redis", &Level::ERROR));
+        assert!(little.would_enable(EVENTS, &Level::INFO) && !little.would_enable(EVENTS, &Level::DEBUG));
+        assert!(everything.would_enable(EVENTS, &Level::TRACE));
     }
 }

@@ -60,7 +60,8 @@ mod tests {
             assert!(said.contains(told), "{said}");
         }
         assert!(said.contains("several processes need --store redis://") && said.contains("none: whoever"), "{said}");
-        let said = shown("127.0.0.1:8080", &["--store", "redis://:canary@10.0.0.7:6379", "--api-key", "canary"]);
+        let said =
+            shown("127.0.0.1:8080", &["--store", "redis://:canary@10.0.0.7:6379", "--api-key", "canary-key-canary"]);
         assert!(said.contains("redis://10.0.0.7:6379  (shared by all") && said.contains("needed to redeem"), "{said}");
         assert!(!said.contains("canary"), "{said}");
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::peer::resident;
 use crate::polling::until_blocking;
@@ -89,9 +90,10 @@ pub struct OncewardServer {
 }
 
 impl OncewardServer {
-    /// Starts one on a free port, with these arguments beside that. It logs JSON lines.
+    /// Starts one on a free port, with these arguments beside that. It logs JSON lines, one for each response among them.
     pub fn start(arguments: &[&str]) -> Self {
-        Self::spawn(command(&[&["--listen", "127.0.0.1:0", "--log", "json"], arguments].concat()))
+        let always = ["--listen", "127.0.0.1:0", "--log", "json", "--request-log", "all"];
+        Self::spawn(command(&[&always[..], arguments].concat()))
     }
 
     /// Starts this command, which has to log JSON lines, and waits until it listens.
@@ -129,7 +131,7 @@ impl OncewardServer {
     /// An address that it has told when it began to listen.
     fn announced(&self, field: &str) -> Option<String> {
         self.log().iter().find_map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
+            let line: Value = serde_json::from_str(line).ok()?;
             (line["message"] == "listening").then(|| format!("http://{}", line[field].as_str().unwrap_or_default()))
         })
     }
@@ -142,6 +144,12 @@ impl OncewardServer {
     /// How many bytes of memory it uses.
     pub fn memory(&self) -> u64 {
         resident(&self.child)
+    }
+
+    /// The lines of its log that say this, as JSON.
+    pub fn lines(&self, message: &str) -> Vec<Value> {
+        let lines = self.log().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+        lines.filter(|line| line["message"].as_str().is_some_and(|said| said.contains(message))).collect()
     }
 
     /// Asks it to end.

@@ -33,6 +33,11 @@ pub struct SignedPass {
 }
 
 impl SignedPass {
+    /// Returns the name of the record in the store that this pass was given for.
+    pub fn ticket(&self) -> Ticket {
+        *self.claim.ticket()
+    }
+
     /// Records that the run took effect. A duplicate receives `reply`; without one, it learns that the run was completed without a reply to
     /// store. An interval stores no reply: its claim is left to expire, and a lock is released.
     ///

@@ -72,6 +72,7 @@ fn kind(value: &str) -> Value {
         "BOOL or auto" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
         "LIST" => json!({"type": ["array", "string"], "items": {"type": "string"}}),
         "FORM" => json!({"enum": ["auto", "human", "json"]}),
+        "REQUESTS" => json!({"enum": ["all", "errors", "off", "auto"]}),
         "LEVEL" => json!({"enum": ["error", "warn", "info", "debug", "trace"]}),
         _ => json!({"type": "string"}),
     }
@@ -112,6 +113,9 @@ mod tests {
         assert!(load(&init().text).unwrap().warnings.is_empty());
         let all = everything(|name| !name.ends_with("_file"));
         assert_eq!(all.lines().count(), crate::config::setting::SETTINGS.len(), "{all}");
+        let refused = load(&all).unwrap_err().to_string();
+        assert!(refused.contains("placeholder"), "{refused}");
+        let all = all.replace("change-me", "not-a-secret");
         load(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
     }
 

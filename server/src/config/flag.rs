@@ -44,7 +44,7 @@ fn heading(name: &str) -> &'static str {
         "secret" | "secret_previous" | "share_every" | "token_ttl" => "Tokens",
         "api_key" | "allow_unauthenticated" | "cors_origins" | "trusted_proxies" => "Callers",
         name if name.starts_with("rate_") || name.starts_with("max_") || name == "request_timeout" => "Limits",
-        "log" | "log_level" | "last_call" | "drain_limit" => "Operation",
+        "log" | "log_level" | "request_log" | "last_call" | "drain_limit" => "Operation",
         _ => "Settings",
     }
 }

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// Every setting, in the order of the help.
-pub const SETTINGS: [Setting; 28] = [
+pub const SETTINGS: [Setting; 29] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
     plain(
         "admin_listen",
@@ -56,7 +56,7 @@ pub const SETTINGS: [Setting; 28] = [
         "api_key",
         "TEXT",
         None,
-        "What backends send as `Authorization: Bearer …` to redeem, release, claim and ask",
+        "What backends send as `Authorization: Bearer …` to redeem, release, claim and ask, at least 16 characters",
     ),
     plain("allow_unauthenticated", "BOOL", Some("false"), "Listen beyond this machine although there is no API key"),
     plain(
@@ -129,7 +129,19 @@ pub const SETTINGS: [Setting; 28] = [
     ),
     plain("drain_limit", "DURATION", Some("30s"), "How long to wait after that for what still runs"),
     plain("log", "FORM", Some("auto"), "`human`, `json`, or `auto`: human on a terminal"),
-    plain("log_level", "LEVEL", Some("info"), "How much is logged: `error`, `warn`, `info`, `debug` or `trace`"),
+    plain(
+        "log_level",
+        "LEVEL",
+        Some("info"),
+        "How much is logged: `error`, `warn`, `info`, `debug` or `trace`. The events that `onceward audit` reads are logged at every level",
+    ),
+    plain(
+        "request_log",
+        "REQUESTS",
+        Some("auto"),
+        "Which responses get a line, at level `info`: `all`, `errors` (status 400 or above), `off`, or `auto`: all on a terminal, otherwise \
+         errors",
+    ),
 ];
 
 const fn plain(name: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {

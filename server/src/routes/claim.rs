@@ -16,6 +16,7 @@ use super::documented_responses::{AuthenticationFailure, CommonResponses, Invali
 use crate::context::{Context, HandlerResult};
 use crate::http::bad_request;
 use crate::http::json_body::{read_json, read_json_up_to};
+use crate::http::request_log::LoggedPolicy;
 use crate::http::wire_reply::{from_wire, to_wire};
 
 /// Where a claim is completed.
@@ -65,6 +66,7 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
     context.access().require_backend(request)?;
     let asked: ClaimRequest = read_json(request, body).await?.unwrap_or_default();
     let terms = ClaimTerms::of(&asked)?;
+    LoggedPolicy::of_claim(terms.kind()).note(request);
     let (policy, intent) = (terms.policy(), terms.intent(&asked));
     let failed = |error| {
         tracing::debug!(%error, "could not claim; nothing may run");
@@ -117,7 +119,7 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Conte
     let asked: Option<CompleteRequest> = read_json_up_to(request, body, LIMIT).await?;
     let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad_request("`pass` is missing."))?;
     let reply = reply.as_ref().map(from_wire).transpose()?;
-    settled(context.pass(&pass).await?.complete(reply).await)
+    settled(context.pass(request, &pass).await?.complete(reply).await)
 }
 
 /// Release a claim
@@ -183,12 +185,15 @@ impl Context {
     async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
         let asked: Option<PassRequest> = read_json(request, body).await?;
-        self.pass(&asked.ok_or_else(|| bad_request("`pass` is missing."))?.pass).await
+        self.pass(request, &asked.ok_or_else(|| bad_request("`pass` is missing."))?.pass).await
     }
 
-    async fn pass(&self, text: &str) -> Result<SignedPass, Rejection> {
+    async fn pass(&self, request: &HttpRequest, text: &str) -> Result<SignedPass, Rejection> {
         let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
-        pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))
+        let pass =
+            pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))?;
+        LoggedPolicy::of_claim(pass.ticket().kind()).note(request);
+        Ok(pass)
     }
 }
 

@@ -15,6 +15,7 @@ use onceward_api::{Code, Outcome, Problem, header};
 use crate::context::Context;
 use crate::http::forwarded_request::{ForwardedRequest, PATH, is_gateway_path};
 use crate::http::gateway_options::{GatewayOptions, Style};
+use crate::http::request_log::LoggedPolicy;
 
 /// The longest path that a header tells again.
 const LONGEST: usize = 256;
@@ -58,6 +59,7 @@ pub(crate) async fn documented(request: HttpRequest, context: web::Data<Context>
 
 /// The same with any method, and with an address behind it. A body was read before, and has nothing to say here.
 pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    LoggedPolicy::Token.note(&request);
     let access = context.access().require_backend(&request).map_err(|_| misconfigured());
     let original = ForwardedRequest::of(&request);
     let path = original.as_ref().map_or(PATH, |original| &original.path).to_owned();

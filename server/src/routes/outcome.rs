@@ -12,6 +12,7 @@ use super::request_fields::{key, subject};
 use crate::context::{Context, HandlerResult};
 use crate::http::bad_request;
 use crate::http::json_body::read_json;
+use crate::http::request_log::LoggedPolicy;
 use crate::http::wire_reply::to_wire;
 
 /// Ask for an outcome
@@ -54,10 +55,12 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
                     );
                 }
             }
+            LoggedPolicy::Key.note(request);
             let key = self::key(key)?;
             context.guard().look(&Policy::key(KeyRules::retryable()), &intent.key(&key)).await
         }
         (None, Some(token)) => {
+            LoggedPolicy::Token.note(request);
             // However long it is remembered: a look only wants to know whether it may be.
             let policy = Policy::Token(TokenRules::new().remember(Duration::ZERO));
             context.guard().look(&policy, &intent.credential(token)).await

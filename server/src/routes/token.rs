@@ -17,6 +17,7 @@ use super::request_fields::{attempt, run_id, subject};
 use crate::context::{Context, HandlerResult, with_rate_limit};
 use crate::http::bad_request;
 use crate::http::json_body::read_json;
+use crate::http::request_log::LoggedPolicy;
 
 /// How many tokens may be fetched with one request.
 const MOST: u32 = 100;
@@ -38,6 +39,7 @@ const MOST: u32 = 100;
 )]
 #[post("/token")]
 pub(crate) async fn issue(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    LoggedPolicy::Token.note(&request);
     context.respond(&request, issue_one(&request, body, &context).await)
 }
 
@@ -66,6 +68,7 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, context: &Context)
 )]
 #[post("/tokens")]
 pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    LoggedPolicy::Token.note(&request);
     context.respond(&request, issue_several(&request, body, &context).await)
 }
 
@@ -105,6 +108,7 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Cont
 )]
 #[post("/token/redeem")]
 pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    LoggedPolicy::Token.note(&request);
     context.respond(&request, redeem_one(&request, body, &context).await)
 }
 
@@ -150,6 +154,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
 )]
 #[post("/token/release")]
 pub(crate) async fn release(request: HttpRequest, body: web::Payload, context: web::Data<Context>) -> HttpResponse {
+    LoggedPolicy::Token.note(&request);
     context.respond(&request, release_one(&request, body, &context).await)
 }
 

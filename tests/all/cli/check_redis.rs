@@ -353,7 +353,7 @@ fn a_redis_that_is_absent_and_one_that_is_silent_are_told_apart() {
 #[test]
 fn every_setting_is_shown_with_where_it_came_from_and_no_secret_is() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "rate_burst = 7\napi_key = \"canary-key\"").unwrap();
+    std::fs::write(file.path(), "rate_burst = 7\napi_key = \"canary-key-canary\"").unwrap();
     let path = file.path().to_str().unwrap();
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "canary-secret-canary\n").unwrap();

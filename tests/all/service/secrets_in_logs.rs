@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const PASSWORD: &str = "canary-redis-password";
 const SIGNING: &str = "canary-signing-secret-of-this-test";
 const FORMER: &str = "canary-former-secret-of-this-test";
-const API_KEY: &str = "canary-api-key";
+const API_KEY: &str = "canary-api-key-canary";
 
 /// Every page and every question, each also where it does not belong.
 const EVERYWHERE: [&str; 20] = [
@@ -198,7 +198,8 @@ async fn assert_tells_nothing(form: &str, way: SettingSource) {
         SettingSource::FileOfFlag | SettingSource::FileOfVariable => (*name, file.path().to_str().unwrap().to_owned()),
     });
     let (arguments, variables) = way.give(&settings.collect::<Vec<_>>());
-    let always = ["--log", form, "--log-level", "trace", "--cors-origins", "https://shop.example"];
+    let always =
+        ["--log", form, "--log-level", "trace", "--request-log", "all", "--cors-origins", "https://shop.example"];
     let arguments: Vec<_> = always.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let log = NamedTempFile::new().unwrap();
     let appended = || File::options().append(true).open(log.path()).unwrap().into();
