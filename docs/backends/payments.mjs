@@ -47,6 +47,11 @@ async function claim(asked) {
   }
 }
 
+/** Whether Onceward has taken in what it was told. Without the right key it has not. */
+function isHeard(status) {
+  return status < 500 && status !== 401;
+}
+
 /** The right to run under a key, renewed until the run has ended and Onceward has heard how. */
 class Claim {
   #lastWord;
@@ -68,7 +73,7 @@ class Claim {
   #say() {
     return (this.#turn = this.#turn.then(async () => {
       if (this.#over) return;
-      if (this.#lastWord && (await ask(...this.#lastWord)).status < 500) this.#over = true;
+      if (this.#lastWord && isHeard((await ask(...this.#lastWord)).status)) this.#over = true;
       else await ask("/claim/renew", { pass: this.pass });
     }));
   }
@@ -117,6 +122,11 @@ async function handle(request, body) {
     lease: `${LEASE}ms`,
     at_most_once: !RETRYABLE,
   });
+  if (told.status === 401) {
+    // That is for the operator to set right: the customer has done nothing wrong, and may come again.
+    console.error("Onceward rejects this backend: ONCEWARD_API_KEY is missing or wrong");
+    return { status: 503, headers: [["retry-after", "1"]], body: '{"code":"store_unavailable"}' };
+  }
   if (told.status !== 200) {
     return { status: told.status, headers: told.wait ? [["retry-after", told.wait]] : [], body: told.body };
   }

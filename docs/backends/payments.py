@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import json
 import os
+import sys
 import threading
 import time
 import urllib.error
@@ -62,6 +63,11 @@ def claim(asked):
         time.sleep(PATIENCE / 2)
 
 
+def is_heard(status):
+    """Whether Onceward has taken in what it was told. Without the right key it has not."""
+    return status < 500 and status != 401
+
+
 class Claim:
     """The right to run under a key, renewed until the run has ended and Onceward has heard how."""
 
@@ -81,7 +87,7 @@ class Claim:
         with self.turn:
             if self.over.is_set():
                 return
-            if self.last_word and ask(*self.last_word)[0] < 500:
+            if self.last_word and is_heard(ask(*self.last_word)[0]):
                 self.over.set()
             else:
                 ask("/claim/renew", {"pass": self.given})
@@ -127,6 +133,10 @@ class Payments(BaseHTTPRequestHandler):
             "at_most_once": not os.environ.get("RETRYABLE"),
         }
         status, told, wait = claim(asked)
+        if status == 401:
+            # That is for the operator to set right: the customer has done nothing wrong, and may come again.
+            print("Onceward rejects this backend: ONCEWARD_API_KEY is missing or wrong", file=sys.stderr, flush=True)
+            return self.answer(503, b'{"code":"store_unavailable"}', [("retry-after", "1")])
         if status != 200:
             return self.answer(status, told, [("retry-after", wait)] if wait else [])
         told = json.loads(told)

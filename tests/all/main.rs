@@ -139,6 +139,7 @@ mod service {
     mod deployment_files;
     mod graceful_shutdown;
     mod head_requests;
+    mod log_lines;
     mod long_claims;
     mod malformed_http;
     mod max_in_flight;

@@ -10,7 +10,7 @@ use actix_web::http::header::{AUTHORIZATION, HOST};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
-use onceward::{Attempt, Rejection};
+use onceward::{Attempt, Clock, Rejection, WarningLimit};
 use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -32,7 +32,9 @@ impl Access {
     /// With this key, and these proxies believed.
     pub fn new(key: Option<&ApiKey>, trusted: Vec<IpNet>) -> Self {
         let key = key.map(|key| Sha256::digest(key.as_bytes()).into());
-        Self { key, trusted, warnings: Warnings { forwarded: Once::new(), attempt: Once::new() } }
+        let warnings =
+            Warnings { forwarded: Once::new(), attempt: Once::new(), key: WarningLimit::new(Clock::system()) };
+        Self { key, trusted, warnings }
     }
 
     /// Whether there is a key at all.
@@ -88,6 +90,7 @@ impl Access {
         if !self.has_key() || self.is_backend(request) {
             return Ok(());
         }
+        self.warn_of_key(request);
         Err(Rejection::new(Code::Unauthorized)
             .detail("This needs the API key of this service, sent as `Authorization: Bearer …`."))
     }
@@ -128,6 +131,20 @@ impl Access {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
+    /// A backend or a gateway without the right key is the operator's to set right: no submission gets through it.
+    fn warn_of_key(&self, request: &HttpRequest) {
+        if let Some(suppressed) = self.warnings.key.admit() {
+            let key = if request.headers().contains_key(AUTHORIZATION) { "wrong" } else { "missing" };
+            tracing::warn!(
+                peer = %peer(request),
+                path = request.path(),
+                key,
+                suppressed,
+                "a caller without the API key was rejected; give it the key that `api_key` sets"
+            );
+        }
+    }
+
     fn warn_once(&self, peer: &IpAddr, field: ForwardedHeader) {
         self.warnings.forwarded.call_once(|| {
             let name = field.name();
@@ -139,11 +156,12 @@ impl Access {
     }
 }
 
-/// What has been said, and is not said again.
+/// What has been said, and is not said again, or not soon.
 #[derive(Debug)]
 struct Warnings {
     forwarded: Once,
     attempt: Once,
+    key: WarningLimit,
 }
 
 /// The key in a header: a bearer's, or a password, which is all that a gateway can send that has it in an address.

@@ -13,7 +13,8 @@ use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use reqwest::RequestBuilder;
-use serde_json::json;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -23,6 +24,7 @@ const EXAMPLES: [(&str, &str); 2] = [("python3", "payments.py"), ("node", "payme
 struct Backend {
     child: Child,
     url: String,
+    log: NamedTempFile,
 }
 
 impl Backend {
@@ -32,6 +34,7 @@ impl Backend {
 
     fn start_with((program, file): (&str, &str), onceward: &str, ledger: &Ledger, more: &[(&str, &str)]) -> Self {
         let path = format!("{}/../docs/backends/{file}", env!("CARGO_MANIFEST_DIR"));
+        let log = NamedTempFile::new().unwrap();
         let mut child = Command::new(program)
             .arg(path)
             .envs([("ONCEWARD_URL", onceward), ("ONCEWARD_API_KEY", KEY)])
@@ -39,11 +42,12 @@ impl Backend {
             .env("LEDGER", ledger.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(log.reopen().unwrap())
             .spawn()
             .unwrap_or_else(|error| panic!("{program} does not start ({error}): apt-get install python3 nodejs"));
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        Self { child, url: url.trim().to_owned() }
+        Self { child, url: url.trim().to_owned(), log }
     }
 
     /// Kills it, as a crash would.
@@ -103,7 +107,7 @@ async fn state(service: &OncewardServer, key: &str) -> String {
     let asked = json!({"key": key, "action": "POST /payments", "subject": "anonymous"}).to_string();
     let request = http().post(format!("{}/outcome", service.url)).bearer_auth(KEY);
     let answer = send(request.header("content-type", "application/json").body(asked)).await;
-    serde_json::from_slice::<serde_json::Value>(&answer.body).unwrap()["state"].as_str().unwrap().to_owned()
+    serde_json::from_slice::<Value>(&answer.body).unwrap()["state"].as_str().unwrap().to_owned()
 }
 
 async fn is_running(service: &OncewardServer, key: &str) -> bool {
@@ -182,7 +186,7 @@ async fn a_plain_server_that_holds_and_was_killed_leaves_an_unknown_outcome_and_
         let is_unknown = || async { state(&service, "dead").await == "unknown" };
         until("the lease is over", Duration::from_secs(6), is_unknown).await;
         let refused = other.pay("dead", "dead", 60.0).await;
-        let said: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
+        let said: Value = serde_json::from_slice(&refused.body).unwrap();
         assert_eq!((refused.status, &said["code"]), (409, &json!("outcome_unknown")), "{example:?}");
         assert_eq!(other.pay("another", "another", 0.0).await.status, 201, "{example:?}");
         assert_eq!(ledger.runs(), ["another"], "{example:?}");
@@ -304,5 +308,33 @@ async fn a_plain_server_whose_last_word_gets_lost_says_it_again_and_keeps_its_ke
         let is_replayed = || async { backend.pay("k", "tea", 0.0).await.headers.contains_key("idempotent-replayed") };
         until("it was heard", Duration::from_secs(5), is_replayed).await;
         assert_eq!(ledger.runs(), ["tea"], "{example:?}");
+    }
+}
+
+/// The line of the service's log about a caller without its key.
+fn warned(service: &OncewardServer) -> Option<Value> {
+    let lines = service.log().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    { lines }.find(|line| line["level"] == "WARN" && line["key"].is_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_api_key_is_logged_on_both_sides_and_not_shown_to_the_customer() {
+    for (example, (given, said)) in EXAMPLES
+        .into_iter()
+        .flat_map(|example| [("a-wrong-key-canary", "wrong"), ("", "missing")].map(|key| (example, key)))
+    {
+        let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
+        let backend = Backend::start_with(example, &service.url, &ledger, &[("ONCEWARD_API_KEY", given)]);
+        let answer = backend.pay("k", "tea", 0.0).await;
+        assert_eq!(answer.status, 503, "{example:?}: {answer:?}");
+        assert!(answer.headers.contains_key("retry-after") && !answer.headers.contains_key("www-authenticate"));
+        assert!(ledger.runs().is_empty(), "{example:?}");
+        let log = std::fs::read_to_string(backend.log.path()).unwrap();
+        assert!(log.contains("ONCEWARD_API_KEY is missing or wrong"), "{example:?}: {log}");
+        until("the service has logged it", Duration::from_secs(5), || std::future::ready(warned(&service).is_some()))
+            .await;
+        let line = warned(&service).unwrap();
+        assert_eq!((&line["key"], &line["path"], &line["peer"]), (&said.into(), &"/claim".into(), &"127.0.0.1".into()));
+        assert!(!log.contains("canary") && !service.log().iter().any(|line| line.contains("canary")), "{line}");
     }
 }
