@@ -13,7 +13,10 @@ const LONGEST: usize = 256;
 
 /// Returns the action for later log lines, or an empty string if these lines are disabled.
 pub(crate) fn named(action: &str) -> String {
-    if tracing::enabled!(target: "onceward::event", tracing::Level::INFO) { shortened(action) } else { String::new() }
+    // An application without a tracing subscriber receives the lines through the `log` crate, of which `tracing` knows nothing here.
+    let is_read = tracing::enabled!(target: "onceward::event", tracing::Level::INFO)
+        || log::log_enabled!(target: "onceward::event", log::Level::Info);
+    if is_read { shortened(action) } else { String::new() }
 }
 
 fn shortened(action: &str) -> String {

@@ -141,7 +141,11 @@ where
     accompany(guarded, request.request());
     let Some(run) = pass.run_id() else { return service.call(request).await };
     request.extensions_mut().insert(run);
-    let span = tracing::info_span!(target: "onceward", "run", run = %run, action = guarded.parsed().action());
+    // Without a subscriber, a span would become a line of its own in the `log` crate.
+    let span = match tracing::span_enabled!(target: "onceward", tracing::Level::INFO) {
+        true => tracing::info_span!(target: "onceward", "run", run = %run, action = guarded.parsed().action()),
+        false => tracing::Span::none(),
+    };
     Box::pin(service.call(request).instrument(span)).await
 }
 
