@@ -19,6 +19,8 @@ use crate::store::{Admission, OriginThread, StoreError, WatchedStore};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::waiters::Waiters;
+#[cfg(feature = "sql")]
+use crate::warning_limit::WarningLimit;
 
 /// The parts of one guard. Every pass and every claim holds a reference, so the background tasks continue until the last one is settled.
 pub(crate) struct Engine {
@@ -31,6 +33,9 @@ pub(crate) struct Engine {
     pub(crate) open_claims: OpenClaims,
     pub(crate) metrics: Metrics,
     pub(crate) rollout: RolloutCounts,
+    /// Limits the log of transactions that the database rejected.
+    #[cfg(feature = "sql")]
+    pub(crate) transactions: WarningLimit,
     pub(crate) mode: Mode,
     pub(crate) token_ttl: Duration,
     pub(crate) last_call: Duration,

@@ -20,6 +20,8 @@ use crate::shutdown::Shutdown;
 use crate::store::{OriginThread, Store, WatchedStore};
 use crate::token::secret::Secret;
 use crate::waiters::Waiters;
+#[cfg(feature = "sql")]
+use crate::warning_limit::WarningLimit;
 
 /// Builder of a [`Guard`].
 #[must_use = "a guard is made by `build`"]
@@ -177,6 +179,8 @@ impl GuardBuilder {
         Guard(Arc::new(Engine {
             store,
             secrets,
+            #[cfg(feature = "sql")]
+            transactions: WarningLimit::new(self.clock.clone()),
             clock: self.clock,
             shutdown: Shutdown::default(),
             renewals,

@@ -150,7 +150,7 @@ impl<DB: Dialect> Trial<'_, DB> {
         let until = lost.as_ref().map(|lost| lost.until);
         let mut transaction = match within(until, DB::begin(self.pool)).await {
             Ok(transaction) => transaction,
-            Err(error) => return error.into(),
+            Err(error) => return self.noted(error).into(),
         };
         let mut claimed = self.claimed.as_ref();
         if let Some(own) = claimed {
@@ -162,7 +162,7 @@ impl<DB: Dialect> Trial<'_, DB> {
                     drop(transaction);
                     transaction = match DB::begin(self.pool).await {
                         Ok(transaction) => transaction,
-                        Err(error) => return ClaimError::from(error).into(),
+                        Err(error) => return self.noted(error.into()).into(),
                     };
                     claimed = None;
                 }
@@ -219,11 +219,28 @@ impl<DB: Dialect> Trial<'_, DB> {
                 Err(if lost.is_some() { TryResult::Repeat(refused) } else { TryResult::Ended(Err(refused)) })
             }
             (Err(error), None) if observes => {
-                tracing::warn!(%error, action, "could not be observed");
+                self.noted(error);
                 Ok(Continuation::Afresh)
             }
-            (Err(error), _) => Err(error.into()),
+            (Err(error), _) => Err(self.noted(error).into()),
         }
+    }
+
+    /// Logs why nothing could be claimed, limited to a line every ten seconds: the application may show no more than that its store failed.
+    fn noted(&self, error: ClaimError) -> ClaimError {
+        let action = &*self.intent.action;
+        if error.asks_for_a_repetition() {
+            return error;
+        }
+        if let Some(suppressed) = self.engine.transactions.admit() {
+            match &error {
+                ClaimError::Tables(_) => {
+                    tracing::error!(%error, action, suppressed, "a transaction could not be claimed: its database is not set up");
+                }
+                _ => tracing::warn!(%error, action, suppressed, "a transaction could not be claimed"),
+            }
+        }
+        error
     }
 }
 

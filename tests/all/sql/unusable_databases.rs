@@ -1,5 +1,6 @@
 //! Databases and transactions that cannot be used: each says what to do.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use onceward::store::{Memory, MigrationOutcome, Sql, SqlError};
@@ -14,7 +15,10 @@ use onceward_tests::service::{OncewardServer, command};
 use onceward_tests::service_calls::post;
 use serde_json::json;
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::Instant;
+
+use crate::keys::audit_log::LOG;
 
 /// What opening and claiming say, which is the same.
 async fn said(server: &PostgresServer) -> [String; 2] {
@@ -255,4 +259,25 @@ async fn a_key_of_10_kb_is_refused_before_the_database_is_asked() {
     let refused: Answer = post(&service.url, "/claim", &asked).await;
     assert_eq!(refused.said(), "400 key_malformed");
     assert!(refused.problem().detail.contains("255"), "{}", refused.problem().detail);
+}
+
+#[tokio::test]
+async fn transaction_without_tables_logs_the_command_once() {
+    LazyLock::force(&LOG);
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
+    let pool = SqlitePool::connect_with(options).await.unwrap();
+    let (guard, key) = (Guard::new(Memory::new()), Key::new("k").unwrap());
+    let action = format!("pay-{}", uuid::Uuid::new_v4());
+    let intent = Intent::new(&action, Subject::anonymous()).key(&key);
+    for _ in 0..3 {
+        let work = |_| async { Ok::<_, sqlx::Error>(()) };
+        let paid = guard.transact(&pool, &KeyRules::retryable(), &intent, work).await;
+        assert!(matches!(paid, Err(RunError::Store(_))), "{paid:?}");
+    }
+    let lines = LOG.lines("onceward::transaction::run", &action);
+    let [line] = &lines[..] else { panic!("one line: {lines:?}") };
+    assert_eq!(line["level"], "ERROR");
+    let error = line["fields"]["error"].as_str().unwrap();
+    assert!(error.contains("onceward migrate --store") && error.contains("`Sql::migrate`"), "{error}");
 }
