@@ -21,7 +21,9 @@ pub(crate) async fn build_guard(config: &Config) -> Result<Guard, BuildError> {
     let builder = match &config.store {
         StoreAddress::Memory => Guard::builder(Memory::new().limit(config.memory_limit)),
         StoreAddress::Redis(url) => {
-            Guard::builder(Redis::open(url)?.prefix(&config.prefix).timeout(config.store_timeout))
+            // Whether it evicts is checked below.
+            let redis = Redis::open(url)?.allow_eviction();
+            Guard::builder(redis.prefix(&config.prefix).timeout(config.store_timeout))
         }
         StoreAddress::Sql(url) => Guard::builder(database(url, config).await?),
     };

@@ -96,6 +96,7 @@ mod redis {
     pub(crate) mod cluster;
     mod command_batches;
     pub(crate) mod epochs;
+    mod eviction_warning;
     pub(crate) mod faults;
     mod latency_faults;
     mod lost_replies;

@@ -264,14 +264,15 @@ fn watch(port: u16, mut each: impl FnMut(String) + Send + 'static) {
 }
 
 /// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks, nor what is said
-/// when a connection is made or tried out, nor the question in which epoch of the server this is.
+/// when a connection is made or tried out, nor the questions in which epoch of the server this is and whether it evicts.
 fn is_sent(line: &str) -> bool {
-    const OTHERS: [&str; 7] = [
+    const OTHERS: [&str; 8] = [
         " lua] ",
         "\"ECHO\"",
         "] \"HELLO\"",
         "] \"CLIENT\"",
         "] \"INFO\" \"replication\"",
+        "] \"INFO\" \"memory\"",
         "] \"EVAL\" \"return 1\" \"0\"",
         ":probe:{",
     ];

@@ -11,6 +11,7 @@ mod compare;
 mod connection;
 mod deadline;
 mod error;
+mod eviction;
 mod redirect;
 mod replication_id;
 mod scripts;
@@ -110,10 +111,11 @@ impl Redis {
         install_crypto();
         Ok(match address::parse(address)? {
             RedisAddress::One(info) => {
-                Self::on(ManagedConnection::open(Endpoint::Fixed(client(*info).map_err(unusable)?)))
+                Self::on(ManagedConnection::open(Endpoint::Fixed(client(*info).map_err(unusable)?), Arc::default()))
             }
             RedisAddress::Sentinel { sentinels, name, node } => {
-                Self::on(ManagedConnection::open(Endpoint::Sentinels(Sentinels::new(sentinels, name, *node))))
+                let master = Endpoint::Sentinels(Sentinels::new(sentinels, name, *node));
+                Self::on(ManagedConnection::open(master, Arc::default()))
             }
             RedisAddress::Cluster(nodes) => Self::on(Cluster::open(nodes).map_err(unusable)?),
         })
@@ -171,6 +173,15 @@ impl Redis {
             max_in_flight: MAX_IN_FLIGHT,
             sending: SendMode::Batched,
         }
+    }
+
+    /// Logs no warning if a server may evict records (`maxmemory-policy` is not `noeviction`): a key whose record is evicted runs again, and
+    /// the application accepts that, or checks the policy itself. Call it before the store is used: the servers are asked about a second
+    /// after they are connected.
+    #[must_use]
+    pub fn allow_eviction(self) -> Self {
+        self.transport.allow_eviction();
+        self
     }
 
     /// Does not bind tokens to the server's epoch: a used token may become valid again after Redis lost data in a restart or a

@@ -20,6 +20,7 @@ use super::capabilities::NativeCommands;
 use super::connection::{Endpoint, ManagedConnection, client, reconnecting};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
+use super::eviction::EvictionWarning;
 use super::redirect::{NodeAddress, REDIRECTS, RetryDecision, SETTLE, asking, key_of, retry_decision};
 use super::replication_id::ReplicationId;
 use super::slot::{SLOTS, slot_of};
@@ -49,6 +50,7 @@ struct ClusterState {
     doubted: Notify,
     /// Why the last lookup of the slot map failed, if it did.
     unknown: Mutex<Option<ConnectionFailure>>,
+    eviction: Arc<EvictionWarning>,
 }
 
 /// The master of each slot.
@@ -74,6 +76,7 @@ impl Cluster {
             nodes: Mutex::default(),
             doubted: Notify::new(),
             unknown: Mutex::default(),
+            eviction: Arc::default(),
         });
         let nothing = SlotMap { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
         let (publish, map) = watch::channel(Arc::new(nothing));
@@ -250,6 +253,10 @@ impl Transport for Cluster {
         self.map.borrow().masters.iter().map(|(_, connection)| connection.slow()).sum()
     }
 
+    fn allow_eviction(&self) {
+        self.state.eviction.allow();
+    }
+
     /// Completes when any master has reconnected, or when the set of masters changes.
     async fn reconnected(&self) {
         let mut map = self.map.clone();
@@ -322,7 +329,8 @@ impl ClusterState {
         if let Some(connection) = nodes.get(node) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(ManagedConnection::open(Endpoint::Fixed(self.client(node)?)));
+        let connection =
+            Arc::new(ManagedConnection::open(Endpoint::Fixed(self.client(node)?), Arc::clone(&self.eviction)));
         nodes.insert(node.clone(), Arc::clone(&connection));
         Ok(connection)
     }

@@ -16,6 +16,7 @@ use super::breaker::Breaker;
 use super::capabilities::{NativeCell, NativeCommands};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
+use super::eviction::EvictionWarning;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use super::sentinel::Sentinels;
 use super::thread_local::ThreadLocalConnector;
@@ -62,6 +63,7 @@ pub(super) struct ManagedConnection {
     known: Arc<ReplicationIdCache>,
     thread_local: ThreadLocalConnector,
     breaker: Arc<Breaker>,
+    eviction: Arc<EvictionWarning>,
 }
 
 #[derive(Clone)]
@@ -94,17 +96,23 @@ pub(super) fn client(info: ConnectionInfo) -> RedisResult<Client> {
 }
 
 impl ManagedConnection {
-    /// Starts to connect in the background.
-    pub(super) fn open(source: Endpoint) -> Self {
+    /// Starts to connect in the background. All connections of one store share the warning.
+    pub(super) fn open(source: Endpoint, eviction: Arc<EvictionWarning>) -> Self {
         let breaker = Arc::new(Breaker::new(source.name()));
         let (publish, state) = watch::channel(ConnectionState::Down("not connected yet".into()));
         let (broken, _) = watch::channel(0);
         let known = Arc::new(ReplicationIdCache::default());
-        let keeper = ConnectionTask { source, publish, broken: broken.clone(), known: Arc::clone(&known) };
+        let keeper = ConnectionTask {
+            source,
+            publish,
+            broken: broken.clone(),
+            known: Arc::clone(&known),
+            eviction: Arc::clone(&eviction),
+        };
         runtime::spawn(keeper.keep_connected());
         let thread_local =
             ThreadLocalConnector { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
-        Self { state, known, thread_local, breaker }
+        Self { state, known, thread_local, breaker, eviction }
     }
 
     /// Returns whether the connection is open.
@@ -257,6 +265,10 @@ impl Transport for ManagedConnection {
             std::future::pending().await
         }
     }
+
+    fn allow_eviction(&self) {
+        self.eviction.allow();
+    }
 }
 
 /// The background task that keeps a connection open.
@@ -265,6 +277,7 @@ struct ConnectionTask {
     publish: watch::Sender<ConnectionState>,
     broken: watch::Sender<u64>,
     known: Arc<ReplicationIdCache>,
+    eviction: Arc<EvictionWarning>,
 }
 
 impl ConnectionTask {
@@ -351,14 +364,18 @@ impl ConnectionTask {
         let _ = reports.wait_for(|broken| *broken >= number).await;
     }
 
-    /// Reads the replication id every second. Returns when the server does not answer, is a replica, or is no longer the master that
+    /// Reads the replication id every second, and after the first second also whether the server evicts records. Returns when the server does not answer, is a replica, or is no longer the master that
     /// the sentinels name.
     async fn watch(&self, mut connection: MultiplexedConnection) {
         let mut seconds = interval(FRESH);
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         seconds.tick().await;
+        let mut is_asked = false;
         loop {
             seconds.tick().await;
+            if !std::mem::replace(&mut is_asked, true) {
+                self.eviction.ask(&mut connection, &self.source.name(), Deadline::after(CONNECT)).await;
+            }
             match fetch_replication_id(&mut connection, Deadline::after(CONNECT)).await {
                 Ok(replication_id) => {
                     self.known.note(replication_id);

@@ -89,6 +89,9 @@ pub(super) trait Transport: Send + Sync + 'static {
 
     /// Completes when the server has been reconnected.
     async fn reconnected(&self);
+
+    /// Logs no warning about a server that may evict records. A connection of the application is not asked.
+    fn allow_eviction(&self) {}
 }
 
 /// The name of a key, formatted on demand.
