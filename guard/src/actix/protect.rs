@@ -54,6 +54,34 @@ const JUDGED: usize = 1024 * 1024;
 ///
 /// GET, HEAD and OPTIONS pass through unchecked. A handler that has started runs to completion, even if its client disconnects.
 ///
+/// # Where CORS belongs
+///
+/// CORS middleware wraps the guard from outside, so that its `wrap` comes after the guard's: `.wrap(protect).wrap(cors)`, or on the outer
+/// `App`. Every response then carries the headers of CORS, also a replay and a rejection, which the guard sends without asking what it
+/// wraps. Inside of the guard, CORS would add them to the first response only: a stored response keeps a few headers, and a script of
+/// another origin could not read the replay.
+///
+/// ```
+/// use actix_web::middleware::DefaultHeaders;
+/// use actix_web::{App, HttpResponse, web};
+/// use onceward::actix::{Protect, SubjectFrom};
+/// use onceward::{KeyRules, testing};
+///
+/// let (guard, _clock) = testing::guard();
+/// // In place of `actix_cors::Cors`.
+/// let cors = DefaultHeaders::new().add(("access-control-allow-origin", "https://shop.example"));
+/// let app = App::new()
+///     .service(
+///         web::resource("/payments")
+///             .wrap(Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once()))
+///             .route(web::post().to(HttpResponse::Created)),
+///     )
+///     .wrap(cors);
+/// # let _ = app;
+/// ```
+///
+/// # Several guards
+///
 /// Two guards may wrap one handler if they claim different things: a token around an interval, a key around a token. If both claim the
 /// same, as happens easily with one guard on a scope and one on a resource, the handler does not run: the client receives a 500
 /// `internal`, the log names both guards, and the token or key is valid again.

@@ -9,8 +9,8 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
-use onceward::{Binding, Guard};
-use onceward_api::header::{ALLOWED, EXPOSED, FIELD, TOKEN};
+use onceward::{Binding, Guard, KeyRules};
+use onceward_api::header::{ALLOWED, EXPOSED, FIELD, IDEMPOTENCY_KEY, TOKEN};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, http, multipart, send, submit, token};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::{self, ORDER, Shop, TestServer};
@@ -324,4 +324,40 @@ async fn a_form_whose_first_field_is_the_token_reads_as_a_whole_in_the_handler()
     assert_eq!(answer.body, serde_json::to_vec(&fields).unwrap());
     assert_eq!(send(request()).await.said(), "409 token_used");
     assert_eq!(app.ledger.runs(), ["parts", "fields"]);
+}
+
+async fn paid(ledger: web::Data<Ledger>) -> HttpResponse {
+    ledger.record("paid");
+    HttpResponse::Created().json("paid")
+}
+
+#[tokio::test]
+async fn replay_is_readable_by_another_origin_only_if_cors_is_outside_of_the_guard() {
+    let (guard, ledger) = (Guard::new(Memory::new()), web::Data::new(Ledger::new()));
+    let data = ledger.clone();
+    let served = TestServer::run(move |listener| {
+        let server = HttpServer::new(move || {
+            let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+            let inside = web::resource("/inside").wrap(cors()).wrap(protect());
+            let outside = web::resource("/outside").wrap(protect()).wrap(cors());
+            App::new()
+                .app_data(data.clone())
+                .service(inside.route(web::post().to(paid)))
+                .service(outside.route(web::post().to(paid)))
+        });
+        Ok(server.workers(1).disable_signals().listen(listener)?.run())
+    });
+    let pay = async |path: &str| {
+        let request = http().post(format!("{}{path}", served.url)).header("origin", ORIGIN);
+        send(request.header(IDEMPOTENCY_KEY, path)).await
+    };
+    for (path, is_readable) in [("/inside", false), ("/outside", true)] {
+        let (first, replay) = (pay(path).await, pay(path).await);
+        assert_eq!((first.said().as_str(), replay.said().as_str()), ("201 executed", "201 replayed"), "{path}");
+        assert_readable(&first);
+        let allowed = replay.headers.get_all("access-control-allow-origin").iter().count();
+        assert_eq!(allowed, usize::from(is_readable), "{path}: {replay:?}");
+    }
+    assert_readable(&pay("/outside").await);
+    assert_eq!(ledger.count("paid"), 2);
 }
