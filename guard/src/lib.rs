@@ -216,6 +216,10 @@ pub use crate::verdict::Verdict;
 pub use crate::warning_limit::WarningLimit;
 
 /// The examples of the README, run as tests.
+#[cfg(all(doctest, feature = "actix"))]
+#[doc = include_str!("../../docs/logging.md")]
+struct Logging;
+
 #[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
