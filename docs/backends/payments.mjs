@@ -2,6 +2,7 @@
 //
 //     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt node payments.mjs
 //
+// A program sends an Idempotency-Key. A page sends the Onceward-Token that it fetched before: its second click gets the first answer.
 // It renews its claim while it works. If it dies in the middle, nobody can tell whether it has paid, and the payment is not made again
 // before an operator has settled it. With RETRYABLE=1 it is made again once the lease has expired, and then perhaps twice.
 // Nothing but what Node has. It listens on a free port, and says on which.
@@ -112,15 +113,14 @@ async function pay(order) {
 }
 
 async function handle(request, body) {
-  const key = request.headers["idempotency-key"];
-  if (!key) return { status: 400, headers: [], body: '{"code":"key_missing"}' };
+  const { "idempotency-key": key, "onceward-token": token } = request.headers;
+  if (!key && !token) return { status: 400, headers: [], body: '{"code":"key_missing"}' };
   const told = await claim({
-    key,
+    ...(key ? { key, at_most_once: !RETRYABLE } : { token }),
     action: "POST /payments",
     subject: request.headers["x-user"] ?? "anonymous",
     fingerprint: createHash("sha256").update(body).digest("hex"),
     lease: `${LEASE}ms`,
-    at_most_once: !RETRYABLE,
   });
   if (told.status === 401) {
     // That is for the operator to set right: the customer has done nothing wrong, and may come again.

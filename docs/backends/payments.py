@@ -2,6 +2,7 @@
 
     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt python3 payments.py
 
+A program sends an Idempotency-Key. A page sends the Onceward-Token that it fetched before: its second click gets the first answer.
 It renews its claim while it works. If it dies in the middle, nobody can tell whether it has paid, and the payment is not made again
 before an operator has settled it. With RETRYABLE=1 it is made again once the lease has expired, and then perhaps twice.
 Nothing but the standard library. It listens on a free port, and says on which.
@@ -121,17 +122,18 @@ class Payments(BaseHTTPRequestHandler):
             # The client has hung up in the middle.
             self.close_connection = True
             return
-        key = self.headers.get("idempotency-key")
-        if not key:
-            return self.answer(400, b'{"code":"key_missing"}')
         asked = {
-            "key": key,
             "action": "POST /payments",
             "subject": self.headers.get("x-user", "anonymous"),
             "fingerprint": hashlib.sha256(body).hexdigest(),
             "lease": "%dms" % (LEASE * 1000),
-            "at_most_once": not os.environ.get("RETRYABLE"),
         }
+        if key := self.headers.get("idempotency-key"):
+            asked |= {"key": key, "at_most_once": not os.environ.get("RETRYABLE")}
+        elif token := self.headers.get("onceward-token"):
+            asked["token"] = token
+        else:
+            return self.answer(400, b'{"code":"key_missing"}')
         status, told, wait = claim(asked)
         if status == 401:
             # That is for the operator to set right: the customer has done nothing wrong, and may come again.

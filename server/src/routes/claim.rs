@@ -190,8 +190,7 @@ impl Context {
 
     async fn pass(&self, request: &HttpRequest, text: &str) -> Result<SignedPass, Rejection> {
         let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
-        let pass =
-            pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))?;
+        let pass = pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))?;
         LoggedPolicy::of_claim(pass.ticket().kind()).note(request);
         Ok(pass)
     }

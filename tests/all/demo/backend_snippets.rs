@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use onceward_tests::client::{http, send, token};
+use onceward_tests::client::token;
 use onceward_tests::service::OncewardServer;
 use serde_json::{Value, json};
 
@@ -93,14 +93,6 @@ fn every_backend_snippet_is_correct_syntax_and_short() {
     }
 }
 
-/// Whether the service takes claims for tokens and intervals.
-async fn claims_tokens_and_intervals(service: &OncewardServer) -> bool {
-    let document = send(http().get(format!("{}/openapi.json", service.url))).await;
-    let document: Value = serde_json::from_slice(&document.body).unwrap();
-    let fields = &document["components"]["schemas"]["ClaimRequest"]["properties"];
-    fields["token"].is_object() && fields["interval"].is_object()
-}
-
 /// What is passed to the snippet for one order, and for another.
 async fn arguments(service: &OncewardServer, policy: &str) -> Value {
     let [tea, coffee] = ["tea", "coffee"].map(|item| json!({ "item": item }));
@@ -117,9 +109,6 @@ async fn backend_snippets_save_once_and_again_after_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     for (language, policy) in ["python", "node"].into_iter().flat_map(|one| POLICIES.map(|policy| (one, policy))) {
         let service = OncewardServer::start(&[]);
-        if !["token", "key"].contains(&policy) && !claims_tokens_and_intervals(&service).await {
-            continue;
-        }
         let (program, end, behind) = runtime(language);
         let text = format!("{}\n{behind}", snippet(language, policy, &service.url));
         let file = written(folder.path(), &format!("{policy}.{end}"), &text);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onceward_tests::client::{Answer, http, send};
+use onceward_api::header;
+use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, RecordedRequest, smooth};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{holds_for, outlast, until};
@@ -64,10 +65,20 @@ impl Backend {
         send(self.payment(key, order, takes)).await
     }
 
+    /// A click on a page that has fetched a token, not sent yet.
+    fn click(&self, token: &str, order: &str, takes: f64) -> RequestBuilder {
+        let body = json!({"order": order, "takes": takes}).to_string();
+        http().post(format!("{}/payments", self.url)).header(header::TOKEN, token).body(body)
+    }
+
     /// As a client does that comes again as long as it is told to.
     async fn pay_at_last(&self, key: &str, order: &str, takes: f64) -> Answer {
+        Self::send_at_last(|| self.payment(key, order, takes)).await
+    }
+
+    async fn send_at_last(request: impl Fn() -> RequestBuilder) -> Answer {
         for _ in 0..200 {
-            let answer = self.pay(key, order, takes).await;
+            let answer = send(request()).await;
             if ![409, 503].contains(&answer.status) {
                 return answer;
             }
@@ -136,6 +147,24 @@ async fn a_plain_server_in_another_language_pays_once() {
         assert_eq!(again.body, r#"{"paid": "tea"}"#.replace(' ', if example.0 == "node" { "" } else { " " }));
         assert_eq!(backends[0].pay("k", "coffee", 0.2).await.status, 422);
         assert_eq!(ledger.runs(), ["tea"], "{example:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_click_at_a_plain_server_gets_the_first_answer() {
+    let redis = RedisServer::start();
+    for example in EXAMPLES {
+        let ledger = Ledger::new();
+        let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
+        let backends = [(); 2].map(|()| Backend::start(example, &service.url, &ledger));
+        let token = token(&service.url).await;
+        let clicks = (0..32).map(|click| Backend::send_at_last(|| backends[click % 2].click(&token, "tea", 0.2)));
+        let told = join_all(clicks).await;
+        let is_first = |answer: &&Answer| !answer.headers.contains_key("idempotent-replayed");
+        assert_eq!(told.iter().filter(is_first).count(), 1, "{example:?}: {told:?}");
+        assert!(told.iter().all(|answer| answer.status == 201 && answer.body == told[0].body), "{told:?}");
+        let changed = send(backends[0].click(&token, "coffee", 0.0)).await;
+        assert_eq!((changed.status, ledger.runs()), (409, vec!["tea".to_owned()]), "{example:?}: {changed:?}");
     }
 }
 

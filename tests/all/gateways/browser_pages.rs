@@ -172,7 +172,7 @@ async fn rejected_navigation_is_shown_a_page_and_programs_receive_json() {
 async fn navigation_is_shown_a_page_where_onceward_is_away_or_does_not_accept_the_key() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
-        let other = OncewardServer::start(&["--api-key", "another-key"]);
+        let other = OncewardServer::start(&["--api-key", "another-key-of-gateways"]);
         stage.asked.lead_to(&other.url);
         let navigates = || stage.submission(Method::POST, "ow1_x").header("accept", NAVIGATION);
         let page = send(navigates()).await;

@@ -396,7 +396,7 @@ async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_applica
         };
         until("nothing is sent to Redis", Duration::from_secs(5), is_certain).await;
 
-        let other = OncewardServer::start(&["--api-key", "another-key"]);
+        let other = OncewardServer::start(&["--api-key", "another-key-of-gateways"]);
         stage.asked.lead_to(&other.url);
         let answer = stage.submit(&token).await;
         let problem = answer.problem();
