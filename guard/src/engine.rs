@@ -19,7 +19,6 @@ use crate::store::{Admission, OriginThread, StoreError, WatchedStore};
 use crate::ticket::Ticket;
 use crate::token::mint::Mint;
 use crate::waiters::Waiters;
-#[cfg(feature = "sql")]
 use crate::warning_limit::WarningLimit;
 
 /// The parts of one guard. Every pass and every claim holds a reference, so the background tasks continue until the last one is settled.
@@ -31,6 +30,7 @@ pub(crate) struct Engine {
     pub(crate) renewals: RenewalQueue,
     pub(crate) waiters: Waiters,
     pub(crate) open_claims: OpenClaims,
+    pub(crate) overdue_warnings: WarningLimit,
     pub(crate) metrics: Metrics,
     pub(crate) rollout: RolloutCounts,
     /// Limits the log of transactions that the database rejected.

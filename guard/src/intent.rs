@@ -67,8 +67,12 @@ impl<'a> Intent<'a> {
         self
     }
 
-    /// Names this attempt. A token is accepted again for the same attempt, for a minute; so accept the name only from a caller that you
-    /// trust, such as your own gateway.
+    /// Names this attempt, so that a caller may check again if it lost the verdict. A plain token is accepted again for the same attempt, for
+    /// a minute. Under a key, with a remembered token and in an interval, the same attempt receives the verdict to run again, for the same run
+    /// and with a whole lease, until the lease expires.
+    ///
+    /// Two concurrent checks with the same attempt are both told to run. So accept the name only from a caller that you trust and that
+    /// runs the work once per attempt, such as your own gateway; never use a request id that a client chooses.
     #[must_use]
     pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
         (self.attempt, self.repeats_attempt) = (Some(attempt), true);

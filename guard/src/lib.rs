@@ -83,7 +83,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! It needs the feature `json` of `tracing-subscriber`. A level above INFO for this target turns the audit log off.
+//! It needs the feature `json` of `tracing-subscriber`. A filter of WARN or ERROR for this target turns the audit log off.
 //!
 //! # Testing
 //!
@@ -213,7 +213,7 @@ pub use crate::ticket::{BadTicket, Kind, Ticket};
 pub use crate::token::Token;
 pub use crate::token::secret::{Secret, WeakSecret};
 pub use crate::verdict::Verdict;
-pub use crate::warning_limit::WarningLimit;
+pub use crate::warning_limit::{WarningLimit, WarningLimits};
 
 /// The examples of the README, run as tests.
 #[cfg(all(doctest, feature = "actix"))]

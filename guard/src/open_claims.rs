@@ -1,22 +1,30 @@
-//! Claims whose runs are in other processes and have not ended, so that an operator sees the ones that no backend ends.
+//! Claims at most once whose runs are in other processes and have not ended, so that an operator sees the ones that no backend ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::renewal::QueuePosition;
 use crate::run_id::RunId;
 
 /// Maximum number of claims that one guard watches; about 10 MB. Further claims are not counted.
 const MOST: usize = 65_536;
 
-/// The claims that this process has handed to backends, or renewed for them, and that have not ended as far as it knows.
+/// The claims that this process has handed to backends, and that have not ended as far as it knows.
 #[derive(Default)]
-pub(crate) struct OpenClaims(Mutex<HashMap<RunId, OpenClaim>>);
+pub(crate) struct OpenClaims(Mutex<Claims>);
 
-#[derive(Clone, Copy)]
+#[derive(Default)]
+struct Claims {
+    open: HashMap<RunId, OpenClaim>,
+    overdue: usize,
+}
+
 struct OpenClaim {
     /// When its lease expires, by the steady clock.
     due: u64,
     is_overdue: bool,
+    /// Position of its next look in the queue of steps.
+    place: Option<QueuePosition>,
 }
 
 /// The numbers of claims for the metrics.
@@ -29,39 +37,73 @@ pub(crate) struct ClaimCounts {
 }
 
 impl OpenClaims {
-    /// Records that the lease of this claim lasts until `due`. Returns whether the claim is new.
-    pub(crate) fn renew(&self, run: RunId, due: u64) -> bool {
+    /// Adds a claim whose lease lasts until `due`. Returns whether it is new and counted.
+    pub(crate) fn add(&self, run: RunId, due: u64) -> bool {
         let mut claims = self.claims();
-        if claims.len() >= MOST && !claims.contains_key(&run) {
+        if claims.extend(run, due) || claims.open.len() >= MOST {
             return false;
         }
-        claims.insert(run, OpenClaim { due, is_overdue: false }).is_none()
+        claims.open.insert(run, OpenClaim { due, is_overdue: false, place: None });
+        true
     }
 
-    /// Records that the lease of this claim has expired. Returns whether that is new.
-    pub(crate) fn mark_overdue(&self, run: RunId) -> bool {
+    /// Records that the lease of this claim lasts until `due`, if the claim is counted here.
+    pub(crate) fn extend(&self, run: RunId, due: u64) {
+        self.claims().extend(run, due);
+    }
+
+    /// Records that the lease of this claim has expired, unless it was renewed meanwhile. Returns whether that is new.
+    pub(crate) fn mark_overdue(&self, run: RunId, now: u64) -> bool {
         let mut claims = self.claims();
-        let Some(claim) = claims.get_mut(&run) else { return false };
-        !std::mem::replace(&mut claim.is_overdue, true)
+        let Some(claim) = claims.open.get_mut(&run).filter(|claim| claim.due <= now && !claim.is_overdue) else {
+            return false;
+        };
+        claim.is_overdue = true;
+        claims.overdue += 1;
+        true
     }
 
-    /// Records that the run of this claim has ended.
-    pub(crate) fn end(&self, run: RunId) {
-        self.claims().remove(&run);
+    /// Records where the next look at this claim stands in the queue. Returns the position if the run has ended meanwhile.
+    pub(crate) fn place(&self, run: RunId, place: QueuePosition) -> Option<QueuePosition> {
+        match self.claims().open.get_mut(&run) {
+            Some(claim) => {
+                claim.place = Some(place);
+                None
+            }
+            None => Some(place),
+        }
+    }
+
+    /// Records that the run of this claim has ended. Returns the position of its next look.
+    pub(crate) fn end(&self, run: RunId) -> Option<QueuePosition> {
+        let mut claims = self.claims();
+        let ended = claims.open.remove(&run)?;
+        claims.overdue -= usize::from(ended.is_overdue);
+        ended.place
     }
 
     /// Returns when the lease of this claim expires, or `None` if the run has ended.
     pub(crate) fn due(&self, run: RunId) -> Option<u64> {
-        self.claims().get(&run).map(|claim| claim.due)
+        self.claims().open.get(&run).map(|claim| claim.due)
     }
 
     pub(crate) fn counts(&self) -> ClaimCounts {
         let claims = self.claims();
-        ClaimCounts { open: claims.len(), overdue: claims.values().filter(|claim| claim.is_overdue).count() }
+        ClaimCounts { open: claims.open.len(), overdue: claims.overdue }
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<RunId, OpenClaim>> {
+    fn claims(&self) -> MutexGuard<'_, Claims> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claims {
+    /// Sets the end of a lease. Returns whether the claim is known.
+    fn extend(&mut self, run: RunId, due: u64) -> bool {
+        let Some(claim) = self.open.get_mut(&run) else { return false };
+        claim.due = due;
+        self.overdue -= usize::from(std::mem::replace(&mut claim.is_overdue, false));
+        true
     }
 }
 
@@ -73,16 +115,25 @@ mod tests {
     fn claims_beyond_the_limit_are_not_counted_and_known_ones_still_are() {
         let claims = OpenClaims::default();
         let first = RunId::new();
-        assert!(claims.renew(first, 1));
+        assert!(claims.add(first, 1));
         for _ in 1..MOST {
-            assert!(claims.renew(RunId::new(), 1));
+            assert!(claims.add(RunId::new(), 1));
         }
         let late = RunId::new();
-        assert!(!claims.renew(late, 1) && !claims.renew(first, 2), "one is not counted, one is known");
-        assert!(!claims.mark_overdue(late) && claims.mark_overdue(first) && !claims.mark_overdue(first));
+        assert!(!claims.add(late, 1) && !claims.add(first, 2), "one is not counted, one is known");
+        assert!(!claims.mark_overdue(late, 2) && claims.mark_overdue(first, 2) && !claims.mark_overdue(first, 2));
         assert_eq!((claims.counts(), claims.due(first)), (ClaimCounts { open: MOST, overdue: 1 }, Some(2)));
         claims.end(first);
-        assert!(claims.renew(late, 1), "there is room again");
+        assert!(claims.add(late, 1), "there is room again");
         assert_eq!(claims.counts(), ClaimCounts { open: MOST, overdue: 0 });
+    }
+
+    #[test]
+    fn claim_that_is_renewed_while_its_record_is_read_is_not_overdue() {
+        let (claims, run) = (OpenClaims::default(), RunId::new());
+        claims.add(run, 10);
+        claims.extend(run, 20);
+        assert!(!claims.mark_overdue(run, 10));
+        assert_eq!(claims.counts(), ClaimCounts { open: 1, overdue: 0 });
     }
 }

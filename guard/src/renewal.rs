@@ -102,6 +102,12 @@ impl RenewalQueue {
         self.0.clock.steady().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Returns the number of scheduled steps.
+    #[cfg(test)]
+    pub(crate) fn scheduled(&self) -> usize {
+        self.0.steps.len()
+    }
+
     /// Removes one claim, whether it is due or not.
     #[cfg(test)]
     pub(crate) fn take(&self, choose: impl FnOnce(usize) -> usize) -> Option<Arc<dyn Renewable>> {

@@ -1,6 +1,7 @@
 //! A limit for warnings about something that every request may run into.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -47,6 +48,47 @@ impl WarningLimit {
         }
         Some(self.suppressed.swap(0, Ordering::Relaxed))
     }
+
+    /// Returns whether the next occurrence is logged with nothing suppressed before it.
+    fn is_idle(&self) -> bool {
+        self.next.load(Ordering::Relaxed) <= self.clock.steady() && self.suppressed.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Limits warnings by what they are about, so that a frequent one does not hide a rare one: each of a few subjects has a [`WarningLimit`]
+/// of its own, and all others share one.
+#[derive(Debug)]
+pub struct WarningLimits {
+    clock: Clock,
+    limits: Mutex<Vec<(String, WarningLimit)>>,
+    others: WarningLimit,
+}
+
+impl WarningLimits {
+    /// Number of subjects with a limit of their own at the same time.
+    const MOST: usize = 8;
+
+    /// Creates limits that have logged nothing yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { others: WarningLimit::new(clock.clone()), limits: Mutex::default(), clock }
+    }
+
+    /// Counts an occurrence of this subject, as [`WarningLimit::admit`] does.
+    pub fn admit(&self, subject: &str) -> Option<u64> {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, limit)) = limits.iter().find(|(known, _)| known == subject) {
+            return limit.admit();
+        }
+        if limits.len() >= Self::MOST {
+            // A subject whose time is over, and that has nothing to report, makes room.
+            let Some(idle) = limits.iter().position(|(_, limit)| limit.is_idle()) else { return self.others.admit() };
+            limits.swap_remove(idle);
+        }
+        let limit = WarningLimit::new(self.clock.clone());
+        let admitted = limit.admit();
+        limits.push((subject.to_owned(), limit));
+        admitted
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +110,21 @@ mod tests {
         assert_eq!(limit.admit(), None);
         clock.advance(Duration::from_secs(60));
         assert_eq!(limit.admit(), Some(1));
+    }
+
+    #[test]
+    fn frequent_subject_does_not_hide_a_rare_one() {
+        let clock = ManualClock::new();
+        let limits = WarningLimits::new((&clock).into());
+        assert_eq!((limits.admit("often"), limits.admit("often")), (Some(0), None));
+        assert_eq!(limits.admit("rare"), Some(0));
+        for number in 2..WarningLimits::MOST {
+            assert_eq!(limits.admit(&number.to_string()), Some(0));
+        }
+        assert_eq!((limits.admit("one more"), limits.admit("and another")), (Some(0), None), "they share a limit");
+        clock.advance(WarningLimit::EVERY);
+        assert_eq!(limits.admit("new"), Some(0), "an idle one makes room");
+        assert_eq!(limits.admit("often"), Some(1), "what was counted is reported");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use crate::token::{name, without};
 
-/// Body of `POST /claim`: a backend is about to do something that a client may send twice. Exactly one of `key`, `token` and `interval` says how
-/// a duplicate is recognised; an interval may be named by a `key`.
+/// Body of `POST /claim`: a backend is about to do something that a client may send twice. It names a `key`, or a
+/// `token`, or an `interval`, which may be named by a `key`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {

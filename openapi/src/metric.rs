@@ -78,7 +78,7 @@ pub const RETRYING: Metric = gauge(
 /// No label.
 pub const CLAIMS_OPEN: Metric = gauge(
     "onceward_claims_open",
-    "Claims that backends have made or renewed through this process and have not ended, the overdue ones included.",
+    "Claims at most once that backends have made through this process and have not ended, the overdue ones included.",
 );
 /// No label.
 pub const CLAIMS_OVERDUE: Metric = gauge(

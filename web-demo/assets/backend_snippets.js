@@ -4,7 +4,7 @@
 const PYTHON_CLAIMS_BY = { remembered: '"token": token', key: '"key": key', interval: '"interval": "5s"' };
 const NODE_CLAIMS_BY = { remembered: "token", key: "key", interval: 'interval: "5s"' };
 
-const PYTHON_HEAD = (origin, modules) => `# The standard library is enough. A whole server: /demo/payments.py
+const PYTHON_HEAD = (origin, modules) => `# Standard library only. /demo/payments.py is a whole server, which also repeats lost calls and renews its claim.
 import ${modules}
 
 def ask(path, body):
@@ -14,15 +14,18 @@ def ask(path, body):
         with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.status, json.loads(answer.read() or "{}")
     except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-    except OSError:
-        return 503, {"code": "store_unavailable"}  # no answer, so nothing runs
+        if error.code != 401:
+            return error.code, json.load(error)
+        logging.error("the API key is missing or wrong")  # for the operator, not for the customer
+    except OSError as error:
+        logging.error("Onceward does not answer: %s", error)
+    return 503, {"code": "store_unavailable"}  # nothing runs
 `;
 
 /** Python, as a Flask or Django view calls it. */
 export function python({ policy, origin }) {
   if (policy === "token") {
-    return `${PYTHON_HEAD(origin, "json, urllib.error, urllib.request, uuid")}
+    return `${PYTHON_HEAD(origin, "json, logging, urllib.error, urllib.request, uuid")}
 def place_order(token, order):
     attempt = uuid.uuid4().hex
     status, told = ask("/token/redeem", {"token": token, "attempt": attempt})
@@ -40,7 +43,7 @@ def place_order(token, order):
 `;
   const kept = `    body = base64.b64encode(json.dumps(placed).encode()).decode()
     ask("/claim/complete", {"pass": told["pass"], "reply": {"status": 201, "body": body}})`;
-  return `${PYTHON_HEAD(origin, `${replay ? "base64, " : ""}json, urllib.error, urllib.request`)}
+  return `${PYTHON_HEAD(origin, `${replay ? "base64, " : ""}json, logging, urllib.error, urllib.request`)}
 def place_order(${parameters}):
     content = json.dumps(order, sort_keys=True)
     status, told = ask("/claim", {${PYTHON_CLAIMS_BY[policy]}, "action": "POST /orders", "subject": user, "fingerprint": content})
@@ -55,15 +58,17 @@ ${reply ? kept : '    ask("/claim/complete", {"pass": told["pass"]})'}
     return 201, placed`;
 }
 
-const NODE_HEAD = (origin) => `// Node brings all that is needed. A whole server: /demo/payments.mjs
+const NODE_HEAD = (origin) => `// No packages. /demo/payments.mjs is a whole server, which also repeats lost calls and renews its claim.
 async function ask(path, body) {
   const headers = { "content-type": "application/json" }; // with an API key: authorization: "Bearer …"
   try {
     const answer = await fetch("${origin}" + path, { method: "POST", headers, body: JSON.stringify(body) });
-    return [answer.status, JSON.parse((await answer.text()) || "{}")];
-  } catch {
-    return [503, { code: "store_unavailable" }]; // no answer, so nothing runs
+    if (answer.status !== 401) return [answer.status, JSON.parse((await answer.text()) || "{}")];
+    console.error("the API key is missing or wrong"); // for the operator, not for the customer
+  } catch (error) {
+    console.error("Onceward does not answer", error);
   }
+  return [503, { code: "store_unavailable" }]; // nothing runs
 }
 `;
 

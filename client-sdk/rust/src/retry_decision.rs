@@ -53,6 +53,11 @@ pub(crate) struct AttemptHistory {
 }
 
 impl AttemptHistory {
+    /// Whether no attempt got a connection.
+    pub(crate) fn was_always_refused(&self) -> bool {
+        self.refusals == self.attempts
+    }
+
     /// No attempts. A resumed submission may have been sent before.
     pub(crate) fn new(is_resumed: bool) -> Self {
         let (unanswered, in_progress, otherwise_answered) = (is_resumed, false, false);

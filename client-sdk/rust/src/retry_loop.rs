@@ -98,10 +98,13 @@ impl<T: Transport> RetryLoop<'_, T> {
                 Error::new(ErrorKind::NotSent, message).with_source(Some(error))
             }
             AttemptResult::Refused(error) => {
-                let message = format!(
-                    "every connection was refused for {:.1?}, so nothing was sent: is the server running, and the address right?",
-                    self.started.elapsed()
-                );
+                let refused = match self.history.was_always_refused() {
+                    true => {
+                        format!("every connection was refused for {:.1?}, so nothing was sent", self.started.elapsed())
+                    }
+                    false => "earlier attempts ran nothing, and the last connection was refused".to_owned(),
+                };
+                let message = format!("{refused}: is the server running, and the address right?");
                 Error::new(ErrorKind::NotSent, message).with_source(Some(error))
             }
             result => return self.unknown(result, credential),

@@ -83,10 +83,10 @@ impl Claim {
         };
         if is_ours {
             self.terms.engine.metrics.renewed();
-            self.watch();
+            self.watch_on();
             return Ok(true);
         }
-        self.terms.engine.open_claims.end(self.run());
+        self.end_watch();
         self.log(ClaimEvent::Lost);
         Ok(false)
     }
@@ -97,7 +97,7 @@ impl Claim {
     }
 
     fn settled(&self, is_ours: bool, event: ClaimEvent, settled: Settled) -> Settled {
-        self.terms.engine.open_claims.end(self.run());
+        self.end_watch();
         self.log(if is_ours { event } else { ClaimEvent::Lost });
         if is_ours { settled } else { Settled::Lost }
     }

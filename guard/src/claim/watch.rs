@@ -20,6 +20,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum number of looks per second at overdue claims, over a long time.
 const LOOKS_PER_SECOND: u32 = 200;
+/// Number of overdue claims of which each has a line of its own in the log.
+const LOGGED_EACH: usize = 100;
 
 /// A claim that a backend holds. It does not keep the guard alive.
 struct ClaimWatch {
@@ -31,19 +33,43 @@ struct ClaimWatch {
 }
 
 impl Claim {
-    /// Counts the claim as open, for another lease.
+    /// Counts the claim as open. Only a claim at most once can be overdue: every other one is free again when its lease expires.
     pub(super) fn watch(&self) {
         let (engine, lease) = (&self.terms.engine, self.terms.rules.lease);
-        if !engine.open_claims.renew(self.run(), after(engine, lease)) {
+        if !self.terms.rules.at_most_once || !engine.open_claims.add(self.run(), after(engine, lease)) {
             return;
         }
-        let (engine, ticket, run) = (Arc::downgrade(engine), self.terms.ticket, self.run());
-        let watch = ClaimWatch { engine, ticket, run, action: self.terms.action.clone(), lease };
-        self.terms.engine.renewals.add(Arc::new(watch), lease);
+        let watch = ClaimWatch {
+            engine: Arc::downgrade(engine),
+            ticket: self.terms.ticket,
+            run: self.run(),
+            action: self.terms.action.clone(),
+            lease,
+        };
+        Arc::new(watch).look_after(engine, lease);
+    }
+
+    /// Extends the claim by a lease, if this process has handed it out. Only that process counts it, so that the counts of several
+    /// processes add up.
+    pub(super) fn watch_on(&self) {
+        self.terms.engine.open_claims.extend(self.run(), after(&self.terms.engine, self.terms.rules.lease));
+    }
+
+    /// Counts the claim as open no more.
+    pub(super) fn end_watch(&self) {
+        let place = self.terms.engine.open_claims.end(self.run());
+        place.into_iter().for_each(|place| self.terms.engine.renewals.remove(place));
     }
 }
 
 impl ClaimWatch {
+    /// Schedules the next look, unless the run has ended.
+    fn look_after(self: Arc<Self>, engine: &Engine, pause: Duration) {
+        let run = self.run;
+        let place = engine.renewals.add(self, pause);
+        engine.open_claims.place(run, place).into_iter().for_each(|place| engine.renewals.remove(place));
+    }
+
     /// Returns after which time to look again, or `None` if the run has ended.
     async fn look(&self, engine: &Engine) -> Option<Duration> {
         let now = engine.clock.steady();
@@ -58,7 +84,7 @@ impl ClaimWatch {
         match found {
             Ok(Some(Record::Claimed(claimed))) if claimed.run == self.run => match self.left(engine, &claimed) {
                 Some(left) => {
-                    engine.open_claims.renew(self.run, after(engine, left));
+                    engine.open_claims.extend(self.run, after(engine, left));
                     Some(left)
                 }
                 None => Some(self.mark_overdue(engine)),
@@ -79,15 +105,27 @@ impl ClaimWatch {
     }
 
     fn mark_overdue(&self, engine: &Engine) -> Duration {
-        if engine.open_claims.mark_overdue(self.run) {
-            tracing::warn!(
-                action = self.action, ticket = %self.ticket, run = %self.run, lease = ?self.lease,
-                "a backend has neither renewed nor settled its claim within its lease, so duplicates receive outcome_unknown; find out \
-                 whether it took effect, then: onceward key settle {} --run {} --applied (or --not-applied)",
-                self.ticket, self.run
-            );
+        if engine.open_claims.mark_overdue(self.run, engine.clock.steady()) {
+            self.warn(engine);
         }
         self.pause(engine)
+    }
+
+    /// Logs a line for each of the first overdue claims, and limits the lines of all others.
+    fn warn(&self, engine: &Engine) {
+        let suppressed = match engine.open_claims.counts().overdue {
+            ..=LOGGED_EACH => 0,
+            _ => match engine.overdue_warnings.admit() {
+                Some(suppressed) => suppressed,
+                None => return,
+            },
+        };
+        tracing::warn!(
+            action = self.action, ticket = %self.ticket, run = %self.run, lease = ?self.lease, suppressed,
+            "a backend has neither renewed nor settled its claim within its lease, so duplicates receive outcome_unknown; find out \
+             whether it took effect, then: onceward key settle {} --run {} --applied (or --not-applied)",
+            self.ticket, self.run
+        );
     }
 
     fn pause(&self, engine: &Engine) -> Duration {
@@ -101,7 +139,7 @@ impl Renewable for ClaimWatch {
     async fn step(self: Arc<Self>) -> bool {
         let Some(engine) = self.engine.upgrade() else { return true };
         if let Some(pause) = self.look(&engine).await {
-            engine.renewals.add(self, pause);
+            self.look_after(&engine, pause);
         }
         true
     }
@@ -217,11 +255,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn retryable_claim_that_expires_is_open_no_more() {
+    async fn retryable_claim_is_not_counted() {
         let service = Service::new();
         service.claim(KeyRules::retryable(), "k").await;
-        assert_eq!(service.counts(), (1, 0));
-        service.advance(LEASE).await;
-        assert_eq!(service.counts(), (0, 0));
+        assert_eq!((service.counts(), service.here.renewals().scheduled()), ((0, 0), 0));
+    }
+
+    #[tokio::test]
+    async fn claim_renewed_at_a_process_that_did_not_hand_it_out_is_counted_once() {
+        let service = Service::new();
+        let pass = service.claim(KeyRules::at_most_once(), "k").await;
+        assert!(open(&service.there, &pass).await.renew().await.unwrap());
+        assert_eq!((service.here.open_claims().open, service.there.open_claims().open), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn settled_claims_leave_nothing_in_the_queue() {
+        let service = Service::new();
+        for number in 0..1_000 {
+            let pass = open(&service.here, &service.claim(KeyRules::at_most_once(), &number.to_string()).await).await;
+            match number % 2 {
+                0 => pass.complete(None).await.unwrap(),
+                _ => pass.release().await.unwrap(),
+            };
+        }
+        assert_eq!((service.counts(), service.here.renewals().scheduled()), ((0, 0), 0));
     }
 }

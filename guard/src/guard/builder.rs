@@ -20,7 +20,6 @@ use crate::shutdown::Shutdown;
 use crate::store::{OriginThread, Store, WatchedStore};
 use crate::token::secret::Secret;
 use crate::waiters::Waiters;
-#[cfg(feature = "sql")]
 use crate::warning_limit::WarningLimit;
 
 /// Builder of a [`Guard`].
@@ -181,6 +180,7 @@ impl GuardBuilder {
             secrets,
             #[cfg(feature = "sql")]
             transactions: WarningLimit::new(self.clock.clone()),
+            overdue_warnings: WarningLimit::new(self.clock.clone()),
             clock: self.clock,
             shutdown: Shutdown::default(),
             renewals,

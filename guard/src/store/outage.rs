@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::StoreError;
 use crate::clock::Clock;
-use crate::warning_limit::WarningLimit;
+use crate::warning_limit::{WarningLimit, WarningLimits};
 
 /// How long no command may have failed before the store counts as back, in milliseconds. Of a cluster that has lost one node, most
 /// commands are answered all the while.
@@ -21,7 +21,7 @@ pub(super) struct Outage {
     is_on: AtomicBool,
     ongoing: Mutex<Option<Ongoing>>,
     away: WarningLimit,
-    rejections: WarningLimit,
+    rejections: WarningLimits,
     clock: Clock,
 }
 
@@ -49,7 +49,7 @@ impl Outage {
             is_on: AtomicBool::new(false),
             ongoing: Mutex::new(None),
             away: WarningLimit::new(clock.clone()),
-            rejections: WarningLimit::new(clock.clone()),
+            rejections: WarningLimits::new(clock.clone()),
             clock,
         }
     }
@@ -89,7 +89,7 @@ impl Outage {
     }
 
     fn reject(&self, error: &StoreError) {
-        if let Some(suppressed) = self.rejections.admit() {
+        if let Some(suppressed) = self.rejections.admit(&error.to_string()) {
             tracing::warn!(%error, suppressed, "the store answers, and a command failed");
         }
     }
@@ -209,7 +209,7 @@ mod tests {
         outage.failed(&full());
         assert!(!outage.is_on.load(Ordering::Relaxed));
         outage.request_failed(&full());
-        assert_eq!(outage.rejections.admit(), None, "it was logged, and is limited");
+        assert_eq!(outage.rejections.admit(&full().to_string()), None, "it was logged, and is limited");
         outage.failed(&away());
         outage.failed(&full());
         clock.advance(Duration::from_secs(1));
@@ -220,8 +220,9 @@ mod tests {
     #[test]
     fn request_that_failed_without_an_outage_is_logged() {
         let (outage, _clock) = outage();
-        outage.request_failed(&StoreError::not_executed("too many claims"));
-        assert_eq!(outage.rejections.admit(), None);
+        let error = StoreError::not_executed("too many claims");
+        outage.request_failed(&error);
+        assert_eq!(outage.rejections.admit(&error.to_string()), None);
         assert_eq!(outage.away.admit(), Some(0));
     }
 }

@@ -10,7 +10,7 @@ use actix_web::http::header::{AUTHORIZATION, HOST};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
-use onceward::{Attempt, Clock, Rejection, WarningLimit};
+use onceward::{Attempt, Clock, Rejection, WarningLimits};
 use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -33,7 +33,7 @@ impl Access {
     pub fn new(key: Option<&ApiKey>, trusted: Vec<IpNet>) -> Self {
         let key = key.map(|key| Sha256::digest(key.as_bytes()).into());
         let warnings =
-            Warnings { forwarded: Once::new(), attempt: Once::new(), key: WarningLimit::new(Clock::system()) };
+            Warnings { forwarded: Once::new(), attempt: Once::new(), key: WarningLimits::new(Clock::system()) };
         Self { key, trusted, warnings }
     }
 
@@ -133,7 +133,7 @@ impl Access {
 
     /// A backend or a gateway without the right key is the operator's to set right: no submission gets through it.
     fn warn_of_key(&self, request: &HttpRequest) {
-        if let Some(suppressed) = self.warnings.key.admit() {
+        if let Some(suppressed) = self.warnings.key.admit(&peer(request).to_string()) {
             let key = if request.headers().contains_key(AUTHORIZATION) { "wrong" } else { "missing" };
             tracing::warn!(
                 peer = %peer(request),
@@ -161,7 +161,7 @@ impl Access {
 struct Warnings {
     forwarded: Once,
     attempt: Once,
-    key: WarningLimit,
+    key: WarningLimits,
 }
 
 /// The key in a header: a bearer's, or a password, which is all that a gateway can send that has it in an address.

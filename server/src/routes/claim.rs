@@ -65,8 +65,8 @@ pub(crate) async fn claim(request: HttpRequest, body: web::Payload, context: web
 async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
     let asked: ClaimRequest = read_json(request, body).await?.unwrap_or_default();
+    logged_policy(&asked).note(request);
     let terms = ClaimTerms::of(&asked)?;
-    LoggedPolicy::of_claim(terms.kind()).note(request);
     let (policy, intent) = (terms.policy(), terms.intent(&asked));
     let failed = |error| {
         tracing::debug!(%error, "could not claim; nothing may run");
@@ -90,6 +90,14 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
         Verdict::Reject(rejection) => return Err(rejection.into()),
     };
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claimed))
+}
+
+fn logged_policy(asked: &ClaimRequest) -> LoggedPolicy {
+    match (&asked.token, asked.interval) {
+        (_, Some(_)) => LoggedPolicy::Interval,
+        (Some(_), None) => LoggedPolicy::Remembered,
+        (None, None) => LoggedPolicy::Key,
+    }
 }
 
 /// Complete a claim

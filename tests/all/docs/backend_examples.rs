@@ -158,7 +158,10 @@ async fn every_click_at_a_plain_server_gets_the_first_answer() {
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let backends = [(); 2].map(|()| Backend::start(example, &service.url, &ledger));
         let token = token(&service.url).await;
-        let clicks = (0..32).map(|click| Backend::send_at_last(|| backends[click % 2].click(&token, "tea", 0.2)));
+        let clicks = (0..32).map(|click| {
+            let (backend, token) = (&backends[click % 2], &token);
+            Backend::send_at_last(move || backend.click(token, "tea", 0.2))
+        });
         let told = join_all(clicks).await;
         let is_first = |answer: &&Answer| !answer.headers.contains_key("idempotent-replayed");
         assert_eq!(told.iter().filter(is_first).count(), 1, "{example:?}: {told:?}");

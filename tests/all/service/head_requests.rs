@@ -12,12 +12,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// What GET answers beside what the specification names.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/",
     "/docs",
     "/docs/",
     "/docs/swagger-ui.css",
     "/openapi.json",
+    "/problems",
     "/problems/token_used",
     "/problems/nothing",
     "/sdk/onceward.js",
@@ -82,6 +83,7 @@ async fn head_is_refused_where_only_post_works_and_allowed_where_get_does() {
         "/metrics",
         "/openapi.json",
         "/docs",
+        "/problems",
         "/problems/x",
         "/sdk/onceward.js",
         "/demo/demo.js",

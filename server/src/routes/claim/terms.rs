@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use onceward::{Attempt, Fingerprint, Intent, IntervalRules, Key, KeyRules, Kind, Policy, Rejection, TokenRules};
+use onceward::{Attempt, Fingerprint, Intent, IntervalRules, Key, KeyRules, Policy, Rejection, TokenRules};
 use onceward_api::ClaimRequest;
 
 use super::RETAIN;
@@ -60,15 +60,6 @@ impl ClaimTerms {
 
     pub(super) fn policy(&self) -> &Policy {
         &self.policy
-    }
-
-    /// Returns the kind of the record that is claimed.
-    pub(super) fn kind(&self) -> Kind {
-        match self.policy {
-            Policy::Token(_) => Kind::Token,
-            Policy::Interval(_) => Kind::Interval,
-            _ => Kind::Key,
-        }
     }
 
     pub(super) fn intent<'a>(&'a self, asked: &'a ClaimRequest) -> Intent<'a> {
