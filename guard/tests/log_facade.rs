@@ -1,43 +1,42 @@
-//! An application that logs through the `log` crate and has no tracing subscriber. A logger is one per process, so this is a binary of
-//! its own.
+//! An application that logs with `env_logger` and has no tracing subscriber. A logger is one per process, so this is a binary of its own.
 
+use std::io;
 use std::sync::Mutex;
 
-use log::{LevelFilter, Log, Metadata, Record};
+use env_logger::Target;
+use log::LevelFilter;
 use onceward::{Intent, Key, KeyRules, Policy, Subject, Verdict, testing};
 
-/// Keeps what is logged: level, target and text.
-struct Lines(Mutex<Vec<String>>);
+/// What was logged.
+static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-static LINES: Lines = Lines(Mutex::new(Vec::new()));
+struct Written;
 
-impl Log for Lines {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        WRITTEN.lock().expect("no test panics").extend_from_slice(bytes);
+        Ok(bytes.len())
     }
 
-    fn log(&self, record: &Record<'_>) {
-        self.0.lock().expect("no test panics").push(format!(
-            "{} {} {}",
-            record.level(),
-            record.target(),
-            record.args()
-        ));
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
-
-    fn flush(&self) {}
 }
 
 /// Returns the lines that have all of these words.
 fn lines(words: &[&str]) -> Vec<String> {
-    let lines = LINES.0.lock().expect("no test panics");
-    lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).cloned().collect()
+    let written = WRITTEN.lock().expect("no test panics");
+    let text = String::from_utf8_lossy(&written).into_owned();
+    text.lines().filter(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn events_name_their_action_and_a_dropped_pass_is_warned_of_without_a_tracing_subscriber() {
-    log::set_logger(&LINES).unwrap();
-    log::set_max_level(LevelFilter::Info);
+async fn events_name_their_action_and_a_dropped_pass_is_warned_of_under_env_logger() {
+    env_logger::Builder::new()
+        .filter_level(LevelFilter::Warn)
+        .filter_module("onceward::event", LevelFilter::Info)
+        .target(Target::Pipe(Box::new(Written)))
+        .init();
     let (guard, _clock) = testing::guard();
     let policy = Policy::key(KeyRules::retryable());
     let (paid, dropped) = (Key::new("order-4711").unwrap(), Key::new("order-4712").unwrap());
@@ -47,9 +46,9 @@ async fn events_name_their_action_and_a_dropped_pass_is_warned_of_without_a_trac
     let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&dropped)).await else { panic!("it is the first") };
     drop(pass);
     for event in ["claimed", "completed"] {
-        let found = lines(&["INFO onceward::event", &format!("event=\"{event}\""), "action=\"POST /payments\""]);
-        assert!(!found.is_empty(), "{event}: {:#?}", LINES.0.lock().unwrap());
+        let words = ["INFO", "onceward::event", &format!("event=\"{event}\""), "action=\"POST /payments\""];
+        assert!(!lines(&words).is_empty(), "{event}: {:#?}", lines(&[]));
     }
-    assert_eq!(lines(&["WARN onceward::pass", "a pass was dropped"]).len(), 1, "{:#?}", LINES.0.lock().unwrap());
+    assert_eq!(lines(&["WARN", "onceward::pass", "a pass was dropped"]).len(), 1, "{:#?}", lines(&[]));
     assert!(lines(&["order-471"]).is_empty(), "no key is logged");
 }
