@@ -215,11 +215,12 @@ pub use crate::token::secret::{Secret, WeakSecret};
 pub use crate::verdict::Verdict;
 pub use crate::warning_limit::{WarningLimit, WarningLimits};
 
-/// The examples of the README, run as tests.
+/// The examples of the page about logs, run as tests.
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../../docs/logging.md")]
-struct Logging;
+struct LoggingPage;
 
+/// The examples of the README, run as tests.
 #[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
