@@ -373,7 +373,7 @@ mod tests {
         let store = WatchedStore::of(Memory::new());
         let guards = [shared(), SharedSecrets::new(Some(Secret::random()), None, false)];
         guards[1].refresh(&store).await.unwrap();
-        assert!(!has_any(&store).await, "nobody has asked for it");
+        assert!(!has_any(&store).await, "no request needed it");
         let name = |salt: &Salt| salt.interval("a", &Subject::anonymous(), b"");
         let [one, two] = [guards[0].salt(&store).await.unwrap(), guards[1].salt(&store).await.unwrap()];
         assert_eq!(name(&one), name(&two));

@@ -55,7 +55,7 @@ impl WarningLimit {
     }
 }
 
-/// Limits warnings by what they are about, so that a frequent one does not hide a rare one: each of a few subjects has a [`WarningLimit`]
+/// Limits warnings by what they are about, so that a frequent one does not hide a rare one: each of a few topics has a [`WarningLimit`]
 /// of its own, and all others share one.
 #[derive(Debug)]
 pub struct WarningLimits {
@@ -65,7 +65,7 @@ pub struct WarningLimits {
 }
 
 impl WarningLimits {
-    /// Number of subjects with a limit of their own at the same time.
+    /// Number of topics with a limit of their own at the same time.
     const MOST: usize = 8;
 
     /// Creates limits that have logged nothing yet.
@@ -73,20 +73,20 @@ impl WarningLimits {
         Self { others: WarningLimit::new(clock.clone()), limits: Mutex::default(), clock }
     }
 
-    /// Counts an occurrence of this subject, as [`WarningLimit::admit`] does.
-    pub fn admit(&self, subject: &str) -> Option<u64> {
+    /// Counts an occurrence of this topic, as [`WarningLimit::admit`] does.
+    pub fn admit(&self, topic: &str) -> Option<u64> {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, limit)) = limits.iter().find(|(known, _)| known == subject) {
+        if let Some((_, limit)) = limits.iter().find(|(known, _)| known == topic) {
             return limit.admit();
         }
         if limits.len() >= Self::MOST {
-            // A subject whose time is over, and that has nothing to report, makes room.
+            // A topic whose ten seconds are over, and that has nothing to report, makes room.
             let Some(idle) = limits.iter().position(|(_, limit)| limit.is_idle()) else { return self.others.admit() };
             limits.swap_remove(idle);
         }
         let limit = WarningLimit::new(self.clock.clone());
         let admitted = limit.admit();
-        limits.push((subject.to_owned(), limit));
+        limits.push((topic.to_owned(), limit));
         admitted
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_subject_does_not_hide_a_rare_one() {
+    fn frequent_topic_does_not_hide_a_rare_one() {
         let clock = ManualClock::new();
         let limits = WarningLimits::new((&clock).into());
         assert_eq!((limits.admit("often"), limits.admit("often")), (Some(0), None));

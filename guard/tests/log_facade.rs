@@ -7,7 +7,7 @@ use env_logger::Target;
 use log::LevelFilter;
 use onceward::{Intent, Key, KeyRules, Policy, Subject, Verdict, testing};
 
-/// What was logged.
+/// The output of the logger.
 static WRITTEN: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 struct Written;

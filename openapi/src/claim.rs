@@ -35,8 +35,8 @@ pub struct ClaimRequest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schema(default = false)]
     pub bound: bool,
-    /// What is asked, or a digest of it: the same key or token with another one is rejected. Of an interval without a key, what makes two
-    /// requests the same.
+    /// The content of the request, or a digest of it. The same key or token with another fingerprint is rejected. In an interval without a
+    /// key, requests with the same fingerprint are duplicates.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub fingerprint: Option<String>,
@@ -50,13 +50,13 @@ pub struct ClaimRequest {
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "24h")]
     pub retain: Option<Duration>,
-    /// What happens to a claim on a key that is neither renewed nor settled. `true`, the default: nothing runs under the key again before the
-    /// first backend, or an operator, says how it ended; until then a duplicate is rejected as `outcome_unknown`. `false`: the key is free
+    /// Whether a claim on a key that is neither renewed nor settled keeps the key. `true`, the default: nothing runs under the key again before
+    /// the first backend, or an operator, settles the run; until then a duplicate is rejected as `outcome_unknown`. `false`: the key is free
     /// again when the lease expires, so the work may be done twice. A token is always claimed at most once; an interval never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most_once: Option<bool>,
     /// How long to wait for the first run, if it is still in flight, up to `30s`. Default: not at all. If the first is released meanwhile, at the
-    /// same process, one of the waiting requests is told to run. Not with `interval`.
+    /// same process, one of the waiting requests receives `run`. Not with `interval`.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
     pub wait: Option<Duration>,

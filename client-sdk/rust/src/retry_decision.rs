@@ -203,7 +203,7 @@ fn retry_same(
     backoff(history, retry_after, conditions).filter(|_| may_send(history, conditions)).map(Decision::Retry)
 }
 
-/// A retry after a refused connection: until the deadline, since a server that restarts takes seconds. A client that sends once is told at once.
+/// A retry after a refused connection: until the deadline, since a server that restarts takes seconds. With a limit of one attempt, the error is returned at once.
 fn retry_refused(history: &AttemptHistory, conditions: &RetryConditions) -> Option<Decision> {
     let retries = conditions.until_deadline || conditions.limits.attempts > 1;
     let is_allowed = retries && can_repeat(conditions) && !conditions.time_left.is_zero();

@@ -40,7 +40,7 @@ story("a rejected submission is shown as a page, and its style is not blocked", 
   await page.fill("[name=item]", item);
   await page.click("button");
   await page.waitForSelector("#receipt");
-  // What a browser sends that repeats the submission by itself.
+  // The browser repeats the submission without the script, as after a reload.
   const used = backend.tokens.at(-1);
   await page.setContent(`<form method="post" action="${nginx.url}/orders?_onceward=${used}"><button>Again</button></form>`);
   const [answer] = await Promise.all([page.waitForNavigation(), page.click("button")]);

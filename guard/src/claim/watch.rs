@@ -251,7 +251,7 @@ mod tests {
         service.there.settle(&KeyRules::at_most_once(), &intent, None, effect, None).await.unwrap();
         service.advance(LEASE / 2).await;
         service.advance(LONGEST_PAUSE).await;
-        assert_eq!(service.counts(), (1, 1), "only the one that nobody has settled");
+        assert_eq!(service.counts(), (1, 1), "the renewed one was abandoned since, and the settled one is gone");
     }
 
     #[tokio::test]

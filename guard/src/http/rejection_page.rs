@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// What a customer reads without unfolding anything.
+    /// Returns the text that a customer sees without opening the details.
     fn visible(page: &str) -> String {
         let body = page.split_once("<main>").unwrap().1;
         body.split_once("<details>").unwrap().0.to_lowercase()

@@ -19,7 +19,7 @@ const QUIET: u64 = 1_000;
 pub(super) struct Outage {
     /// Whether `ongoing` is set.
     is_on: AtomicBool,
-    ongoing: Mutex<Option<Ongoing>>,
+    ongoing: Mutex<Option<CurrentOutage>>,
     away: WarningLimit,
     rejections: WarningLimits,
     clock: Clock,
@@ -27,7 +27,7 @@ pub(super) struct Outage {
 
 /// An outage that is not over.
 #[derive(Debug, Clone, Copy)]
-struct Ongoing {
+struct CurrentOutage {
     since: u64,
     /// When the first command since the last failure was answered.
     answered_at: Option<u64>,
@@ -98,7 +98,7 @@ impl Outage {
     fn begin_or_go_on(&self) -> Option<u64> {
         let now = self.clock.steady();
         let mut ongoing = self.ongoing();
-        let begun = Ongoing { since: now, answered_at: None, requests: 0, is_logged: false };
+        let begun = CurrentOutage { since: now, answered_at: None, requests: 0, is_logged: false };
         let outage = ongoing.get_or_insert(begun);
         self.is_on.store(true, Ordering::Relaxed);
         let suppressed = self.away.admit();
@@ -120,13 +120,13 @@ impl Outage {
         if now < answered_at.saturating_add(QUIET) {
             return None;
         }
-        let Ongoing { since, requests, is_logged, .. } = *outage;
+        let CurrentOutage { since, requests, is_logged, .. } = *outage;
         *ongoing = None;
         self.is_on.store(false, Ordering::Relaxed);
         is_logged.then_some(Recovery { away_ms: answered_at.saturating_sub(since), failed_requests: requests })
     }
 
-    fn ongoing(&self) -> MutexGuard<'_, Option<Ongoing>> {
+    fn ongoing(&self) -> MutexGuard<'_, Option<CurrentOutage>> {
         self.ongoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,7 +43,7 @@ enum Fault {
 }
 
 impl FailingStore {
-    /// Creates a store that does what `store` does, until it is told to fail.
+    /// Wraps `store`. It fails once a `fail_…` method is called.
     pub fn new(store: impl Store) -> Self {
         Self { store: Arc::new(store), fault: Arc::default() }
     }

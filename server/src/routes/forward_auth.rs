@@ -81,8 +81,8 @@ pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> Ht
 /// What the client of a gateway is told whose API key is missing or wrong. It is not the client that has to sign in, so this is no 401.
 fn misconfigured() -> Rejection {
     Rejection::new(Code::RedeemUnknown).detail(
-        "The gateway that checks submissions is not set up correctly, so nothing was forwarded. Whoever runs it finds the reason in \
-         the log of Onceward.",
+        "The gateway that checks submissions is not set up correctly, so nothing was forwarded. The operator finds the reason in the log of \
+         Onceward.",
     )
 }
 

@@ -169,7 +169,7 @@ fn refused_connection_is_retried_until_deadline_and_uses_up_no_attempt() {
     }
     let key = conditions(CredentialKind::Key);
     let once = RetryConditions { limits: RetryLimits::new().attempts(1), ..key };
-    assert_eq!(after(&[refused], &once), Decision::NotSent, "it is told at once");
+    assert_eq!(after(&[refused], &once), Decision::NotSent, "the error is returned at once");
     assert_eq!(after(&[refused], &RetryConditions { is_repeatable: false, ..key }), Decision::NotSent);
     assert_eq!(after(&[refused], &conditions(CredentialKind::Nothing)), Decision::NotSent);
 }

@@ -1,4 +1,4 @@
-//! What a customer reads, for each code: no word of ours, and nothing that they would have to look up.
+//! The text of the page for each code, in words that a customer knows.
 
 use onceward_api::Code;
 
@@ -8,13 +8,13 @@ pub(super) struct CustomerText {
     pub(super) title: &'static str,
     /// What happened, and whether it was carried out.
     pub(super) happened: &'static str,
-    /// What to do.
+    /// The next step for the customer.
     pub(super) next: &'static str,
     /// How to get back without a script.
     pub(super) back: &'static str,
 }
 
-const OPEN_ANEW: &str = "Go back, reload the form, and send it again.";
+const REOPEN: &str = "Go back, reload the form, and send it again.";
 const WAIT: &str = "Wait a moment, then reload this page to send the same again.";
 const CORRECT: &str = "Go back, check what you entered, and send it again. If that does not help, contact support.";
 const ASK: &str = "Please do not send it again. Contact support and give them the details below.";
@@ -29,12 +29,12 @@ impl CustomerText {
             Code::TokenUsed => (
                 "This was already sent",
                 "We received this form before. It was not carried out a second time.",
-                "Look for the confirmation of the first time. For another order or message, open the form anew.",
+                "Look for the confirmation of the first time. For another order or message, open the form again.",
             ),
             Code::KeyReused => (
                 "This was already sent",
                 "We received this form before, with other entries. The changed one was not carried out.",
-                "Look for the confirmation of the first time. To send the changed one as well, open the form anew.",
+                "Look for the confirmation of the first time. To send the changed one as well, open the form again.",
             ),
             Code::TooSoon => (
                 "You have just sent this",
@@ -67,7 +67,7 @@ impl CustomerText {
                 ASK,
             ),
             Code::TokenExpired => {
-                ("This form is too old", "The form was open for too long. Nothing was carried out.", OPEN_ANEW)
+                ("This form is too old", "The form was open for too long. Nothing was carried out.", REOPEN)
             }
             Code::TokenStale => (
                 "This form is too old",
@@ -75,9 +75,9 @@ impl CustomerText {
                 "If you sent it before, look for a confirmation first. Otherwise go back, reload the form, and send it again.",
             ),
             Code::TokenMissing | Code::TokenMalformed | Code::TokenInvalid => (
-                "Please open the form anew",
+                "Please open the form again",
                 "The form was not complete when it was sent. Nothing was carried out.",
-                OPEN_ANEW,
+                REOPEN,
             ),
             Code::TokenRevoked => (
                 "This form was withdrawn",
@@ -87,7 +87,7 @@ impl CustomerText {
             Code::RedeemUnknown => (
                 "We could not check this",
                 "We could not find out whether this was sent before, so nothing was carried out this time.",
-                OPEN_ANEW,
+                REOPEN,
             ),
             Code::StoreUnavailable => (
                 "We cannot check this right now",
