@@ -1,10 +1,10 @@
-"""Counts the instructions that the server of the benchmark executes for each request, with callgrind.
+"""Counts the instructions per request of the benchmark server, with callgrind.
 
 usage: instructions.py BINARY [BINARY...]
 
-Every binary is a release build of `onceward-bench`; with several, each is compared with the first. Unlike processor time, the count hardly
-depends on what else the machine does. Requests are sent one after the other over a few connections, so a command to Redis is a batch of
-its own, which costs more than under load.
+Every binary is a release build of `onceward-bench`; with several, each is compared with the first. Unlike CPU time, the count hardly depends
+on other load on the machine. Requests are sent one after another over a few connections, so each command to Redis is its own batch, which
+costs more than under load.
 """
 
 import os
@@ -43,7 +43,7 @@ class Connection:
 
 
 def instructions(binary, case, redis):
-    """Starts the server of one case below callgrind, and returns its instructions per request."""
+    """Starts the server of one case under callgrind, and returns its instructions per request."""
     with tempfile.TemporaryDirectory() as folder:
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out.%p", "--log-file=/dev/null"]
         command = [*valgrind, binary, "serve", case, redis, folder, str(WARM_UP + REQUESTS)]

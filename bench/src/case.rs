@@ -1,4 +1,4 @@
-//! What is measured: one row of the table each.
+//! The benchmark cases: one row of the table each.
 
 /// A route under load.
 #[derive(Debug)]
@@ -7,45 +7,45 @@ pub(crate) struct Case {
     pub(crate) path: &'static str,
     pub(crate) store: Store,
     pub(crate) tokens: Tokens,
-    /// What every answer has to be, or the run measures something else.
+    /// The expected status of every response. Any other status ends the benchmark.
     pub(crate) status: u16,
-    /// How many commands each request sends to Redis.
+    /// Redis commands per request.
     pub(crate) commands: u64,
-    /// The share of the bare route's throughput that is aimed for.
+    /// Target ratio to the throughput of the bare route.
     pub(crate) target: Option<f64>,
 }
 
-/// Where the guard keeps its records.
+/// The store of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// There is no guard.
+    /// No guard.
     None,
     Memory,
     Redis,
-    /// Redis, with tokens that are bound to no epoch.
+    /// Redis, with tokens that are not bound to an epoch.
     Unpinned,
-    /// Redis, each command by itself, over a connection of each worker.
+    /// Redis without batches, with a connection per worker.
     Unbatched,
-    /// Redis, each command by itself, over one connection.
+    /// Redis without batches, with one connection.
     OneConnection,
 }
 
-/// What the requests carry: a token, and a key that is the beginning of it. All carry both, and no two the same for a
-/// while, so that the generator and who parses it have the same work in every case.
+/// The tokens of the requests. Every request carries a token, and its first characters as a key, so that generator and server have the same
+/// work in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {
     /// Issued by the guard; each is sent once.
     Good,
     /// Signed with another secret; each is sent once, so that every key is new.
     New,
-    /// Signed with another secret; sent again and again.
+    /// Signed with another secret; reused.
     Forged,
-    /// The same, and so few that the warm-up has sent every key. Their generator has a little less to do.
+    /// Like `Forged`, but so few that the warm-up has sent every key. The generator has slightly less work.
     Few,
 }
 
 impl Case {
-    /// Every case. The first is what the others are compared with.
+    /// All cases. The others are compared with the first.
     pub(crate) const ALL: [Self; 13] = [
         Self {
             name: "bare",
@@ -166,7 +166,7 @@ impl Case {
         },
     ];
 
-    /// The cases that show what batches and a connection for each worker save: cases of [`ALL`](Self::ALL) without them.
+    /// Cases of [`ALL`](Self::ALL) without batches, and without a connection per worker.
     pub(crate) const SENDING: [Self; 4] = [
         Self::token("token, no batches", Store::Unbatched),
         Self::token("token, one connection", Store::OneConnection),
@@ -182,12 +182,12 @@ impl Case {
         Self { name, path: "/keyed", store, tokens: Tokens::New, status: 201, commands: 2, target: None }
     }
 
-    /// The case of this name.
+    /// Returns the case with this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().chain(&Self::SENDING).find(|case| case.name == name)
     }
 
-    /// Whether the others are compared with it.
+    /// True for the case that the others are compared with.
     pub(crate) fn is_bare(&self) -> bool {
         self.store == Store::None
     }

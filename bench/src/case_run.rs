@@ -1,4 +1,4 @@
-//! One run of a case: under load, on a server of its own.
+//! One run of a case under load, on its own server process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::server_process::ServerProcess;
 use crate::wrk::{CONNECTIONS, LoadResult, THREADS, TokenRange, Wrk};
 use crate::{Failure, cpu};
 
-/// How long a server is warmed up, in seconds.
+/// Duration of the warm-up, in seconds.
 pub(crate) const WARM_UP: u64 = 1;
-/// As many tokens as the fastest run so far would have used, times this: nobody knows how fast the next one is.
+/// Number of tokens, relative to those that the fastest run so far would have used: the next run may be faster.
 const MARGIN: f64 = 2.0;
-/// How many requests a second the first run is prepared for: it is the bare one, which may send a token again.
+/// Expected requests per second of the first run: it is the bare case, which may reuse tokens.
 const FIRST: f64 = 50_000.0;
-/// How many a few are, for each thread: the warm-up comes round to them again, but not while the first is still running.
+/// Number of tokens per thread of `Tokens::Few`: the warm-up sends them all, but none while its first request is in flight.
 const FEW: usize = 2_000;
 
 /// The measurements of a run.
@@ -23,11 +23,11 @@ const FEW: usize = 2_000;
 pub(crate) struct CaseRun {
     pub(crate) load: LoadResult,
     pub(crate) commands: u64,
-    /// The processor time of all three.
+    /// The CPU time of the three processes.
     pub(crate) cpu: CpuTime,
 }
 
-/// The processor time of a load, by process.
+/// The CPU time of a load, by process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CpuTime {
     pub(crate) server: Duration,
@@ -36,7 +36,7 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// What has been used until now.
+    /// The CPU time used until now.
     fn used(server: &ServerProcess, redis: &RedisServer) -> Result<Self, Failure> {
         Ok(Self {
             server: cpu::used_by(server.id())?,
@@ -45,7 +45,7 @@ impl CpuTime {
         })
     }
 
-    /// What has been used since then.
+    /// The CPU time used since `then`.
     fn since(self, then: Self) -> Self {
         Self {
             server: self.server.saturating_sub(then.server),
@@ -56,23 +56,23 @@ impl CpuTime {
 }
 
 impl CaseRun {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) fn throughput(&self) -> f64 {
         self.load.requests as f64 / self.load.lasted.as_secs_f64()
     }
 
-    /// Redis commands for each request.
+    /// Redis commands per request.
     pub(crate) fn commands_per_request(&self) -> f64 {
         self.commands as f64 / self.load.requests as f64
     }
 
-    /// Microseconds of this processor time for each request.
+    /// CPU time per request, in microseconds.
     pub(crate) fn micros_per_request(&self, time: Duration) -> f64 {
         time.as_secs_f64() * 1e6 / self.load.requests as f64
     }
 
-    /// Whether as many commands were sent as the case should send. What is under way on a connection when the time is
-    /// over sends its commands and is not counted as a request: at the end of the warm-up, and at the end of the run.
+    /// Returns true if the run sent the expected number of commands. Requests in flight at the end of the warm-up and of the run send their
+    /// commands and are not counted as requests.
     fn has_its_commands(&self, case: &Case) -> bool {
         let least = case.commands * self.load.requests;
         (least..=least + case.commands * CONNECTIONS * 2).contains(&self.commands)
@@ -85,12 +85,12 @@ pub(crate) struct Runner<'a> {
     pub(crate) generator: &'a Wrk,
     pub(crate) folder: &'a Path,
     pub(crate) seconds: u64,
-    /// The most requests a second that any run has had.
+    /// Maximum requests per second of all runs so far.
     pub(crate) fastest: f64,
 }
 
 impl Runner<'_> {
-    /// Warms a case up and measures it.
+    /// Runs the warm-up of a case, and measures it.
     pub(crate) fn run(&mut self, case: &Case) -> Result<CaseRun, Failure> {
         let (warm_up, measured) = token_ranges(case, self.fastest, self.seconds);
         self.redis.forget()?;
@@ -108,9 +108,8 @@ impl Runner<'_> {
     }
 }
 
-/// Which tokens the warm-up and the measured load may use, if the fastest run so far had this many requests a second.
-/// There are as many in every case, good or forged, since the generator is quicker with a few that it has sent before;
-/// but a replay needs those.
+/// Returns the tokens for the warm-up and for the measured load, if the fastest run so far had this many requests per second. The number is
+/// the same in every case, since the generator is faster with a few reused tokens; only a replay needs reused ones.
 pub(crate) fn token_ranges(case: &Case, fastest: f64, seconds: u64) -> (TokenRange, TokenRange) {
     if case.tokens == Tokens::Few {
         let few = TokenRange { first: 0, count: FEW };
@@ -135,27 +134,27 @@ mod tests {
     }
 
     #[test]
-    fn a_token_costs_one_command_and_a_forged_one_costs_none() {
+    fn token_costs_one_command_and_a_forged_one_none() {
         assert!(has_its_commands("token, Redis", 500, 500) && has_its_commands("token, Redis", 500, 628));
         assert!(!has_its_commands("token, Redis", 500, 499) && !has_its_commands("token, Redis", 500, 629));
         assert!(has_its_commands("forged, Redis", 500, 0) && !has_its_commands("forged, Redis", 500, 1));
     }
 
     #[test]
-    fn a_first_run_under_a_key_costs_two_commands_and_a_replay_costs_one() {
+    fn key_run_costs_two_commands_and_a_replay_one() {
         assert!(has_its_commands("key, Redis", 500, 1000) && has_its_commands("key, Redis", 500, 1256));
         assert!(!has_its_commands("key, Redis", 500, 999) && !has_its_commands("key, Redis", 500, 1257));
         assert!(has_its_commands("replay, Redis", 500, 500) && !has_its_commands("replay, Redis", 500, 629));
     }
 
     #[test]
-    fn a_remembered_token_costs_two_commands_and_an_interval_costs_one() {
+    fn remembered_token_costs_two_commands_and_an_interval_one() {
         assert!(has_its_commands("remembered, Redis", 500, 1000) && !has_its_commands("remembered, Redis", 500, 999));
         assert!(has_its_commands("interval, Redis", 500, 500) && !has_its_commands("interval, Redis", 500, 629));
     }
 
     #[test]
-    fn a_replay_is_measured_with_the_keys_of_its_warm_up_and_a_first_run_with_others() {
+    fn replay_reuses_the_warm_up_keys_and_runs_do_not() {
         let used = |name| {
             let (warm_up, measured) = token_ranges(Case::named(name).unwrap(), 60_000.0, 2);
             [warm_up.first..warm_up.first + warm_up.count, measured.first..measured.first + measured.count]

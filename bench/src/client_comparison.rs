@@ -1,4 +1,4 @@
-//! The pair of cases about clients: what the SDK costs beside plain reqwest, round by round, against the same server.
+//! Compares the SDK with plain reqwest, round by round, against the same server.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,29 +10,29 @@ use crate::server_process::ServerProcess;
 use crate::statistics::Spread;
 use crate::wrk::{self, LoadResult};
 
-/// The share of plain reqwest's throughput that is aimed for.
+/// Target ratio to the throughput of plain reqwest.
 const TARGET: f64 = 0.90;
-/// How many requests a second a client is prepared for.
+/// Maximum requests per second of a client, for the number of tokens.
 const MOST: u64 = 150_000;
 
-/// Measures both in each round, and says what came of it.
+/// Measures both clients in each round, and returns the report.
 pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<String, Failure> {
-    let case = Case::named("token, memory").ok_or("the case of the clients is gone")?;
+    let case = Case::named("token, memory").ok_or("unknown case: token, memory")?;
     let (mut plain, mut sdk) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         for (kind, loads) in [(ClientKind::Plain, &mut plain), (ClientKind::Sdk, &mut sdk)] {
             let tokens = MOST * (WARM_UP + seconds);
-            // The case is one in memory: there is no Redis to be named.
+            // The case uses the memory store: it needs no Redis.
             let server = ServerProcess::start(case, "", folder, tokens as usize)?;
             let run = send(kind, server.url(), folder, tokens, seconds)?;
             println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, kind.name(), run.throughput());
             loads.push(run);
         }
     }
-    Ok(summary(&plain, &sdk).ok_or("there were no rounds")?)
+    Ok(summary(&plain, &sdk).ok_or("no rounds")?)
 }
 
-/// Starts this program again as a client.
+/// Starts this program as a client.
 fn send(kind: ClientKind, url: &str, folder: &Path, tokens: u64, seconds: u64) -> Result<ClientRun, Failure> {
     let output = Command::new(std::env::current_exe()?)
         .args([SUBMIT, kind.name(), url])
@@ -42,19 +42,19 @@ fn send(kind: ClientKind, url: &str, folder: &Path, tokens: u64, seconds: u64) -
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("{}: the client ended with {}", kind.name(), output.status).into());
+        return Err(format!("{}: the client exited with {}", kind.name(), output.status).into());
     }
     let said = String::from_utf8_lossy(&output.stdout);
     let load = wrk::read(&said, 201).map_err(|error| format!("{}: {error}", kind.name()))?;
     let micros = said.lines().find_map(|line| line.strip_prefix(CPU)?.parse::<f64>().ok());
-    Ok(ClientRun { load, micros: micros.ok_or("a client did not say what it cost")? / load.requests as f64 })
+    Ok(ClientRun { load, micros: micros.ok_or("the client reported no CPU time")? / load.requests as f64 })
 }
 
 /// The measurements of one run of a client.
 #[derive(Debug, Clone, Copy)]
 struct ClientRun {
     load: LoadResult,
-    /// Its processor time for each request.
+    /// CPU time per request, in microseconds.
     micros: f64,
 }
 
@@ -64,7 +64,7 @@ impl ClientRun {
     }
 }
 
-/// One line for each, and one for the target; `None` if there were no rounds.
+/// One line per client, and one for the target. `None` if there were no rounds.
 fn summary(plain: &[ClientRun], sdk: &[ClientRun]) -> Option<String> {
     let ratio = Spread::of(sdk.iter().zip(plain).map(|(sdk, plain)| sdk.throughput() / plain.throughput()))?;
     let line = |kind: ClientKind, loads: &[ClientRun]| {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_of_the_same_round_and_its_median_meets_the_target_or_not() {
+    fn median_ratio_per_round_decides_the_target() {
         let told = |sdk: &[u64]| {
             let plain = [run(1000), run(500), run(2000)];
             summary(&plain, &sdk.iter().copied().map(run).collect::<Vec<_>>()).unwrap()

@@ -1,5 +1,4 @@
-//! The load of the two client cases: plain reqwest, and the SDK. Each runs in a process of its own, and prints its measurements as `wrk`
-//! does.
+//! The load of the two clients: plain reqwest and the SDK. Each runs in its own process, and prints its measurements like `wrk` does.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +13,12 @@ use tokio::time::Instant;
 use crate::wrk::{BODY, CONNECTIONS};
 use crate::{Failure, cpu};
 
-/// The word that makes this program a client.
+/// The command that runs this program as a client.
 pub(crate) const SUBMIT: &str = "submit";
 
-/// What the line with its processor time begins with, in microseconds.
+/// Prefix of the line with the CPU time in microseconds.
 pub(crate) const CPU: &str = "cpu=";
-/// How long it is warmed up, in seconds.
+/// Duration of the warm-up, in seconds.
 pub(crate) const WARM_UP: u64 = 1;
 
 /// The client that sends.
@@ -42,16 +41,16 @@ impl ClientKind {
     }
 }
 
-/// Sends one submission after the other.
+/// A client that sends submissions one after another.
 #[derive(Clone)]
 enum LoadClient {
     Plain { http: reqwest::Client, tokens: Arc<Vec<String>>, next: Arc<AtomicUsize> },
     Sdk(Client),
 }
 
-/// Sends for some seconds as much as is answered, and says on a line of its own what that was.
+/// Sends as many requests as possible for some seconds, and prints the measurements.
 pub(crate) fn run(name: &str, url: &str, tokens: &Path, count: u32, seconds: u64) -> Result<(), Failure> {
-    let kind = ClientKind::named(name).ok_or_else(|| format!("there is no client {name}"))?;
+    let kind = ClientKind::named(name).ok_or_else(|| format!("unknown client: {name}"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let url = format!("{url}/orders");
@@ -65,7 +64,7 @@ pub(crate) fn run(name: &str, url: &str, tokens: &Path, count: u32, seconds: u64
     })
 }
 
-/// Sends on all connections for some seconds. Says how long each took.
+/// Sends on all connections for some seconds. Returns the latency of each request.
 async fn send_for(seconds: u64, sender: &LoadClient, url: &str) -> Result<Vec<Duration>, Failure> {
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut senders = JoinSet::new();
@@ -89,7 +88,7 @@ impl LoadClient {
                 Ok(Self::Plain { http: http().build()?, tokens: Arc::new(tokens), next: Arc::default() })
             }
             ClientKind::Sdk => {
-                // Twice what is needed: a stock is filled up again once it is down to half.
+                // Twice as many as needed: the pool is refilled when half of the tokens are used.
                 let client = Client::builder().http(http()).pool_size(count * 2).build()?;
                 client.warm_up(url, count * 2).await?;
                 Ok(Self::Sdk(client))
@@ -97,12 +96,12 @@ impl LoadClient {
         }
     }
 
-    /// Sends one, and reads its answer to the end.
+    /// Sends one submission, and reads the whole response.
     async fn send(&self, url: &str) -> Result<u16, Box<dyn std::error::Error + Send + Sync>> {
         let content_type = ("content-type", "application/json");
         match self {
             Self::Plain { http, tokens, next } => {
-                let token = tokens.get(next.fetch_add(1, Ordering::Relaxed)).ok_or("the tokens were used up")?;
+                let token = tokens.get(next.fetch_add(1, Ordering::Relaxed)).ok_or("all tokens are used")?;
                 let request =
                     http.post(url).header(content_type.0, content_type.1).header(header::TOKEN, token).body(BODY);
                 let answer = request.send().await?;
@@ -120,7 +119,7 @@ impl LoadClient {
     }
 }
 
-/// How long each took.
+/// Sends until `end`. Returns the latency of each request.
 async fn until(
     end: Instant,
     sender: LoadClient,
@@ -134,13 +133,13 @@ async fn until(
         }
         let status = sender.send(&url).await?;
         if status != 201 {
-            return Err(format!("an answer was {status}: this run measured something else").into());
+            return Err(format!("unexpected status {status}: the run is invalid").into());
         }
         took.push(begun.elapsed());
     }
 }
 
-/// As `wrk` says it with our script. An answer that is not the expected one ends the run before this.
+/// The line that the script of `wrk` prints. An unexpected response ends the run before this.
 fn figures(mut took: Vec<Duration>, lasted: Duration) -> String {
     took.sort();
     let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default().as_micros();
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_says_is_read_as_what_wrk_says() {
+    fn report_is_parsed_like_wrk_output() {
         let took = (1..=100).map(Duration::from_millis).collect();
         let load = crate::wrk::read(&figures(took, Duration::from_secs(2)), 201).unwrap();
         assert_eq!((load.requests, load.lasted), (100, Duration::from_secs(2)));

@@ -1,20 +1,20 @@
-//! A cluster of three masters without replicas, each a `redis-server` of our own.
+//! A Redis cluster of three masters without replicas, started by the benchmark.
 
 use std::time::Duration;
 
 use crate::Failure;
 use crate::redis_server::{RedisServer, free_port};
 
-/// How many slots there are.
+/// Number of hash slots.
 const SLOTS: usize = 16_384;
-/// How many masters share them.
+/// Number of masters.
 const MASTERS: usize = 3;
 
 /// A running cluster.
 pub(crate) struct Cluster(Vec<RedisServer>);
 
 impl Cluster {
-    /// Starts one, and waits until it serves every slot.
+    /// Starts a cluster, and waits until it serves every slot.
     pub(crate) fn start() -> Result<Self, Failure> {
         let nodes = (0..MASTERS).map(|_| RedisServer::start_with(arguments)).collect::<Result<_, _>>()?;
         let mut cluster = Self(nodes);
@@ -30,7 +30,7 @@ impl Cluster {
             node.ask::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))?;
             node.ask::<()>(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"))?;
             let bus: Vec<String> = node.ask("CONFIG GET cluster-port")?;
-            let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", node.port(), bus.last().ok_or("no port of the bus")?);
+            let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", node.port(), bus.last().ok_or("no cluster-port")?);
             self.0[0].ask::<()>(&meet)?;
         }
         Ok(())
@@ -51,13 +51,13 @@ impl Cluster {
         Err("the cluster does not serve every slot".into())
     }
 
-    /// Its address.
+    /// The URL of the cluster.
     pub(crate) fn url(&self) -> String {
         let nodes: Vec<_> = self.0.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    /// Forgets everything.
+    /// Deletes all records.
     pub(crate) fn forget(&mut self) -> Result<(), Failure> {
         self.0.iter_mut().try_for_each(RedisServer::forget)
     }

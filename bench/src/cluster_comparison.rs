@@ -1,4 +1,4 @@
-//! The same routes on one Redis and on a cluster of three masters, in the same rounds.
+//! Compares one Redis with a cluster of three masters, in the same rounds.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::server_process::ServerProcess;
 use crate::statistics::Spread;
 use crate::wrk::Wrk;
 
-/// What is compared.
+/// The compared cases.
 const CASES: [&str; 3] = ["token, Redis", "key, Redis", "remembered, Redis"];
 
-/// Runs every case on both in every round, and prints how they compare.
+/// Runs every case on both in every round, and prints the ratio.
 pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let generator = Wrk::in_folder(folder.path())?;
     let (mut one, mut three) = (RedisServer::start()?, Cluster::start()?);
-    let mut table = vec![format!("{:<20} {:>12} {:>12}   cluster to one", "requests/s", "one Redis", "cluster")];
+    let mut table = vec![format!("{:<20} {:>12} {:>12}   ratio to one Redis", "requests/s", "one Redis", "cluster")];
     for name in CASES {
-        let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
+        let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
         let mut runner = ComparisonRunner { generator: &generator, folder: folder.path(), case, seconds, fastest: 0.0 };
         let (mut singles, mut clusters) = (Vec::new(), Vec::new());
         for round in 0..rounds {
@@ -47,12 +47,12 @@ struct ComparisonRunner<'a> {
     folder: &'a Path,
     case: &'static Case,
     seconds: u64,
-    /// The most requests a second so far.
+    /// Maximum requests per second so far.
     fastest: f64,
 }
 
 impl ComparisonRunner<'_> {
-    /// Requests a second on this store.
+    /// Runs the case on this store, and returns the requests per second.
     fn run(&mut self, store: &str) -> Result<f64, Failure> {
         let (warm_up, measured) = token_ranges(self.case, self.fastest, self.seconds);
         let server = ServerProcess::start(self.case, store, self.folder, measured.first + measured.count)?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_shows_the_middle_of_each_and_the_ratio_round_by_round() {
+    fn row_shows_medians_and_the_ratio_per_round() {
         let row = row("token, Redis", &[100.0, 200.0, 400.0], &[50.0, 200.0, 600.0]).unwrap();
         let shown: Vec<_> = row.split_whitespace().collect();
         assert_eq!(shown, ["token,", "Redis", "200", "200", "1.00", "(0.50–1.50)"]);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_exists() {
+    fn compared_cases_exist() {
         assert!(CASES.iter().all(|name| Case::named(name).is_some()));
     }
 }

@@ -1,4 +1,4 @@
-//! How much processor time a process has used: what a request costs, whatever else the machine is doing meanwhile.
+//! The CPU time of processes: the cost of a request, largely independent of other load on the machine.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::Failure;
 
-/// What a process has used itself, by its id.
+/// Returns the CPU time of a process.
 pub(crate) fn used_by(process: u32) -> Result<Duration, Failure> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let [own, _] = read(&stat).ok_or_else(|| format!("this is no /proc/{process}/stat: {stat}"))?;
+    let [own, _] = read(&stat).ok_or_else(|| format!("cannot parse /proc/{process}/stat: {stat}"))?;
     Ok(own)
 }
 
-/// What those of our own children have used that have ended.
+/// Returns the CPU time of all child processes that have exited.
 pub(crate) fn used_by_ended_children() -> Result<Duration, Failure> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let [_, children] = read(&stat).ok_or_else(|| format!("this is no /proc/self/stat: {stat}"))?;
+    let [_, children] = read(&stat).ok_or_else(|| format!("cannot parse /proc/self/stat: {stat}"))?;
     Ok(children)
 }
 
-/// The time of the process and that of its ended children, each in its own code and in the kernel's.
+/// Parses the CPU time (user and system) of the process, and that of its exited children.
 fn read(stat: &str) -> Option<[Duration; 2]> {
-    // The name, in parentheses, may have anything in it.
+    // The process name, in parentheses, may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut ticks = fields.split(' ').skip(11).map(str::parse::<u64>);
     let mut both = || Some(ticks.next()?.ok()? + ticks.next()?.ok()?);
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_times_are_found_behind_any_name() {
+    fn cpu_times_are_parsed_after_any_process_name() {
         let stat = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 100 200 30 40 20 0 1 0 5";
         let time = |ticks| Duration::from_secs_f64(f64::from(ticks) / clock_ticks_per_second() as f64);
         assert_eq!(read(stat), Some([time(300), time(70)]));

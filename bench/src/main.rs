@@ -1,13 +1,17 @@
-//! `onceward-bench [ROUNDS [SECONDS]]`: what the guard costs, as a share of what the same route does without it, and what the
-//! Rust SDK costs beside plain reqwest. `onceward-bench clients [ROUNDS [SECONDS]]` is the latter alone, and
-//! `onceward-bench cluster [ROUNDS [SECONDS]]` compares a cluster of three masters with one Redis. `onceward-bench sending [ROUNDS
-//! [SECONDS]]` compares batches and a connection for each worker with sending without them. `onceward-bench verbs [ROUNDS]` is what each
-//! verb of the store costs Redis, by script and by native commands. `onceward-bench sql [EXPIRED]`
-//! is what a claim costs in a transaction of PostgreSQL, alone and while so many rows that have expired are removed.
+//! Measures the cost of the guard, of the stores and of the Rust SDK.
 //!
-//! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: what
-//! else the machine does changes slowly, and so weighs on both. The server, Redis and the generator are three processes.
-//! A run that measured anything but the expected answers ends everything with an error; a missed target does not.
+//! | command | measures |
+//! |---|---|
+//! | `onceward-bench [ROUNDS [SECONDS]]` | throughput and CPU per request of guarded routes compared with the bare route, and `clients` |
+//! | `onceward-bench clients [ROUNDS [SECONDS]]` | the Rust SDK compared with plain reqwest |
+//! | `onceward-bench cluster [ROUNDS [SECONDS]]` | a cluster of three masters compared with one Redis |
+//! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
+//! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
+//! | `onceward-bench sql [EXPIRED]` | a claim in a transaction of PostgreSQL, without and during the removal of expired rows |
+//!
+//! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: other load on the machine
+//! changes slowly, and affects both. The server, Redis and the load generator are three processes. A run with unexpected responses ends the
+//! benchmark with an error; a missed target does not.
 
 mod case;
 mod case_run;
@@ -39,23 +43,23 @@ use crate::server_process::SERVE;
 use crate::statistics::CaseStatistics;
 use crate::wrk::Wrk;
 
-/// Why there are no figures.
+/// Any error.
 type Failure = Box<dyn std::error::Error>;
 
-/// As many as end within five minutes, at the default length: a case takes about five seconds, its tokens included.
+/// Default number of rounds: they end within five minutes, since a case takes about five seconds, including its tokens.
 const ROUNDS: u64 = 4;
 const SECONDS: u64 = 2;
-/// The word that asks for the pair of clients alone.
+/// The command for the clients.
 const CLIENTS: &str = "clients";
-/// The word that asks for a cluster beside one Redis.
+/// The command for a cluster and one Redis.
 const CLUSTER: &str = "cluster";
-/// The word that asks for what batches and a connection for each worker save.
+/// The command for batches and connections per worker.
 const SENDING: &str = "sending";
-/// The word that asks for the cost of each verb of the store.
+/// The command for the verbs of the store.
 const VERBS: &str = "verbs";
-/// The word that asks for transactions of a database.
+/// The command for transactions of a database.
 const SQL: &str = "sql";
-/// How many rows its cleaner finds.
+/// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 
 fn main() -> ExitCode {
@@ -72,7 +76,7 @@ fn main() -> ExitCode {
 fn begin(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
         [SERVE, name, redis, tokens, per_thread] => {
-            let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
+            let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
             order_server::serve(case, redis, Path::new(tokens), per_thread.parse()?)
         }
         [SUBMIT, way, url, tokens, count, seconds] => {
@@ -104,7 +108,7 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
 
 fn at_least_one(text: &str) -> Result<u64, Failure> {
     let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("{text}: neither rounds nor seconds are that many").into())
+    number.ok_or_else(|| format!("{text} is not a positive number").into())
 }
 
 fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {

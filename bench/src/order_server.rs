@@ -1,7 +1,6 @@
-//! The server under load: one order route, bare or behind the guard, by token, by key and by interval, and the route that
-//! issues tokens.
+//! The server under load: one order route, bare or protected by token, key or interval, and the route that issues tokens.
 //!
-//! It runs in a process of its own, so that it shares nothing with the process that measures it.
+//! It runs in its own process, and shares nothing with the process that measures it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -25,18 +24,18 @@ use crate::case::{Case, Store, Tokens};
 use crate::token_files;
 
 const WORKERS: usize = 2;
-/// A machine that is busy otherwise may make a run slow, but not invalid.
+/// Timeout of the store: other load on the machine may make a run slow, but not invalid.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the answers to tokens are kept: longer than any run.
+/// Retention of the responses to tokens: longer than any run.
 const RETAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Fills the token files, says where it is on a line of its own, and serves until its input ends.
+/// Writes the token files, prints the URL, and serves until standard input is closed.
 pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<(), Failure> {
     rt::System::new().block_on(async {
         let guard = open(case.store, redis)?;
         let issuer = match case.tokens {
-            Tokens::Good => guard.clone().ok_or("without a guard there are no good tokens")?,
-            // Another guard has another secret.
+            Tokens::Good => guard.clone().ok_or("valid tokens require a guard")?,
+            // A separate guard has another secret.
             Tokens::New | Tokens::Forged | Tokens::Few => Guard::new(memory()),
         };
         token_files::write(&issuer, tokens, per_thread).await?;
@@ -64,12 +63,12 @@ fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
     })
 }
 
-/// Room for the tokens of the longest run, or for its replies.
+/// A memory store with room for the tokens or replies of the longest run.
 fn memory() -> Memory {
     Memory::new().limit(4 * Memory::DEFAULT_LIMIT)
 }
 
-/// The route under load comes first: they are tried in order, and no case is to pay for the routes of the others.
+/// The routes. They are matched in order, so the route under load comes first.
 fn routes(guard: Option<Guard>, path: &'static str) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |config| match &guard {
         None => {
@@ -83,7 +82,7 @@ fn routes(guard: Option<Guard>, path: &'static str) -> impl FnOnce(&mut ServiceC
     }
 }
 
-/// The order route behind the guard, in the way that goes with its path; none, if it is tokens that are asked for.
+/// Adds the order route with the protection for its path; none for the route that issues tokens.
 fn protect(config: &mut ServiceConfig, guard: &Guard, path: &'static str) {
     let (order, anonymous) = (order_at(path), SubjectFrom::anonymous());
     match path {
@@ -99,13 +98,13 @@ fn order_at(path: &str) -> Resource {
     web::resource(path).route(web::post().to(order))
 }
 
-/// All bodies are alike, so that each is from another caller.
+/// A different subject for each request, since all bodies are equal.
 fn each_another() -> SubjectFrom {
     let name = HeaderName::from_static(IDEMPOTENCY_KEY);
     SubjectFrom::resolver(move |request| Some(request.headers().get(&name)?.to_str().ok()?.to_owned()))
 }
 
-/// Reads its body: a connection whose body was left unread is not used again, and everything would look fast beside it.
+/// The handler. It reads the body: a connection with an unread body is not reused, which would make the bare route too slow.
 async fn order(body: Bytes) -> HttpResponse {
     HttpResponse::Created().content_type("application/json").body(format!(r#"{{"bytes":{}}}"#, body.len()))
 }
@@ -116,7 +115,7 @@ struct BulkTokenRequest {
     count: u32,
 }
 
-/// Issues several tokens, as the service does.
+/// Issues several tokens, like the service.
 async fn issue_many(
     guard: web::Data<Guard>,
     wanted: web::Json<BulkTokenRequest>,
@@ -129,7 +128,7 @@ async fn issue_many(
     Ok(web::Json(IssuedTokens { tokens }))
 }
 
-/// Ends the process when whoever started it has gone, however that came about.
+/// Exits when the parent process has ended: its end of standard input is closed then.
 fn end_with_input() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());

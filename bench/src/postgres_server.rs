@@ -1,4 +1,4 @@
-//! A PostgreSQL of our own, on a free port, with its usual settings, ended by its own process id.
+//! A PostgreSQL server, started by the benchmark on a free port and stopped by its process id.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use crate::Failure;
 
-/// Where Debian puts the programs of each version.
+/// The folder with the programs of each version on Debian.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Who runs them there, since they refuse root.
+/// The user that runs the programs: they do not run as root.
 const USER: &str = "postgres";
-/// A machine of this size would have it so.
+/// Settings for a machine of this size.
 const SETTINGS: [&str; 5] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
@@ -34,7 +34,7 @@ pub(crate) struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts one.
+    /// Starts a server.
     pub(crate) fn start() -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let owner = owner()?;
@@ -57,10 +57,10 @@ impl PostgresServer {
         });
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let mut server = Self { child, port, folder };
-        if server.is_up()? { Ok(server) } else { Err("postgres does not start".into()) }
+        if server.is_up()? { Ok(server) } else { Err("postgres did not start".into()) }
     }
 
-    /// Waits until it answers; no, if it has ended or takes too long.
+    /// Waits until the server is ready. Returns false if it exited or takes too long.
     #[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
     fn is_up(&mut self) -> Result<bool, Failure> {
         let state = self.folder.path().join("data/postmaster.pid");
@@ -68,7 +68,7 @@ impl PostgresServer {
             if self.child.try_wait()?.is_some() {
                 return Ok(false);
             }
-            // It listens before it is ready, and says there when it is.
+            // The server listens before it is ready, and writes `ready` into this file.
             if fs::read_to_string(&state).is_ok_and(|text| text.lines().any(|line| line.trim() == "ready")) {
                 return Ok(true);
             }
@@ -77,7 +77,7 @@ impl PostgresServer {
         Ok(false)
     }
 
-    /// Its address.
+    /// The URL of the database.
     pub(crate) fn url(&self) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port)
     }
@@ -85,13 +85,13 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // It may have ended already. This signal also ends what it has started.
+        // The server may have exited. This signal also ends its child processes.
         let _ = kill_process(Pid::from_child(&self.child), Signal::QUIT);
         let _ = self.child.wait();
     }
 }
 
-/// One of its programs, of the newest version there is.
+/// A program of the newest installed version.
 fn program(name: &str, folder: &Path, owner: Option<(u32, u32)>) -> Result<Command, Failure> {
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten().map(|version| version.path());
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
@@ -105,7 +105,7 @@ fn program(name: &str, folder: &Path, owner: Option<(u32, u32)>) -> Result<Comma
     Ok(command)
 }
 
-/// The package's user and group, if this is root.
+/// The user and group of the package, if this process runs as root.
 fn owner() -> Result<Option<(u32, u32)>, Failure> {
     if !getuid().is_root() {
         return Ok(None);
@@ -116,6 +116,6 @@ fn owner() -> Result<Option<(u32, u32)>, Failure> {
         entry.into_iter().flat_map(|entry| entry.split(':').skip(1).take(2)).filter_map(|id| id.parse().ok()).collect();
     match *ids {
         [user, group] => Ok(Some((user, group))),
-        _ => Err(format!("there is no user {USER}, whom the package postgresql makes").into()),
+        _ => Err(format!("the user {USER} does not exist; the package postgresql creates it").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! A `redis-server` of our own, on a free port, that keeps nothing and is ended by its own process id.
+//! A `redis-server` without persistence, started by the benchmark on a free port and stopped by its process id.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::Failure;
 
-/// How many commands a script of the store runs inside Redis if it finds what it should: one to read, and one to write.
+/// Number of commands that a script of the store runs inside Redis if its comparison succeeds: one read and one write.
 const INSIDE_A_SCRIPT: u64 = 2;
 
 /// A running server.
@@ -22,30 +22,30 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one.
+    /// Starts a server.
     pub(crate) fn start() -> Result<Self, Failure> {
         Self::start_with(|| Ok(Vec::new()))
     }
 
-    /// Starts a server of this program.
+    /// Starts a server with this program.
     pub(crate) fn start_program(program: &Path) -> Result<Self, Failure> {
         Self::start_tries(program, || Ok(Vec::new()))
     }
 
-    /// Starts one with these arguments, which are asked for anew with every try.
+    /// Starts a server with these arguments, which are computed for each attempt.
     pub(crate) fn start_with(arguments: impl Fn() -> Result<Vec<String>, Failure>) -> Result<Self, Failure> {
         Self::start_tries(Path::new("redis-server"), arguments)
     }
 
     fn start_tries(program: &Path, arguments: impl Fn() -> Result<Vec<String>, Failure>) -> Result<Self, Failure> {
-        // Another process may get the port between our asking for it and the server's: then another one is taken.
+        // Another process may bind the free port before the server does: then try another port.
         for _ in 0..5 {
             let mut server = Self::spawn(program, free_port()?, &arguments()?)?;
             if server.is_up()? {
                 return Ok(server);
             }
         }
-        Err("redis-server does not start".into())
+        Err("redis-server did not start".into())
     }
 
     fn spawn(program: &Path, port: u16, arguments: &[String]) -> Result<Self, Failure> {
@@ -59,12 +59,12 @@ impl RedisServer {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| {
-                format!("redis-server does not start ({error}); install it with: apt-get install redis-server")
+                format!("could not start redis-server ({error}); install it with: apt-get install redis-server")
             })?;
         Ok(Self { child, port, connection: None, _folder: folder })
     }
 
-    /// Waits until it answers; no, if it has ended or takes too long.
+    /// Waits until the server accepts connections. Returns false if it exited or takes too long.
     #[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
     fn is_up(&mut self) -> Result<bool, Failure> {
         for _ in 0..1000 {
@@ -79,27 +79,27 @@ impl RedisServer {
         Ok(false)
     }
 
-    /// Its process id.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its port.
+    /// The port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// The URL.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Forgets everything, so that no run has to carry what an earlier one has left.
+    /// Deletes all records, so that no run depends on an earlier one.
     pub(crate) fn forget(&mut self) -> Result<(), Failure> {
         Ok(redis::cmd("FLUSHALL").query(self.connection()?)?)
     }
 
-    /// Sends a command, words separated by blanks.
+    /// Sends a command, with arguments separated by spaces.
     pub(crate) fn ask<T: FromRedisValue>(&mut self, command: &str) -> Result<T, Failure> {
         let mut asked = redis::Cmd::new();
         command.split(' ').for_each(|word| {
@@ -108,13 +108,13 @@ impl RedisServer {
         Ok(asked.query(self.connection()?)?)
     }
 
-    /// How many commands it has been sent since it was started, apart from this question.
+    /// The number of commands that the server has received since its start, without `INFO`.
     pub(crate) fn commands(&mut self) -> Result<u64, Failure> {
         let stats: String = redis::cmd("INFO").arg("commandstats").query(self.connection()?)?;
         Ok(sent(&stats))
     }
 
-    /// The one connection that we ask over: to make one costs commands too.
+    /// The connection of the benchmark. It is reused, since opening one sends commands too.
     fn connection(&mut self) -> Result<&mut Connection, Failure> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
@@ -126,21 +126,20 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that nobody listens on at the moment.
+/// Returns a port that is free at the moment.
 pub(crate) fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Adds up the calls that `INFO commandstats` shows, without those of `INFO` (ours, and those of a guard
-/// that asks in which life of the server this is), and without what scripts have run
-/// inside, which is counted there as if it had been sent. A script that finds something else runs less, and then too
-/// few are counted: the run is refused, as it has to be.
+/// Sums the calls in `INFO commandstats`, without `INFO` itself (from the benchmark, and from a guard that reads the epoch of the server),
+/// and without the commands inside scripts, which Redis counts like received ones. A script whose comparison fails runs fewer commands;
+/// then the count is too low, and the run is rejected.
 fn sent(stats: &str) -> u64 {
     let calls = |line: &str| -> Option<(bool, u64)> {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_added_up_without_our_own_questions() {
+    fn own_info_commands_are_not_counted() {
         let stats = "# Commandstats\r\ncmdstat_getdel:calls=120,usec=9,usec_per_call=1.00,rejected_calls=0\r\n\
             cmdstat_client|setinfo:calls=2,usec=3\r\ncmdstat_info:calls=7,usec=90,usec_per_call=12.00\r\n\
             cmdstat_set:calls=1,usec=9\r\n";
@@ -167,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_runs_inside_was_not_sent() {
-        // Each of fifty first runs under a key sends a `SET` and a script, which reads and writes.
+    fn commands_inside_scripts_are_not_counted() {
+        // Each of fifty first runs with a key sends a `SET` and a script, which reads and writes.
         let stats =
             "cmdstat_set:calls=100,usec=9\r\ncmdstat_evalsha:calls=50,usec=9\r\ncmdstat_get:calls=50,usec=9\r\n";
         assert_eq!(sent(stats), 100);

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::statistics::{CaseStatistics, Spread};
 
-/// One line for each case, with the median of its rounds, and the ratio's least and most.
+/// The table: one line per case, with the medians of its rounds, and minimum and maximum of the ratio.
 pub(crate) fn table(rows: &[(&Case, CaseStatistics)]) -> String {
     let mut lines = vec![format!(
         "{:<20} {:>11} {:>8} {:>8}   {:<18} {:>16}",
@@ -20,8 +20,8 @@ fn row(case: &Case, figures: &CaseStatistics) -> String {
     format!("{:<20} {throughput:>11.0} {p50:>8.2} {p99:>8.2}   {ratio:<18} {commands:>16.2}", case.name)
 }
 
-/// Where the time goes: one line for each case. The two processors are shared by all three, so that the share of the bare
-/// route's sum is about what the ratio would be if the machine did nothing else.
+/// CPU per request: one line per case. The three processes share the CPUs, so that the ratio of the sums approximates the ratio of the
+/// throughputs on an otherwise idle machine.
 pub(crate) fn costs(rows: &[(&Case, CaseStatistics)]) -> String {
     let sum = |figures: &CaseStatistics| figures.server.median + figures.redis.median + figures.generator.median;
     let bare = rows.iter().find(|(case, _)| case.is_bare()).map(|(_, figures)| sum(figures));
@@ -37,7 +37,7 @@ pub(crate) fn costs(rows: &[(&Case, CaseStatistics)]) -> String {
     lines.join("\n")
 }
 
-/// One line for each case that has a target. A missed one is said, and is no failure.
+/// The targets: one line per case with a target. A missed target is not an error.
 pub(crate) fn targets(rows: &[(&Case, CaseStatistics)]) -> String {
     let line = |(case, figures): &(&Case, CaseStatistics)| {
         let target = case.target?;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_shows_medians_and_how_far_the_ratio_spreads() {
+    fn row_shows_medians_and_the_spread_of_the_ratio() {
         let table = table(&rows(0.7));
         let line = table.lines().find(|line| line.starts_with("token, Redis")).unwrap();
         let words: Vec<_> = line.split_whitespace().skip(2).collect();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_added_up_and_compared_with_the_bare_route() {
+    fn costs_are_summed_and_compared_with_the_bare_route() {
         let mut rows = rows(0.7);
         rows[2].1.redis = Spread { median: 24.0, least: 24.0, most: 24.0 };
         let costs = costs(&rows);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_met_or_missed_by_the_median() {
+    fn target_is_met_or_missed_by_the_median() {
         let targets = targets(&rows(0.7));
         assert!(targets.contains("token, Redis         0.70 (0.60–0.80) of bare, target 0.60: met"), "{targets}");
         assert!(targets.contains("token, memory        0.70 (0.60–0.80) of bare, target 0.85: missed"), "{targets}");

@@ -1,4 +1,4 @@
-//! The same routes on Redis with batches and a connection for each worker, and without, in the same rounds.
+//! Compares Redis with and without batches and a connection per worker, in the same rounds.
 
 use crate::Failure;
 use crate::case::Case;
@@ -7,27 +7,27 @@ use crate::redis_server::RedisServer;
 use crate::statistics::Spread;
 use crate::wrk::Wrk;
 
-/// The cases that are compared, each with the first of its line.
+/// The compared cases: each with the first of its line.
 const CASES: [[&str; 3]; 2] = [
     ["token, Redis", "token, no batches", "token, one connection"],
     ["key, Redis", "key, no batches", "key, one connection"],
 ];
 
-/// Runs every case in every round, and prints what each costs in processor time.
+/// Runs every case in every round, and prints the CPU time of each.
 pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let generator = Wrk::in_folder(folder.path())?;
     let mut redis = RedisServer::start()?;
     let mut runner = Runner { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
     let mut table = vec![format!(
-        "{:<22} {:>11} {:>8} {:>7} {:>7}   more than batched",
+        "{:<22} {:>11} {:>8} {:>7} {:>7}   vs. batched",
         "CPU µs/request", "requests/s", "server", "Redis", "sum"
     )];
     for names in CASES {
         let mut runs: [Vec<CaseRun>; 3] = Default::default();
         for round in 0..rounds {
             for (name, runs) in names.iter().zip(&mut runs) {
-                let case = Case::named(name).ok_or_else(|| format!("there is no case {name}"))?;
+                let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
                 let run = runner.run(case)?;
                 println!("round {} of {rounds}: {name:<22} {:>8.0} requests/s", round + 1, run.throughput());
                 runs.push(run);
@@ -40,7 +40,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Processor time of server and Redis for each request, in microseconds.
+/// CPU time of server and Redis per request, in microseconds.
 fn cost(run: &CaseRun) -> f64 {
     run.micros_per_request(run.cpu.server + run.cpu.redis)
 }
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_shows_the_cost_and_how_much_more_it_is_round_by_round() {
+    fn row_shows_cost_and_difference_per_round() {
         let row = row("x", &[run(30), run(50), run(40)], &[run(20), run(40), run(20)]).unwrap();
         let shown: Vec<_> = row.split_whitespace().collect();
         assert_eq!(shown, ["x", "100", "30.0", "10.0", "40.0", "+50", "%", "(+25", "to", "+100)"]);
     }
 
     #[test]
-    fn every_case_that_is_compared_exists() {
+    fn every_compared_case_exists() {
         assert!(CASES.iter().flatten().all(|name| Case::named(name).is_some()));
     }
 }

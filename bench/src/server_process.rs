@@ -1,4 +1,4 @@
-//! The process of the server under load, seen from outside.
+//! The process of the server under load.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use crate::Failure;
 use crate::case::Case;
 
-/// The word that makes this program the server.
+/// The command that runs this program as the server.
 pub(crate) const SERVE: &str = "serve";
 
 /// A running server.
@@ -17,7 +17,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts this program again as the server, and waits until it listens and its tokens are issued.
+    /// Starts this program as the server, and waits until it listens and has issued its tokens.
     pub(crate) fn start(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<Self, Failure> {
         let child = Command::new(std::env::current_exe()?)
             .args([SERVE, case.name, redis])
@@ -33,12 +33,12 @@ impl ServerProcess {
         if server.url.is_empty() { Err(format!("{}: the server did not start", case.name).into()) } else { Ok(server) }
     }
 
-    /// Its process id.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it is.
+    /// The URL.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -46,7 +46,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! What a claim costs in a transaction: the same payments without one, with one, and with one that keeps an answer, in turn; and once
-//! more while what has expired is removed.
+//! The cost of a claim in a transaction: payments without a claim, with a claim, and with a claim and a stored reply, in turn; and again
+//! during the removal of expired rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use crate::Failure;
 use crate::postgres_server::PostgresServer;
 
-/// How many pay at once.
+/// Number of concurrent payers.
 const PAYERS: usize = 16;
-/// How many accounts they pay from, so that they seldom meet.
+/// Number of accounts: enough that the payers rarely conflict.
 const ACCOUNTS: u64 = 1000;
-/// How often each case is measured, and for how long.
+/// Number of rounds, and duration of a case in each.
 const ROUNDS: usize = 3;
 const TIME: Duration = Duration::from_secs(3);
 
@@ -42,12 +42,12 @@ impl PaymentKind {
         match self {
             Self::Bare => "bare transaction",
             Self::Claimed => "with a claim",
-            Self::ClaimedWithReply => "with a claim and its answer",
+            Self::ClaimedWithReply => "with a claim and its reply",
         }
     }
 }
 
-/// Who pays, and what was paid.
+/// The shared state of the payers.
 struct Bank {
     guard: Guard,
     pool: PgPool,
@@ -73,7 +73,7 @@ async fn all(expired: u64) -> Result<(), Failure> {
     clean(&bank, expired).await
 }
 
-/// Each kind in turn, and its share of what the bare one does in the same round.
+/// Measures each kind in turn, and prints its ratio to the bare one of the same round.
 async fn compare(bank: &Arc<Bank>) -> Result<(), Failure> {
     let mut rates = [const { Vec::new() }; PaymentKind::ALL.len()];
     for _ in 0..ROUNDS {
@@ -85,14 +85,14 @@ async fn compare(bank: &Arc<Bank>) -> Result<(), Failure> {
     for (kind, rates) in PaymentKind::ALL.into_iter().zip(&rates) {
         let mut ratios: Vec<_> = rates.iter().zip(bare).map(|(rate, bare)| rate / bare).collect();
         ratios.sort_by(f64::total_cmp);
-        let [least, .., most] = ratios[..] else { return Err("there are rounds".into()) };
+        let [least, .., most] = ratios[..] else { return Err("no rounds".into()) };
         let (rate, ratio) = (rates.iter().sum::<f64>() / ROUNDS as f64, ratios[ROUNDS / 2]);
         println!("{:<28} {rate:>7.0} payments/s   {ratio:.2} ({least:.2}–{most:.2}) of bare", kind.name());
     }
     Ok(())
 }
 
-/// Payments while so many rows that have expired lie there, and while they are removed.
+/// Measures payments with this many expired rows in the table, and during their removal.
 async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
     let begun = Instant::now();
     let fill = format!(
@@ -100,7 +100,7 @@ async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
         now() - interval '1 day' + n * interval '1 millisecond' FROM generate_series(1, {expired}) n"
     );
     sqlx::raw_sql(AssertSqlSafe(fill)).execute(&bank.pool).await?;
-    // And as many as a tenth of them that are still valid, which the cleaner should not read.
+    // A tenth as many valid rows, which the removal should not read.
     let valid = expired / 10;
     let fill = format!(
         "INSERT INTO onceward_records SELECT 'onceward:transaction:valid-' || n, decode(repeat('ab', 60), 'hex'),
@@ -108,7 +108,7 @@ async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
     );
     sqlx::raw_sql(AssertSqlSafe(fill)).execute(&bank.pool).await?;
     sqlx::raw_sql("ANALYZE onceward_records; CHECKPOINT").execute(&bank.pool).await?;
-    println!("\n{expired} rows that have expired and {valid} that are valid, made in {:.0?}", begun.elapsed());
+    println!("\n{expired} expired and {valid} valid rows, inserted in {:.0?}", begun.elapsed());
     let lying = rate(bank, PaymentKind::ClaimedWithReply).await?;
     let before = left(bank).await?;
     let pool = bank.pool.clone();
@@ -121,12 +121,12 @@ async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
     let removed = (before - left(bank).await?) as f64 / begun.elapsed().as_secs_f64();
     cleaner.abort();
     let cleaned = rates.iter().sum::<f64>() / ROUNDS as f64;
-    println!("with a claim and its answer, while they lie there    {lying:>7.0} payments/s");
+    println!("with a claim and its reply, before the removal      {lying:>7.0} payments/s");
     println!(
-        "and while they are removed                           {cleaned:>7.0} payments/s   {:.2} of that",
+        "with a claim and its reply, during the removal      {cleaned:>7.0} payments/s   ratio {:.2}",
         cleaned / lying
     );
-    println!("removed {removed:.0} rows/s meanwhile: all of them in about {:.0} s", expired as f64 / removed.max(1.0));
+    println!("removed {removed:.0} rows/s: all of them in about {:.0} s", expired as f64 / removed.max(1.0));
     Ok(())
 }
 
@@ -136,7 +136,7 @@ async fn left(bank: &Bank) -> Result<i64, Failure> {
         .await?)
 }
 
-/// How many payments are made in a second.
+/// Returns the payments per second.
 async fn rate(bank: &Arc<Bank>, kind: PaymentKind) -> Result<f64, Failure> {
     let (begun, mut payers) = (Instant::now(), Vec::new());
     for _ in 0..PAYERS {
@@ -168,14 +168,14 @@ impl Bank {
             return if matches!(ran, RunOutcome::Executed(_)) {
                 Ok(())
             } else {
-                Err("a payment was taken for another".into())
+                Err("a payment was treated as a duplicate".into())
             };
         }
         let mut transaction = self.pool.begin().await?;
         if kind == PaymentKind::Claimed {
             match claim_in(&mut transaction, &KeyRules::retryable(), &intent).await? {
                 TxVerdict::Run(_) => {}
-                other => return Err(format!("a payment was taken for another: {other:?}").into()),
+                other => return Err(format!("a payment was treated as a duplicate: {other:?}").into()),
             }
         }
         transfer(&mut transaction, number).await?;
@@ -183,7 +183,7 @@ impl Bank {
     }
 }
 
-/// What a payment is.
+/// Makes a payment.
 async fn transfer(connection: &mut PgConnection, number: u64) -> Result<u64, sqlx::Error> {
     let (number, account) = (number as i64, (number % ACCOUNTS) as i64);
     sqlx::query("INSERT INTO payments VALUES ($1, $2)").bind(number).bind(account).execute(&mut *connection).await?;

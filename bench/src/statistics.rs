@@ -2,7 +2,7 @@
 
 use crate::case_run::CaseRun;
 
-/// The median of some values, with the least and the most.
+/// The median, minimum and maximum of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` if there are no values.
+    /// Computes the spread. Returns `None` if there are no values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -25,26 +25,26 @@ impl Spread {
 /// The statistics of one case.
 #[derive(Debug)]
 pub(crate) struct CaseStatistics {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) throughput: Spread,
-    /// Milliseconds.
+    /// Median latency, in milliseconds.
     pub(crate) p50: Spread,
-    /// Milliseconds.
+    /// 99th percentile of the latency, in milliseconds.
     pub(crate) p99: Spread,
-    /// Throughput as a share of what the bare route had in the same round.
+    /// Ratio to the throughput of the bare route in the same round.
     pub(crate) ratio: Spread,
-    /// Redis commands for each request.
+    /// Redis commands per request.
     pub(crate) commands: Spread,
-    /// Microseconds of processor time for each request.
+    /// CPU time of the server per request, in microseconds.
     pub(crate) server: Spread,
-    /// The same of Redis.
+    /// CPU time of Redis per request, in microseconds.
     pub(crate) redis: Spread,
-    /// The same of what sends the load.
+    /// CPU time of the load generator per request, in microseconds.
     pub(crate) generator: Spread,
 }
 
 impl CaseStatistics {
-    /// From the runs of a case and those of the bare route, round by round; `None` if there are none.
+    /// Computes the statistics from the runs of a case and of the bare route, round by round. Returns `None` if there are no runs.
     pub(crate) fn of(runs: &[CaseRun], bare: &[CaseRun]) -> Option<Self> {
         let spread = |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(figure));
         let ratios = runs.iter().zip(bare).map(|(run, bare)| run.throughput() / bare.throughput());
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle_one_or_between_the_middle_two() {
+    fn median_is_the_middle_or_the_mean_of_two() {
         let median = |values: &[f64]| Spread::of(values.iter().copied()).map(|spread| spread.median);
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[7.0]), Some(7.0));
@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_goes_from_the_least_to_the_most() {
+    fn spread_is_minimum_to_maximum() {
         let spread = Spread::of([0.7, 0.5, 0.9]);
         assert_eq!(spread, Some(Spread { median: 0.7, least: 0.5, most: 0.9 }));
     }
 
     #[test]
-    fn a_ratio_is_to_the_bare_route_of_the_same_round() {
+    fn ratio_is_to_the_bare_route_per_round() {
         let bare = [run(100, 0), run(1000, 0), run(10, 0)];
         let figures = CaseStatistics::of(&[run(50, 50), run(600, 600), run(7, 7)], &bare).unwrap();
         assert_eq!(figures.ratio, Spread { median: 0.6, least: 0.5, most: 0.7 });

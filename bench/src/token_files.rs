@@ -1,4 +1,4 @@
-//! The files with the tokens that a load sends, one for each of its threads.
+//! The files with the tokens of a load, one per thread.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use onceward::{Binding, Guard};
 use crate::Failure;
 use crate::wrk::THREADS;
 
-/// The most tokens issued concurrently.
+/// Maximum number of token requests in flight.
 const MAX_IN_FLIGHT: usize = 256;
 
-/// Issues this many tokens for each thread, one on each line.
+/// Issues this many tokens per thread, one per line.
 pub(crate) async fn write(guard: &Guard, folder: &Path, per_thread: usize) -> Result<(), Failure> {
     for thread in 0..THREADS {
         std::fs::write(folder.join(thread.to_string()), issue(guard, per_thread).await?)?;

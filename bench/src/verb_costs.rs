@@ -1,5 +1,5 @@
-//! Processor time of Redis and its client for each verb of the store, sent one by one and in batches of 32: by script, by the
-//! server's own commands where it has them, and by `GETDEL`, by which a plain token was redeemed before.
+//! CPU time of Redis and its client per verb of the store, sent one by one and in batches of 32: with scripts, with native compare-and-swap
+//! commands if the server has them, and with `GETDEL`, which earlier versions used to redeem a token.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::redis_server::RedisServer;
 use crate::statistics::Spread;
 use crate::{Failure, cpu};
 
-/// The batches that are measured.
+/// The measured batch sizes.
 const BATCHES: [usize; 2] = [1, 32];
-/// How many verbs of each kind are sent in a round, which is a multiple of every batch.
+/// Number of verbs of each kind in a round, a multiple of every batch size.
 const VERBS: usize = 32 * 1_000;
 const MINUTE: Duration = Duration::from_secs(60);
-/// A record as small as that of a claim.
+/// A record of the size of a claim.
 const CLAIM: [u8; 102] = [7; 102];
 
-/// The commands that are measured.
+/// The measured commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Insert,
-    /// An issued token is deleted, whatever its record is: the former way.
+    /// Deletes an issued token without a comparison, as earlier versions did.
     GetDel,
     Remove,
-    /// An issued token becomes a claim.
+    /// Replaces an issued token by a claim.
     Swap,
     Look,
 }
@@ -49,7 +49,7 @@ impl Verb {
     }
 }
 
-/// Processor time for each verb, in microseconds.
+/// CPU time per verb, in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct VerbCost {
     redis: f64,
@@ -123,7 +123,7 @@ fn run(program: &Path, verb: Verb, is_native: bool, batch: usize) -> Result<Verb
     })
 }
 
-/// Waits until this thread has a connection of its own, and until the server knows the scripts.
+/// Waits until this thread has its own connection, and the server has cached the scripts.
 async fn warm_up(store: &Redis) -> Result<(), Failure> {
     for number in 0..300_usize {
         let ticket = Ticket::of(Kind::Key, &number.to_be_bytes());
@@ -135,7 +135,7 @@ async fn warm_up(store: &Redis) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends one batch, and fails if anything but the expected was done.
+/// Sends one batch, and fails if a reply is not the expected one.
 async fn send(store: &Redis, raw: &mut MultiplexedConnection, verb: Verb, tickets: &[Ticket]) -> Result<(), Failure> {
     let is_done = match verb {
         Verb::Insert => {
@@ -163,5 +163,5 @@ async fn send(store: &Redis, raw: &mut MultiplexedConnection, verb: Verb, ticket
             found.await.into_iter().all(|found| matches!(found, Ok(Some(_))))
         }
     };
-    if is_done { Ok(()) } else { Err(format!("{verb:?} did something else").into()) }
+    if is_done { Ok(()) } else { Err(format!("unexpected reply to {verb:?}").into()) }
 }

@@ -1,8 +1,8 @@
--- The load of one run, for wrk: every request carries a token and a key, whether they are asked for or not, and every
--- answer is looked at. The key is the beginning of the token, which has its id in it, and is as long as a UUID.
+-- The load of one run, for wrk. Every request carries a token and a key, and the status of every response is checked. The key is the first part
+-- of the token, which contains its id, and is as long as a UUID.
 --
--- Arguments: the folder of the token files, one per thread and named by its number; where to begin and how many to use,
--- in tokens; "once" or "again", for what to do after the last one; the status that every answer must have; the body.
+-- Arguments: the folder of the token files, one per thread and named by its number; the first token and the number of tokens; "once" or "again",
+-- to stop or restart after the last token; the expected status of every response; the body.
 
 local threads = {}
 
@@ -16,7 +16,7 @@ local KEY = 36
 local head, middle, tail, tokens, width, count, again, expected
 local sent = 0
 
--- Read by `done`, which runs in a state of its own: so these are global.
+-- Global, since `done` reads them from another Lua state.
 ran_out = 0
 unexpected = 0
 unexpected_status = 0
@@ -28,7 +28,7 @@ function init(args)
   count = tonumber(args[3])
   tokens = file:read(count * width) or ""
   file:close()
-  assert(#tokens == count * width, "there are fewer tokens in the file than were asked for")
+  assert(#tokens == count * width, "the file has fewer tokens than requested")
   again = args[4] == "again"
   expected = tonumber(args[5])
   head = "POST " .. wrk.path .. " HTTP/1.1\r\nHost: " .. wrk.host .. ":" .. wrk.port

@@ -1,4 +1,4 @@
-//! The load generator: `wrk`, in a process of its own, with our script.
+//! The load generator: `wrk` with a script, in its own process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::Failure;
 use crate::case::{Case, Tokens};
 
-/// How many threads send. Each has a file of tokens for itself.
+/// Number of threads. Each has its own file of tokens.
 pub(crate) const THREADS: usize = 2;
-/// How many connections they keep busy.
+/// Number of connections, each with one request in flight.
 pub(crate) const CONNECTIONS: u64 = 64;
 
 const SCRIPT: &str = include_str!("wrk.lua");
-/// What every request says: an order here, and at `POST /token` what is asked for.
+/// The body of every request: an order, and a valid body for `POST /token`.
 pub(crate) const BODY: &str =
     r#"{"action":"POST /shops/north/customers/4711/baskets/0815/orders/express/insured","ttl":"20m"}"#;
 
@@ -27,7 +27,7 @@ pub(crate) struct LoadResult {
     pub(crate) p99: Duration,
 }
 
-/// Which of the tokens in its file each thread may use.
+/// The tokens in its file that each thread uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenRange {
     pub(crate) first: usize,
@@ -47,10 +47,10 @@ impl Wrk {
         Ok(Self { script })
     }
 
-    /// Sends for some seconds as much as is answered, with the tokens of a folder.
+    /// Sends as many requests as possible for some seconds, with the tokens in a folder.
     ///
     /// # Errors
-    /// If an answer was not what the case expects, or if the tokens were used up: such a figure would lie.
+    /// If a response has an unexpected status, or if all tokens were used: then the measurement is invalid.
     pub(crate) fn send(
         &self,
         case: &Case,
@@ -69,7 +69,7 @@ impl Wrk {
             .args([&case.status.to_string(), BODY])
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| format!("wrk does not start ({error}); install it with: apt-get install wrk"))?;
+            .map_err(|error| format!("could not start wrk ({error}); install it with: apt-get install wrk"))?;
         let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
             return Err(format!("wrk failed: {said}{complained}").into());
@@ -78,7 +78,7 @@ impl Wrk {
     }
 }
 
-/// A good token may be sent once only, and a key that was sent is not new.
+/// The mode after the last token: a valid token, or a new key, is sent only once.
 fn after_the_last(tokens: Tokens) -> &'static str {
     match tokens {
         Tokens::Good | Tokens::New => "once",
@@ -86,28 +86,28 @@ fn after_the_last(tokens: Tokens) -> &'static str {
     }
 }
 
-/// Reads what the script said at its end. The error is why the run does not count.
+/// Parses the output of the script. The error is the reason why the run is invalid.
 pub(crate) fn read(said: &str, status: u16) -> Result<LoadResult, String> {
     let line = said.lines().find_map(|line| line.strip_prefix("figures "));
-    let line = line.ok_or_else(|| format!("wrk gave no figures: {said}"))?;
+    let line = line.ok_or_else(|| format!("wrk printed no figures: {said}"))?;
     let pairs: HashMap<_, _> = line.split(' ').filter_map(|pair| pair.split_once('=')).collect();
     let figure = |name: &str| -> Result<u64, String> {
         let figure = pairs.get(name).and_then(|text| text.parse().ok());
-        figure.ok_or_else(|| format!("wrk did not say what `{name}` is: {line}"))
+        figure.ok_or_else(|| format!("wrk printed no `{name}`: {line}"))
     };
-    // First, since what is sent after the last token is answered otherwise.
+    // Checked first, since requests after the last token have other statuses.
     if figure("ran_out")? > 0 {
-        return Err("the tokens were used up before the time was: this run does not count".to_owned());
+        return Err("all tokens were used before the end: the run is invalid".to_owned());
     }
     if figure("unexpected")? > 0 {
         let (count, other) = (figure("unexpected")?, figure("unexpected_status")?);
-        return Err(format!("{count} answers were not {status}, such as {other}: this run measured something else"));
+        return Err(format!("{count} responses were not {status}, such as {other}: the run is invalid"));
     }
     if figure("broken")? > 0 {
-        return Err(format!("{} requests had no answer: this run does not count", figure("broken")?));
+        return Err(format!("{} requests had no response: the run is invalid", figure("broken")?));
     }
     if figure("requests")? == 0 {
-        return Err("no request was answered".to_owned());
+        return Err("no request had a response".to_owned());
     }
     Ok(LoadResult {
         requests: figure("requests")?,
@@ -124,39 +124,39 @@ mod tests {
     const GOOD: &str = "Running 3s test @ http://127.0.0.1:1/orders\n  90 requests in 3.00s\n\
         figures requests=90 micros=3000000 p50=1500 p99=9000 ran_out=0 unexpected=0 unexpected_status=0 broken=0\n";
 
-    fn refused(from: &str, to: &str) -> String {
+    fn invalid(from: &str, to: &str) -> String {
         read(&GOOD.replace(from, to), 201).unwrap_err()
     }
 
     #[test]
-    fn the_figures_are_found_among_what_wrk_says() {
+    fn figures_are_parsed_from_wrk_output() {
         let load = read(GOOD, 201).unwrap();
         assert_eq!((load.requests, load.lasted), (90, Duration::from_secs(3)));
         assert_eq!((load.p50, load.p99), (Duration::from_micros(1500), Duration::from_millis(9)));
     }
 
     #[test]
-    fn a_run_with_other_answers_is_refused_and_says_which() {
-        let reason = refused("unexpected=0 unexpected_status=0", "unexpected=2 unexpected_status=409");
-        assert!(reason.contains("2 answers were not 201, such as 409"), "{reason}");
+    fn run_with_unexpected_statuses_is_rejected() {
+        let reason = invalid("unexpected=0 unexpected_status=0", "unexpected=2 unexpected_status=409");
+        assert!(reason.contains("2 responses were not 201, such as 409"), "{reason}");
     }
 
     #[test]
-    fn a_run_that_used_up_its_tokens_is_refused() {
-        assert!(refused("ran_out=0 unexpected=0", "ran_out=1 unexpected=9").contains("used up"));
+    fn run_that_exhausted_its_tokens_is_rejected() {
+        assert!(invalid("ran_out=0 unexpected=0", "ran_out=1 unexpected=9").contains("all tokens were used"));
     }
 
     #[test]
-    fn a_run_with_missing_answers_or_figures_is_refused() {
-        assert!(refused("broken=0", "broken=3").contains("3 requests had no answer"));
-        assert!(refused("requests=90", "requests=0").contains("no request"));
-        assert!(refused(" p99=9000", "").contains("`p99`"));
-        assert!(refused("p50=1500", "p50=-nan").contains("`p50`"));
-        assert!(refused("figures ", "").contains("no figures"));
+    fn run_with_missing_responses_or_figures_is_rejected() {
+        assert!(invalid("broken=0", "broken=3").contains("3 requests had no response"));
+        assert!(invalid("requests=90", "requests=0").contains("no request"));
+        assert!(invalid(" p99=9000", "").contains("`p99`"));
+        assert!(invalid("p50=1500", "p50=-nan").contains("`p50`"));
+        assert!(invalid("figures ", "").contains("no figures"));
     }
 
     #[test]
-    fn a_body_is_about_a_hundred_bytes() {
+    fn body_is_about_a_hundred_bytes() {
         assert!((80..=120).contains(&BODY.len()), "{}", BODY.len());
     }
 }
