@@ -1,35 +1,35 @@
-//! What became of a change.
+//! The result of a change.
 
-/// What became of a change. A repetition is an answer, never an error.
+/// The result of a change. A repetition is a result, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a change may have been refused"]
+#[must_use = "a change may have been rejected"]
 pub enum Answer<R> {
-    /// It was made now. The row is as it is since.
+    /// The change was applied now. Contains the new row.
     Applied(R),
-    /// It had been made before: this is the earlier result.
+    /// The change was applied before. Contains the current row.
     AlreadyApplied(R),
-    /// It was not made, and why.
+    /// The change was not applied, for this reason.
     Rejected(Why<R>),
 }
 
-/// Why a change was not made.
+/// The reason why a change was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why<R> {
     /// This table has no such row.
     Missing(String),
-    /// The same was done before with other content: the key was used for two intentions. The row is the earlier one.
+    /// The change was applied before with other content: the key was used for two intentions. Contains the existing row.
     Different(R),
-    /// The row is not as the change needs it: newer, in another status, too little left.
+    /// The row does not meet the condition of the change: it is newer, in another status, or has too little left.
     Unmet(R),
 }
 
 impl<R> Answer<R> {
-    /// Whether the row is as was asked, now or since before.
+    /// True if the change was applied, now or before.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Applied(_) | Self::AlreadyApplied(_))
     }
 
-    /// The row that it speaks of, if there is one.
+    /// The row, if there is one.
     pub fn row(&self) -> Option<&R> {
         match self {
             Self::Applied(row) | Self::AlreadyApplied(row) => Some(row),
@@ -38,7 +38,7 @@ impl<R> Answer<R> {
         }
     }
 
-    /// The same, with what is read from the row in its place.
+    /// Converts the row with `read`.
     pub fn map<T>(self, read: impl FnOnce(R) -> T) -> Answer<T> {
         match self {
             Self::Applied(row) => Answer::Applied(read(row)),

@@ -1,23 +1,23 @@
-//! One statement decides. Only where it changed nothing is the row looked at, to say why.
+//! Applies a change. One statement decides; only if it changed nothing, the row is read to find the reason.
 
 use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
 use super::statement::{Step, Write, found};
 use super::{Answer, PatternError, Why};
 
-/// How often a row may change between the statement and the look, before the caller is asked to come again.
+/// Maximum number of times that a row may change between the statement and the read, before the caller has to retry the transaction.
 const ROUNDS: usize = 10;
 
-/// How the row stands to a change that was not made.
+/// The state of a row whose change was not applied.
 enum Finding<R> {
     Absent,
-    /// It has changed since, so that the change could be made now.
+    /// The row was changed concurrently, so that the change can be applied now.
     Moved,
     Answer(Answer<R>),
 }
 
 impl<C: SqlConnection> Change<C> {
-    /// Makes the change, or finds out why not.
+    /// Applies the change, or returns the reason why it cannot be applied.
     pub(super) async fn apply(mut self, step: Step, on: &mut C) -> Result<Answer<RowOf<C>>, PatternError> {
         self.check(&step)?;
         for _ in 0..ROUNDS {
@@ -34,7 +34,7 @@ impl<C: SqlConnection> Change<C> {
         Err(PatternError::contended())
     }
 
-    /// The answer that the row gives as it is, if there is one.
+    /// Returns the answer that the current row gives, if any, without changing it.
     pub(super) async fn known(&mut self, step: &Step, on: &mut C) -> Result<Option<Answer<RowOf<C>>>, PatternError> {
         self.check(step)?;
         Ok(match self.looked(step, on).await? {
@@ -63,7 +63,7 @@ impl<C: SqlConnection> Change<C> {
         on.rows(statement, self.arguments.clone()).await.map_err(|error| self.told(error))
     }
 
-    /// What was asked wrongly is told before anything is sent.
+    /// Reports mistakes of the caller before any statement is sent.
     fn check(&mut self, step: &Step) -> Result<(), PatternError> {
         if let Some(problem) = self.problem.take() {
             return Err(problem);
@@ -89,7 +89,7 @@ impl<C: SqlConnection> Change<C> {
         Answer::Rejected(Why::Missing(self.table.plain().to_owned()))
     }
 
-    /// The table and the columns of the key, for people.
+    /// The table and the columns of the key, for error messages.
     fn names(&self) -> (String, String) {
         let key: Vec<_> = self.key.iter().map(|column| column.name.plain()).collect();
         (self.table.plain().to_owned(), key.join(", "))

@@ -1,4 +1,4 @@
-//! A change to one row: which row, and what is to be in it.
+//! A change to one row: its key and its new content.
 
 use sqlx::encode::{Encode, IsNull};
 use sqlx::error::BoxDynError;
@@ -9,30 +9,30 @@ use super::PatternError;
 use super::connection::{ArgumentsOf, DatabaseOf, SqlConnection};
 use super::name::Name;
 
-/// A change to one row, which its key names. What kind of change it is, the verb says that ends it.
+/// A change to one row, identified by its key. The verb that ends the call decides the kind of change.
 ///
-/// Values are bound, whatever is in them, and may be of any type that sqlx can send; [`with`](Self::with) says which can be compared. Names of tables and columns are
-/// checked and quoted: they are written as the database has them, and a mistake is an error of the verb.
-#[must_use = "a change does nothing before its verb"]
+/// Values are bound as parameters, and may have any type that sqlx can encode; [`with`](Self::with) says which can be compared. Names of
+/// tables and columns are checked and quoted; write them as they are in the database. The verb returns the error of an invalid name.
+#[must_use = "a change does nothing until a verb is called"]
 pub struct Change<C: SqlConnection> {
     pub(super) table: Name,
     pub(super) key: Vec<Column>,
     pub(super) data: Vec<Column>,
     pub(super) noted: Vec<Column>,
     pub(super) arguments: ArgumentsOf<C>,
-    /// What the parameters are, in their order.
+    /// The types of the parameters, in their order.
     pub(super) types: String,
     pub(super) problem: Option<PatternError>,
 }
 
-/// A column, and the number of the parameter that goes with it.
+/// A column and the number of its parameter.
 pub(super) struct Column {
     pub(super) name: Name,
     pub(super) place: usize,
 }
 
 impl<C: SqlConnection> Change<C> {
-    /// A change to a row of this table, which may be written with its schema: `shop.orders`.
+    /// Starts a change to a row of this table. The name may include a schema: `shop.orders`.
     pub fn to(table: &str) -> Self {
         let (table, problem) = match Name::of_table(table) {
             Ok(table) => (table, None),
@@ -42,7 +42,7 @@ impl<C: SqlConnection> Change<C> {
         Self { table, key, data, noted, arguments, types: String::new(), problem }
     }
 
-    /// Which row it is: a column of its primary key, or of a unique one. Called once for each column of it.
+    /// Identifies the row by a column of its primary key, or of a unique key. Call it once for each column of the key.
     pub fn key<'v, T>(mut self, column: &str, value: T) -> Self
     where
         T: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>>,
@@ -56,11 +56,11 @@ impl<C: SqlConnection> Change<C> {
         self
     }
 
-    /// What is to be in a column. Where the same was done before, it is compared: other content is another intention.
+    /// Sets a column. If the change was applied before, the value is compared: other content is another intention.
     ///
-    /// It is compared with what the column holds. A type that has no equality cannot be compared (`json`: use `jsonb`), and what the column
-    /// rounds is never the same again (an `f64` in a `real`, more digits than a `numeric(6, 2)` has): round it before, or
-    /// [note](Self::noting) it.
+    /// The value is compared with the stored one. A type without equality cannot be compared (`json`: use `jsonb`), and a value that the
+    /// column rounds is never equal (an `f64` in a `real`, more digits than a `numeric(6, 2)` has): round it first, or use
+    /// [`noting`](Self::noting).
     pub fn with<'v, T>(mut self, column: &str, value: T) -> Self
     where
         T: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>>,
@@ -71,7 +71,7 @@ impl<C: SqlConnection> Change<C> {
         self
     }
 
-    /// What is to be in a column and differs from try to try, such as the time: it is written and never compared.
+    /// Sets a column whose value differs between attempts, such as the time. It is written, and never compared.
     pub fn noting<'v, T>(mut self, column: &str, value: T) -> Self
     where
         T: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>>,
@@ -82,7 +82,7 @@ impl<C: SqlConnection> Change<C> {
         self
     }
 
-    /// A column that a verb names, which must not be among those that were given values.
+    /// Checks a column that a verb names. It must not be one that already has a value.
     pub(super) fn column(&self, column: &str) -> Result<Name, PatternError> {
         let name = Name::parse(column)?;
         let mut known = self.key.iter().chain(&self.data).chain(&self.noted);
@@ -92,7 +92,7 @@ impl<C: SqlConnection> Change<C> {
         Ok(name)
     }
 
-    /// A parameter that goes with no column, or with several, as it stands in a statement.
+    /// Binds a parameter that belongs to no column, or to several, and returns its placeholder.
     pub(super) fn parameter<'v, T>(&mut self, column: &str, value: T) -> Result<String, PatternError>
     where
         T: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>>,
@@ -100,7 +100,7 @@ impl<C: SqlConnection> Change<C> {
         Ok(format!("${}", self.place(column, value)?))
     }
 
-    /// The same for a number.
+    /// Binds a number, and returns its placeholder.
     pub(super) fn number(&mut self, column: &str, number: i64) -> Result<String, PatternError> {
         let bound = C::bind(&mut self.arguments, number);
         Ok(format!("${}", self.placed(column, "number", bound)?))
@@ -115,7 +115,7 @@ impl<C: SqlConnection> Change<C> {
         Ok(Column { name, place })
     }
 
-    /// Binds a value, and gives the number of its parameter.
+    /// Binds a value, and returns the number of its parameter.
     fn place<'v, T>(&mut self, column: &str, value: T) -> Result<usize, PatternError>
     where
         T: Encode<'v, DatabaseOf<C>> + Type<DatabaseOf<C>>,
@@ -125,7 +125,7 @@ impl<C: SqlConnection> Change<C> {
         self.placed(column, kind.name(), bound)
     }
 
-    /// sqlx knows a prepared statement by its text alone, and takes it to want the same types again: so the text names them.
+    /// Adds the type to the text of the statement: sqlx caches prepared statements by their text alone, and assumes the same types.
     fn placed(&mut self, column: &str, kind: &str, bound: Result<(), BoxDynError>) -> Result<usize, PatternError> {
         bound.map_err(|source| PatternError::Value { column: column.to_owned(), source })?;
         self.types.push(' ');
@@ -133,7 +133,7 @@ impl<C: SqlConnection> Change<C> {
         Ok(self.arguments.len())
     }
 
-    /// The first mistake is kept for the verb to tell.
+    /// Stores the first mistake: the verb returns it.
     fn or_problem(&mut self, bound: Result<Column, PatternError>) -> Option<Column> {
         bound.map_err(|problem| self.problem.get_or_insert(problem)).ok()
     }

@@ -1,10 +1,10 @@
-//! Where PostgreSQL and SQLite differ. The statements themselves are the same for both.
+//! The differences between PostgreSQL and SQLite. The statements are the same for both.
 
 use sqlx::{Connection, Database, PgConnection, SqliteConnection};
 
 use self::driver::Driver;
 
-/// A connection that changes can be made on: [`PgConnection`] or [`SqliteConnection`], by itself or as `&mut *transaction`.
+/// A connection for changes: [`PgConnection`] or [`SqliteConnection`], or `&mut *transaction`.
 pub trait SqlConnection: Driver {}
 
 impl SqlConnection for PgConnection {}
@@ -12,9 +12,9 @@ impl SqlConnection for SqliteConnection {}
 
 /// The database of a connection.
 pub(super) type DatabaseOf<C> = <C as Connection>::Database;
-/// What is bound to a statement.
+/// The bound parameters of a statement.
 pub(super) type ArgumentsOf<C> = <DatabaseOf<C> as Database>::Arguments;
-/// A row as sqlx gives it.
+/// The row type of sqlx for a connection.
 pub type RowOf<C> = <DatabaseOf<C> as Database>::Row;
 
 pub(super) mod driver {
@@ -25,23 +25,23 @@ pub(super) mod driver {
     use super::{ArgumentsOf, RowOf};
     use crate::error::is_prepared_for_another_shape;
 
-    /// The column that says how a row was found.
+    /// The column with the state of a row, one of the constants in `found`.
     pub(crate) const FOUND: &str = "onceward_found";
 
     #[async_trait]
     pub trait Driver:
         Connection<Database: Database<Connection = Self, Arguments: Clone, ArgumentBuffer: Default>>
     {
-        /// The rows that a statement gives. Its text is made of checked names and of nothing that anybody sent.
+        /// Runs a statement and returns its rows. Its text consists of checked names and contains no user input.
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error>;
 
-        /// Binds one more number.
+        /// Binds a number.
         fn bind(arguments: &mut ArgumentsOf<Self>, number: i64) -> Result<(), BoxDynError>;
 
-        /// How this row was found.
+        /// Returns the state of a row.
         fn found(row: &RowOf<Self>) -> Result<i32, Error>;
 
-        /// Whether there is no unique index over the key.
+        /// Returns true if there is no unique index over the key.
         fn lacks_index(error: &dyn DatabaseError) -> bool;
     }
 
@@ -50,7 +50,7 @@ pub(super) mod driver {
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error> {
             let rows = sqlx::query_with(AssertSqlSafe(statement), arguments).fetch_all(&mut *self).await;
             if rows.as_ref().is_err_and(is_prepared_for_another_shape) {
-                // So that it is prepared anew when it is asked again.
+                // The next call prepares the statement again.
                 self.clear_cached_statements().await?;
             }
             rows
@@ -72,7 +72,7 @@ pub(super) mod driver {
     #[async_trait]
     impl Driver for SqliteConnection {
         async fn rows(&mut self, statement: String, arguments: ArgumentsOf<Self>) -> Result<Vec<RowOf<Self>>, Error> {
-            // Prepared anew each time, which costs little here: one that is kept goes on with the columns that the table had.
+            // Prepared each time, which is cheap on SQLite: a cached statement would keep the columns that the table had.
             sqlx::query_with(AssertSqlSafe(statement), arguments).persistent(false).fetch_all(self).await
         }
 

@@ -1,4 +1,4 @@
-//! Deleting, so that a repetition is told from a second wish.
+//! Deletion with a mark and a version, which distinguish a repetition from a second deletion.
 
 use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
@@ -6,14 +6,19 @@ use super::statement::{Step, Write};
 use super::{Answer, PatternError};
 
 impl<C: SqlConnection> Change<C> {
-    /// Marks the row as deleted, if it still has the version that the caller has seen, and counts it up.
+    /// Marks the row as deleted and increments its version, if it still has the version `seen` (compare-and-swap).
     ///
-    /// A row that is really gone cannot tell a repetition from a mistake; and if it was made again meanwhile, the
-    /// repetition would delete the new one (ABA). A mark and a version tell: *Applied*: deleted. *Already applied*: this
-    /// very deletion was made before. *Rejected*: the row was changed or brought back since (unmet), or never was (missing).
+    /// A physically deleted row cannot distinguish a repetition from a mistake; and if it was inserted again meanwhile, the repetition
+    /// would delete the new row (ABA). Mark and version avoid both.
     ///
-    /// `mark` is a boolean column. To bring a row back, set it to false with [`at_version`](Self::at_version); to make room
-    /// for a new row under the same business key, let the unique index be over rows that are not marked.
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | deleted |
+    /// | already applied | this deletion was applied before |
+    /// | rejected | the row was changed or restored since (unmet), or does not exist (missing) |
+    ///
+    /// `mark` is a boolean column. To restore a row, set it to false with [`at_version`](Self::at_version). To allow a new row with the
+    /// same business key, use a partial unique index over the rows that are not marked.
     ///
     /// ```
     /// # use sqlx::{Connection as _, SqliteConnection};
@@ -26,7 +31,7 @@ impl<C: SqlConnection> Change<C> {
     /// let cart = || Change::to("carts").key("id", 7_i64);
     /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Applied(_)));
     /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::AlreadyApplied(_)));
-    /// // Somebody brings it back. The repetition of the old deletion leaves it alone.
+    /// // The row is restored. The repetition of the old deletion does not change it.
     /// let _ = cart().with("deleted", false).at_version("version", 2, &mut connection).await?;
     /// assert!(matches!(cart().delete("deleted", "version", 1, &mut connection).await?, Answer::Rejected(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,4 +1,4 @@
-//! Why a change was not made, and whether the transaction may be repeated.
+//! Errors of a change, and whether the transaction may be retried.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -7,78 +7,80 @@ use sqlx::error::{BoxDynError, DatabaseError, ErrorKind};
 use sqlx::postgres::PgDatabaseError;
 use sqlx::sqlite::SqliteError;
 
-/// The SQLSTATE for a transaction that failed because of another one, and is to be repeated.
+/// The SQLSTATE of a transaction that failed because of a concurrent one, and should be retried.
 const SERIALIZATION_FAILURE: &str = "40001";
 
-/// Nothing is known to have changed: the change was asked wrongly, or the database did not do it.
+/// The error of a change: the call is invalid, or the database failed.
 ///
-/// After [`Again`](PatternError::Again), [`FailedAlready`](PatternError::FailedAlready) and [`Database`](PatternError::Database), roll the transaction back; whether a
-/// statement outside of a transaction ran before its connection broke, only asking the same again can tell.
+/// After [`Again`](PatternError::Again), [`FailedAlready`](PatternError::FailedAlready) and [`Database`](PatternError::Database), roll the
+/// transaction back. If the connection broke during a statement outside of a transaction, the outcome is unknown: repeat the same change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It is no name of a table or column.
-    #[error("{0:?} is no name of a table or column: letters, digits and underscores, no digit first, 63 at most")]
+    /// Invalid name of a table or column.
+    #[error(
+        "{0:?} is not a valid name of a table or column: use at most 63 letters, digits and underscores, without a digit first"
+    )]
     Name(String),
-    /// No key says which row is meant.
-    #[error("name the row: Change::to(\"{0}\") needs a key(column, value)")]
+    /// The change has no key.
+    #[error("the row is not identified: call key(column, value) on Change::to(\"{0}\")")]
     NoKey(String),
-    /// A key may not be NULL: no two of those are ever the same.
-    #[error("the key {0} is NULL, which is never the same as another")]
+    /// A key must not be NULL: NULL is never equal to NULL.
+    #[error("the key {0} is NULL, which is not equal to any value")]
     NullKey(String),
-    /// A column is named twice.
-    #[error("the column {0} is named twice")]
+    /// A column is set twice.
+    #[error("the column {0} is set twice")]
     Twice(String),
-    /// There is nothing to be changed.
-    #[error("there is nothing to set: add with(column, value), or use insert_once")]
+    /// The change sets no column.
+    #[error("the change sets no column: add with(column, value), or use insert_once")]
     NothingToSet,
-    /// The key names more than one row, and none was changed.
-    #[error("{table} has more than one row with this {key}: use a primary key, or the whole of a unique one")]
+    /// More than one row has this key. None was changed.
+    #[error("{table} has more than one row with this {key}: use the primary key, or all columns of a unique key")]
     NotUnique {
         /// The table.
         table: String,
         /// The columns of the key.
         key: String,
     },
-    /// The database has no unique index that would decide.
-    #[error("nothing makes {key} unique: CREATE UNIQUE INDEX ON {table} ({key})")]
+    /// The key has no unique index.
+    #[error("{key} has no unique index: CREATE UNIQUE INDEX ON {table} ({key})")]
     NoUniqueIndex {
         /// The table.
         table: String,
         /// The columns of the key.
         key: String,
     },
-    /// The status is not in the order that was given, or a change leads from a status to the same.
-    #[error("no way leads to this status of {0}: it is not in the order given, or it is where the change begins")]
+    /// The target status is not in the given order, or equals the initial status.
+    #[error("invalid target status for {0}: it is not in the given order, or equals the initial status")]
     Status(String),
-    /// So much can neither be taken nor given back.
-    #[error("{0} is no amount: one or more")]
+    /// The amount is less than one.
+    #[error("{0} is not a valid amount: use 1 or more")]
     Amount(i64),
-    /// A value cannot be written for the database.
-    #[error("the value of {column} cannot be sent")]
+    /// A value cannot be encoded for the database.
+    #[error("the value of {column} cannot be encoded")]
     Value {
         /// The column.
         column: String,
-        /// What is wrong with it.
+        /// The error of the encoder.
         source: BoxDynError,
     },
-    /// Another transaction was in the way: roll back, and repeat the whole transaction.
+    /// A conflict with a concurrent transaction: roll back, and retry the whole transaction.
     ///
-    /// Its [`source`](Error::source) is a serialization failure, a deadlock or a busy file, or has their SQLSTATE (40001). So
-    /// `Guard::transact` of the crate `onceward`, or any other loop that knows sqlx, repeats the transaction. Make one of another error with
-    /// [`again`](Self::again).
-    #[error("another transaction was in the way: roll back and repeat the whole transaction")]
+    /// Its [`source`](Error::source) is a serialization failure, a deadlock or a busy file, or has their SQLSTATE (40001).
+    /// `Guard::transact` of the crate `onceward`, or any other retry loop for sqlx, therefore retries the transaction. Create one from
+    /// another error with [`again`](Self::again).
+    #[error("conflict with a concurrent transaction: roll back and retry the whole transaction")]
     Again(#[source] sqlx::Error),
     /// An earlier statement of this transaction has failed.
-    #[error("this transaction has failed before, and takes no more statements: roll it back, and begin a new one")]
+    #[error("an earlier statement of this transaction failed: roll back and start a new transaction")]
     FailedAlready(#[source] sqlx::Error),
-    /// The database did not do it.
-    #[error("the database did not do it: {0}")]
+    /// The database returned an error.
+    #[error("the database returned an error: {0}")]
     Database(#[source] sqlx::Error),
 }
 
 impl PatternError {
-    /// [`Again`](Self::Again), because of this error, whatever it is.
+    /// Creates [`Again`](Self::Again) from any error.
     pub fn again(error: sqlx::Error) -> Self {
         if is_conflict(&error) {
             return Self::Again(error);
@@ -86,17 +88,17 @@ impl PatternError {
         Self::Again(Conflict { message: error.to_string(), cause: Some(error) }.into())
     }
 
-    /// Whether the same transaction, repeated from its beginning, may work.
+    /// True if a retry of the whole transaction may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Again(_))
     }
 
-    /// The row changed too often between the statement and the look.
+    /// The row changed too often between the statement and the read.
     pub(crate) fn contended() -> Self {
         Self::Again(Conflict { message: "too much contention on one row".to_owned(), cause: None }.into())
     }
 
-    /// What an error of the database means to the caller.
+    /// Classifies an error of the database.
     pub(crate) fn of(error: sqlx::Error) -> Self {
         if is_conflict(&error) || is_prepared_for_another_shape(&error) {
             return Self::again(error);
@@ -108,8 +110,7 @@ impl PatternError {
     }
 }
 
-/// A conflict that the database does not report as one. It has the SQLSTATE of a serialization failure, so that a loop which repeats those
-/// repeats this too.
+/// A conflict that the database does not report as one. It has the SQLSTATE of a serialization failure, so that retry loops retry it too.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Conflict {
@@ -144,7 +145,7 @@ impl DatabaseError for Conflict {
     }
 }
 
-/// Whether another transaction was in the way: a serialization failure or a deadlock, or a busy SQLite file.
+/// Returns true for a conflict with a concurrent transaction: a serialization failure or a deadlock, or a busy SQLite file.
 fn is_conflict(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     match error.try_downcast_ref::<SqliteError>() {
@@ -156,12 +157,12 @@ fn is_conflict(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the transaction failed before this statement, and takes no more.
+/// Returns true if the transaction failed before this statement, and accepts no more statements.
 fn has_failed_already(error: &sqlx::Error) -> bool {
     postgres(error).is_some_and(|error| error.code() == "25P02")
 }
 
-/// Whether a statement was prepared when its table had other columns.
+/// Returns true if a statement was prepared when its table had other columns.
 pub(crate) fn is_prepared_for_another_shape(error: &sqlx::Error) -> bool {
     let is_outdated =
         |error: &PgDatabaseError| error.code() == "0A000" && error.routine() == Some("RevalidateCachedQuery");
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_conflict_has_the_sqlstate_of_a_serialization_failure_among_its_causes() {
+    fn every_conflict_has_sqlstate_40001_among_its_causes() {
         for conflict in [PatternError::contended(), PatternError::again(sqlx::Error::RowNotFound)] {
             assert!(conflict.is_temporary());
             assert_eq!(sqlstate(&conflict).as_deref(), Some(SERIALIZATION_FAILURE), "{conflict:?}");
@@ -193,9 +194,9 @@ mod tests {
 
     /// `Box<dyn DatabaseError>` of sqlx has no source, so the chain is followed inside of it.
     #[test]
-    fn again_keeps_the_error_that_it_was_made_of() {
+    fn again_keeps_its_source_error() {
         let PatternError::Again(again) = PatternError::again(sqlx::Error::RowNotFound) else { panic!("not Again") };
-        let conflict = again.as_database_error().expect("a conflict").as_error();
+        let conflict = again.as_database_error().expect("conflict").as_error();
         let cause = conflict.source().and_then(|cause| cause.downcast_ref());
         assert!(matches!(cause, Some(sqlx::Error::RowNotFound)), "{again:?}");
         assert_eq!(conflict.to_string(), sqlx::Error::RowNotFound.to_string());

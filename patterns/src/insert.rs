@@ -1,4 +1,4 @@
-//! Inserting: the unique index decides, and nobody looks before he acts.
+//! Inserts and upserts: the unique index decides, without a prior read.
 
 use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
@@ -6,13 +6,16 @@ use super::statement::{Step, Write};
 use super::{Answer, PatternError};
 
 impl<C: SqlConnection> Change<C> {
-    /// Inserts the row, once under its key: a second insert gets the existing row.
+    /// Inserts the row at most once per key: a second insert returns the existing row.
     ///
-    /// The key is what the business calls the same: an order's number, or who asks, for what, under which id. It needs a
-    /// unique index. A second inserter waits until the first has committed or rolled back.
+    /// The key identifies the business event: an order number, or user, operation and request id. It needs a unique index. A concurrent
+    /// insert with the same key waits until the first transaction has committed or rolled back.
     ///
-    /// *Applied*: inserted. *Already applied*: the row is there with the same content. *Rejected*, different: it is
-    /// there with other content, so that this is no repetition but another intention under the same key.
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | inserted |
+    /// | already applied | the row exists with the same content |
+    /// | rejected | the row exists with other content (different): another intention with the same key |
     ///
     /// ```
     /// # use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -41,9 +44,9 @@ impl<C: SqlConnection> Change<C> {
         self.apply(step, on).await
     }
 
-    /// The same as [`insert_once`](Self::insert_once), with a look before it: for callers that repeat a lot, such as a partner that
-    /// numbers its messages (`source` and `seq`). A repetition then writes nothing and waits for nobody. The look only
-    /// answers; who may insert, the unique index decides.
+    /// Like [`insert_once`](Self::insert_once), but reads the row first: for senders with many repetitions, such as a partner that numbers
+    /// its messages (`source` and `seq`). A repetition then writes nothing and waits for no lock. If the row is not there, the unique index
+    /// still decides which insert succeeds.
     ///
     /// ```
     /// # use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -57,7 +60,7 @@ impl<C: SqlConnection> Change<C> {
     ///
     /// let mut transaction = connection.begin().await?;
     /// if let Answer::Applied(_) = message().query_first(&mut *transaction).await? {
-    ///     // The work goes here, in the same transaction, and leaves its result for whoever asks again.
+    ///     // Process the message here, in the same transaction, and store the result for repetitions.
     ///     let result = "UPDATE inbox SET result = 'sent' WHERE source = 'billing' AND seq = 17";
     ///     sqlx::query(result).execute(&mut *transaction).await?;
     /// }
@@ -77,12 +80,16 @@ impl<C: SqlConnection> Change<C> {
         }
     }
 
-    /// Inserts the row, or gives the existing one the new content, in one statement. The key needs a unique index; several
-    /// columns are a composite one, such as goods and category.
+    /// Inserts the row, or updates the existing one, in one statement. The key needs a unique index; several columns form a composite key,
+    /// such as goods and category.
     ///
-    /// *Applied*: the row is new, or was changed. *Already applied*: it had this content. It is never refused: of two that
-    /// write different content the later wins, whichever was meant to. Where that matters, messages carry a
-    /// version: [`upsert_newer`](Self::upsert_newer).
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | inserted or updated |
+    /// | already applied | the row has this content |
+    ///
+    /// An upsert is never rejected: the last write wins. If messages may arrive out of order, give them a version and use
+    /// [`upsert_newer`](Self::upsert_newer).
     ///
     /// ```
     /// # use sqlx::{Connection as _, SqliteConnection};

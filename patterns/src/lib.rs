@@ -1,8 +1,8 @@
-//! Changes to rows of your own tables that may be requested twice: small typed helpers for PostgreSQL and SQLite.
+//! Idempotent changes to rows of your own tables: typed helpers for PostgreSQL and SQLite.
 //!
-//! A [`Change`] names a row by its key and says what is to be in it; the verb that ends it says how a repetition is
-//! recognised. Each works on a connection or, as `&mut *transaction`, within your transaction, and gives an [`Answer`]:
-//! *applied*, *already applied* with the earlier result, or *refused*, and why.
+//! A [`Change`] identifies a row by its key and sets its columns; the verb that ends the call decides how a repetition is recognised. A
+//! verb runs on a connection or, as `&mut *transaction`, within your transaction, and returns an [`Answer`]: *applied*, *already applied*
+//! with the existing row, or *rejected* with the reason.
 //!
 //! ```no_run
 //! use onceward_patterns::{Answer, Change};
@@ -11,40 +11,42 @@
 //! # async fn pay(pool: PgPool) -> Result<String, Box<dyn std::error::Error>> {
 //! let mut transaction = pool.begin().await?;
 //! let payment = Change::to("payments").key("order_no", "4711").with("cents", 900_i64);
-//! let said = match payment.insert_once(&mut *transaction).await? {
-//!     Answer::Applied(row) => format!("paid, with receipt {}", row.get::<i64, _>("receipt")),
-//!     Answer::AlreadyApplied(row) => format!("paid before, with receipt {}", row.get::<i64, _>("receipt")),
+//! let message = match payment.insert_once(&mut *transaction).await? {
+//!     Answer::Applied(row) => format!("paid, receipt {}", row.get::<i64, _>("receipt")),
+//!     Answer::AlreadyApplied(row) => format!("already paid, receipt {}", row.get::<i64, _>("receipt")),
 //!     Answer::Rejected(_) => "this order was paid with another amount".to_owned(),
 //! };
 //! transaction.commit().await?;
-//! # Ok(said)
+//! # Ok(message)
 //! # }
 //! ```
 //!
-//! | the row has | verb | a repetition is known by |
+//! # Verbs
+//!
+//! | verb | use it for | a repetition is recognised by |
 //! |---|---|---|
-//! | a key that means one business event | [`insert_once`](Change::insert_once) | its key, and the same content |
-//! | a sender that numbers its messages | [`query_first`](Change::query_first) | source and seq |
-//! | a key, and the last word counts | [`upsert`](Change::upsert) | its content |
-//! | a version that the sender counts | [`newer`](Change::newer), [`upsert_newer`](Change::upsert_newer) | the version |
-//! | a version that the reader has seen | [`at_version`](Change::at_version) | the next version, with the same content |
-//! | a status | [`change_status`](Change::change_status) | the target, with the same data |
-//! | a status on a way with an order | [`forward`](Change::forward), [`upsert_forward`](Change::upsert_forward) | the target, with the same data |
-//! | something to be counted down | [`take`](Change::take), [`give_back`](Change::give_back) | the record of the request |
-//! | an end | [`delete`](Change::delete) | mark and version |
+//! | [`insert_once`](Change::insert_once) | one row per business event: a payment, an order | the key, with the same content |
+//! | [`query_first`](Change::query_first) | numbered messages of a sender, with many repetitions | the key (source and seq), with the same content |
+//! | [`upsert`](Change::upsert) | the current state of something; the last write wins | the content |
+//! | [`newer`](Change::newer), [`upsert_newer`](Change::upsert_newer) | messages with a version that the sender assigns, in any order | the version, with the same content |
+//! | [`at_version`](Change::at_version) | an edit of a version that the caller has read (compare-and-swap) | the next version, with the same content |
+//! | [`change_status`](Change::change_status) | a transition between two statuses | the target status, with the same data |
+//! | [`forward`](Change::forward), [`upsert_forward`](Change::upsert_forward) | statuses with an order, and messages in any order | the target status, with the same data |
+//! | [`take`](Change::take), [`give_back`](Change::give_back) | stock, quotas, balances | the record of the request |
+//! | [`delete`](Change::delete) | a deletion with a mark, of a version that the caller has read | mark and next version |
 //!
-//! One statement decides in each of them, whoever else is at it; only where it changed nothing is the row looked at, to say
-//! why. The row in an answer has every column, as sqlx gives it.
+//! In each verb one statement decides, also with concurrent requests; only if it changed nothing, the row is read to find the reason. The
+//! row in an [`Answer`] has all columns, as sqlx returns them.
 //!
-//! # Isolation
+//! # Isolation levels
 //!
-//! Any level will do. Above READ COMMITTED, and on SQLite, the database may answer that another transaction was in the
-//! way: [`PatternError::Again`], and the whole transaction is repeated. On SQLite begin with
-//! `begin_with("BEGIN IMMEDIATE")`, so that a transaction waits at its beginning and does not fail in its middle.
+//! Every isolation level is supported. Above READ COMMITTED, and on SQLite, the database may report a conflict with a concurrent
+//! transaction: the verb returns [`PatternError::Again`], and you retry the whole transaction. On SQLite start with `begin_with("BEGIN
+//! IMMEDIATE")`: the transaction then waits at its start and does not fail later.
 //!
-//! # Looking with a lock
+//! # Pessimistic locking
 //!
-//! Where a decision needs more than one condition can say, read the row with a lock, decide, and write:
+//! If a decision needs more than one condition, read the row with a lock, decide, and write:
 //!
 //! ```no_run
 //! # async fn ship(pool: sqlx::PgPool) -> Result<(), sqlx::Error> {
@@ -52,17 +54,16 @@
 //! let order = "SELECT status FROM orders WHERE id = $1 FOR UPDATE";
 //! let status: String = sqlx::query_scalar(order).bind(7_i64).fetch_one(&mut *transaction).await?;
 //! if status == "paid" {
-//!     // Nobody else gets here with this order before the commit.
+//!     // No other transaction gets here with this order before the commit.
 //!     sqlx::query("UPDATE orders SET status = 'shipped' WHERE id = $1").bind(7_i64).execute(&mut *transaction).await?;
 //! }
 //! transaction.commit().await
 //! # }
 //! ```
 //!
-//! It costs: everybody else who wants the row waits, each with a connection of the pool in his hand, so that a slow holder of
-//! one row can stop requests for all others; without a primary or unique key it locks more than was meant. Do nothing slow
-//! between the lock and the commit, call nobody, and set `lock_timeout`. SQLite has no such lock and needs none: `BEGIN
-//! IMMEDIATE` keeps every other writer out.
+//! The cost: other transactions that need the row wait, and each occupies a connection of the pool, so that one slow transaction can block
+//! requests for all other rows. Without a primary or unique key it locks more rows than intended. Do nothing slow between the lock and the
+//! commit, call no other service, and set `lock_timeout`. SQLite has no such lock and needs none: `BEGIN IMMEDIATE` excludes other writers.
 
 #![warn(missing_docs)]
 
@@ -98,3 +99,8 @@ pub use answer::{Answer, Why};
 pub use change::Change;
 pub use connection::{RowOf, SqlConnection};
 pub use error::PatternError;
+
+/// The example of the README, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

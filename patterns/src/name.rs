@@ -1,18 +1,21 @@
-//! Names of tables and columns: the one thing in a statement that cannot be bound.
+//! Names of tables and columns: the only part of a statement that cannot be bound as a parameter.
 
 use std::fmt;
 
 use super::PatternError;
 
-/// PostgreSQL silently cuts a longer name off, and then means another column.
+/// Maximum length of a name. PostgreSQL silently truncates longer names, which then refer to another column.
 const LONGEST: usize = 63;
 
-/// A name that may stand in a statement: checked, and always shown in quotes, so that `order` is a name too.
+/// A checked name. It is always written in quotes, so that `order` is a valid name too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Name(String);
 
 impl Name {
-    /// Letters, digits and underscores of ASCII, no digit first. Whatever else it is, it is refused by its own name.
+    /// Parses a name of ASCII letters, digits and underscores, without a digit first.
+    ///
+    /// # Errors
+    /// If it contains anything else, or is longer than 63 characters.
     pub(super) fn parse(text: &str) -> Result<Self, PatternError> {
         let first = |c: char| c.is_ascii_alphabetic() || c == '_';
         let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -22,7 +25,7 @@ impl Name {
         Err(PatternError::Name(text.to_owned()))
     }
 
-    /// A table's name, which may say its schema, as in `shop.orders`.
+    /// Parses the name of a table, which may include a schema, as in `shop.orders`.
     pub(super) fn of_table(text: &str) -> Result<Self, PatternError> {
         let Some((schema, table)) = text.split_once('.') else { return Self::parse(text) };
         match (Self::parse(schema), Self::parse(table)) {
@@ -31,7 +34,7 @@ impl Name {
         }
     }
 
-    /// Without quotes, for people.
+    /// The name without quotes, for error messages.
     pub(super) fn plain(&self) -> &str {
         &self.0
     }
@@ -48,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_name_is_quoted() {
+    fn plain_name_is_quoted() {
         for name in ["orders", "order", "_id", "Seq2", "a"] {
             assert_eq!(Name::parse(name).unwrap().to_string(), format!("\"{name}\""));
         }
@@ -57,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_could_end_a_name_is_refused_and_named() {
+    fn name_with_special_characters_is_rejected_by_name() {
         let long = "a".repeat(LONGEST + 1);
         for odd in [
             "",
@@ -80,12 +83,12 @@ mod tests {
             "id = 1 OR 1 = 1",
             long.as_str(),
         ] {
-            let refused = Name::parse(odd).unwrap_err();
-            assert!(matches!(&refused, PatternError::Name(name) if name == odd), "{odd:?}: {refused}");
+            let error = Name::parse(odd).unwrap_err();
+            assert!(matches!(&error, PatternError::Name(name) if name == odd), "{odd:?}: {error}");
         }
         for odd in ["a.b.c", ".a", "a.", ".", "a.\"b\"", "a .b"] {
-            let refused = Name::of_table(odd).unwrap_err();
-            assert!(matches!(&refused, PatternError::Name(name) if name == odd), "{odd:?}: {refused}");
+            let error = Name::of_table(odd).unwrap_err();
+            assert!(matches!(&error, PatternError::Name(name) if name == odd), "{odd:?}: {error}");
         }
     }
 }

@@ -1,49 +1,49 @@
-//! The text of statements: the same for every database, of checked names and numbered parameters alone.
+//! The text of statements: the same for every database, built from checked names and numbered parameters only.
 //!
-//! The row is always called `this`, and columns that are read are written `this."column"`: SQLite would take a bare quoted
-//! name that it does not know for a text, and compare with that.
+//! The row has the alias `this`, and columns are read as `this."column"`: SQLite treats an unknown quoted name without an alias as a string
+//! literal, and would compare with that.
 
 use super::change::{Change, Column};
 use super::connection::SqlConnection;
 use super::connection::driver::FOUND;
 use super::name::Name;
 
-/// What a verb asks of the database.
+/// The statement of a verb.
 pub(super) struct Step {
     pub(super) write: Write,
-    /// Columns and what they are set to.
+    /// The columns and the expressions that they are set to.
     pub(super) sets: Vec<(Name, String)>,
-    /// When the change can be made.
+    /// The condition for the change to be applied.
     pub(super) open: String,
-    /// When it has been made, if the content is the same too.
+    /// The condition under which the change was applied before, if the content is the same too.
     pub(super) reached: String,
 }
 
-/// Whether the row is there already.
+/// The kind of statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Write {
-    /// It is not.
+    /// The row must not exist.
     Insert,
-    /// It may be.
+    /// The row may exist.
     Upsert,
-    /// It is.
+    /// The row must exist.
     Update,
 }
 
-/// How a row was found that a statement did not change. Numbers, since both databases have those.
+/// The state of a row that a statement did not change, as a number in both databases.
 pub(super) mod found {
-    /// The change could be made now: something has moved since.
+    /// The change can be applied now: the row was changed concurrently.
     pub(crate) const OPEN: i32 = 0;
-    /// It has been made, with this content.
+    /// The change was applied before, with this content.
     pub(crate) const SAME: i32 = 1;
-    /// It has been made, with other content.
+    /// The change was applied before, with other content.
     pub(crate) const DIFFERENT: i32 = 2;
-    /// It cannot be made.
+    /// The condition of the change is not met.
     pub(crate) const UNMET: i32 = 3;
 }
 
 impl<C: SqlConnection> Change<C> {
-    /// Makes the change where it can be made, and gives the row; otherwise it gives nothing.
+    /// The statement that applies the change and returns the row, or no row if it cannot be applied.
     pub(super) fn statement(&self, step: &Step) -> String {
         let (table, open) = (&self.table, &step.open);
         match step.write {
@@ -56,7 +56,7 @@ impl<C: SqlConnection> Change<C> {
         }
     }
 
-    /// The row as it is, and how that stands to the change. Two rows are enough to know that the key names several.
+    /// The query for the row and its state. Two rows are enough to detect that the key is not unique.
     pub(super) fn look(&self, step: &Step) -> String {
         let (table, key, same, Step { open, reached, .. }) = (&self.table, self.is_it(), self.is_same(), step);
         let (is_open, is_same, differs, unmet) = (found::OPEN, found::SAME, found::DIFFERENT, found::UNMET);
@@ -66,17 +66,17 @@ impl<C: SqlConnection> Change<C> {
         )
     }
 
-    /// What was given, to be set.
+    /// The columns of `with` and `noting`, to be set.
     pub(super) fn given(&self) -> Vec<(Name, String)> {
         self.data.iter().chain(&self.noted).map(set).collect()
     }
 
-    /// What was given to be noted, to be set.
+    /// The columns of `noting`, to be set.
     pub(super) fn given_to_note(&self) -> Vec<(Name, String)> {
         self.noted.iter().map(set).collect()
     }
 
-    /// Whether the row has what was given. NULL is the same as NULL here.
+    /// The condition that the row has the values of `with`. NULL equals NULL here.
     pub(super) fn is_same(&self) -> String {
         let same = |column: &Column| format!("this.{} IS NOT DISTINCT FROM ${}", column.name, column.place);
         let all: Vec<_> = self.data.iter().map(same).collect();
@@ -88,7 +88,7 @@ impl<C: SqlConnection> Change<C> {
         self.key.iter().map(is).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// Nothing is changed by a key that names several rows.
+    /// The condition that the key identifies exactly one row.
     fn is_one_row(&self) -> String {
         let (table, key) = (&self.table, self.is_it());
         format!("(SELECT count(*) FROM (SELECT 1 FROM {table} AS this WHERE {key} LIMIT 2) AS rows_of_key) = 1")

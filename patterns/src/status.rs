@@ -1,4 +1,4 @@
-//! Statuses: where a row stands on its way, and which steps are allowed.
+//! Status changes: the allowed transitions of a row.
 
 use sqlx::encode::Encode;
 use sqlx::types::Type;
@@ -9,10 +9,13 @@ use super::statement::{Step, Write};
 use super::{Answer, PatternError};
 
 impl<C: SqlConnection> Change<C> {
-    /// Moves the row from one status to another, with the data that belongs to it.
+    /// Changes the status of a row from `from` to `to`, with the data that belongs to it.
     ///
-    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Rejected*: it is there with other data, so
-    /// that somebody else has moved it (different); it is elsewhere, before or beyond (unmet); or there is no row (missing).
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | changed |
+    /// | already applied | the row has the status `to`, with the same data |
+    /// | rejected | the row has the status `to` with other data, from another request (different); it has any other status (unmet); or there is no row (missing) |
     ///
     /// ```
     /// # use sqlx::{Connection as _, SqliteConnection};
@@ -52,11 +55,14 @@ impl<C: SqlConnection> Change<C> {
         self.apply(Step { write: Write::Update, sets, open, reached }, on).await
     }
 
-    /// Moves the row forward to this status, from any that comes before it in `order`: a late *created* after *paid* leaves
-    /// *paid* as it is. For statuses that are numbers, [`newer`](Self::newer) does the same.
+    /// Moves the row forward to the status `to`, from any status before it in `order`: a late *created* after *paid* does not change
+    /// *paid*. For statuses that are numbers, [`newer`](Self::newer) does the same.
     ///
-    /// *Applied*: moved. *Already applied*: it is there, with the same data. *Rejected*: it is there with other data
-    /// (different), is beyond, or in a status that is not in the order (unmet), or there is no row (missing).
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | moved |
+    /// | already applied | the row has the status `to`, with the same data |
+    /// | rejected | the row has the status `to` with other data (different); it has a later status, or one that is not in `order` (unmet); or there is no row (missing) |
     ///
     /// ```
     /// # use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -88,9 +94,8 @@ impl<C: SqlConnection> Change<C> {
         self.move_forward(Write::Update, column, order, to, on).await
     }
 
-    /// The same as [`forward`](Self::forward), for messages that may be the first to tell of the row: where there is none, it
-    /// is inserted. The key needs a unique index, and the message has to bring all that the table requires. It is in the example
-    /// of `forward`.
+    /// Like [`forward`](Self::forward), but inserts the row if it does not exist, for messages that may be the first about a row. The key
+    /// needs a unique index, and the change must set all required columns. See the example of `forward`.
     pub async fn upsert_forward<'v, S>(
         self,
         column: &str,
@@ -121,7 +126,7 @@ impl<C: SqlConnection> Change<C> {
         let before = order[..place].iter().map(|status| self.parameter(column, status.clone()));
         let before = before.collect::<Result<Vec<_>, _>>()?.join(", ");
         let to = self.parameter(column, to)?;
-        // An empty list is no SQL everywhere.
+        // `IN ()` is not valid in PostgreSQL.
         let open = if before.is_empty() { "FALSE".to_owned() } else { format!("this.{name} IN ({before})") };
         let reached = format!("this.{name} = {to}");
         let mut sets = self.given();

@@ -1,4 +1,4 @@
-//! Stock: taking what is left, once for each request, and giving it back.
+//! Stock: takes an amount once per request, and gives it back.
 
 use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
@@ -7,22 +7,27 @@ use super::statement::{Step, Write};
 use super::{Answer, PatternError};
 
 impl<C: SqlConnection> Change<C> {
-    /// Takes `amount` from a column of this row, if there is so much left, and records the request in `flow`.
+    /// Takes `amount` from a column of this row, if enough is left, and records the request in `flow`.
     ///
-    /// The record comes first. Who buys the last item, and asks again because the answer was lost, then gets his record and
-    /// not *sold out*. Its key is what makes a request the same: who asks, for what, under which id. The row itself is
-    /// locked last and by its own key, so that buyers of other goods do not wait.
+    /// The record is written first. A buyer of the last item who retries after a lost response therefore receives the record and not *sold
+    /// out*. The key of the record identifies the request: buyer, operation and request id. The stock row is locked last and by its own
+    /// key, so that buyers of other goods do not wait.
     ///
-    /// Both happen or neither: in a transaction of its own, or within the caller's. *Applied*: taken; the row is the record.
-    /// *Already applied*: this request has taken before; the row is its record. *Rejected*: the request was recorded with
-    /// other content (different), too little is left (unmet; the row is the stock's) or there is no such stock (missing). A
-    /// rejection is not recorded: the same request may succeed once there is more.
+    /// Both writes are atomic: in their own transaction, or within the caller's.
     ///
-    /// Write what is taken, and how much of it, into the record. Then the same request with another amount is refused as different, and
-    /// only what was taken can be given back; a record without the amount would let one be taken and ten be given back.
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | taken; contains the record |
+    /// | already applied | this request was applied before; contains its record |
+    /// | rejected | the request was recorded with other content (different); too little is left (unmet; contains the stock row); or there is no such stock (missing) |
     ///
-    /// Who takes from several rows in one transaction takes them in one order, by their keys: two that wait for each other are
-    /// ended by the database, which says [`PatternError::Again`] to one of them.
+    /// A rejection is not recorded: the same request may succeed later, when there is more.
+    ///
+    /// Set the item and the amount in the record. Then the same request with another amount is rejected as different, and only the amount
+    /// that was taken can be given back; without the amount in the record, a request could take one and give back ten.
+    ///
+    /// If you take from several rows in one transaction, take them in the order of their keys. Otherwise two transactions may deadlock, and
+    /// the database ends one of them with [`PatternError::Again`].
     ///
     /// ```
     /// # use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -68,12 +73,16 @@ impl<C: SqlConnection> Change<C> {
         self.both(flow, recording, taking, on).await
     }
 
-    /// Gives back what was taken by the request that `flow` names, once. `mark` is a boolean column of the record. The example of
-    /// [`take`](Self::take) has it too.
+    /// Gives back the amount that the request in `flow` took, at most once. `mark` is a boolean column of the record. See the example of
+    /// [`take`](Self::take).
     ///
-    /// *Applied*: given back; the row is the record. *Already applied*: it was before. *Rejected*: that request took
-    /// something else (different), or took nothing (missing): then nothing is given back either, and a taking that comes late
-    /// still takes.
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | given back; contains the record |
+    /// | already applied | given back before |
+    /// | rejected | that request took something else (different), or nothing (missing) |
+    ///
+    /// If the request took nothing, nothing is given back, and a `take` that arrives later still takes.
     pub async fn give_back(
         mut self,
         column: &str,
@@ -92,7 +101,7 @@ impl<C: SqlConnection> Change<C> {
         self.both(flow, marking, giving, on).await
     }
 
-    /// The record, and then the stock: both, or neither.
+    /// Writes the record and then the stock, atomically.
     async fn both(
         self,
         flow: Self,
@@ -115,7 +124,7 @@ impl<C: SqlConnection> Change<C> {
         Ok(recorded)
     }
 
-    /// A step of the stock, which by itself cannot tell whether it was made before.
+    /// The statement for the stock row, which cannot detect a repetition itself.
     fn moving(&self, open: String, set: (Name, String)) -> Step {
         let mut sets = self.given();
         sets.push(set);

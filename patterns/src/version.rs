@@ -1,4 +1,4 @@
-//! Versions: a number in the row that says which state it is in.
+//! Versions: a number in the row that identifies its state.
 
 use super::change::Change;
 use super::connection::{RowOf, SqlConnection};
@@ -6,13 +6,16 @@ use super::statement::{Step, Write};
 use super::{Answer, PatternError};
 
 impl<C: SqlConnection> Change<C> {
-    /// Updates the row if its version is lower than this one, which the sender has counted. Messages that come out of order
-    /// then end in the newest state. A row without a version (NULL) is older than any.
+    /// Updates the row if its version is lower than `version`, which the sender assigns. Messages that arrive out of order end in the
+    /// newest state. A row without a version (NULL) is older than any version.
     ///
-    /// *Applied*: updated. *Already applied*: the row has this version and this content. *Rejected*: it is newer (unmet), has
-    /// other content under this version (different), or is not there (missing).
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | updated |
+    /// | already applied | the row has this version and this content |
+    /// | rejected | the row is newer (unmet), has this version with other content (different), or does not exist (missing) |
     ///
-    /// A status that is a number which only grows is such a version.
+    /// A numeric status that only increases can be used as a version.
     ///
     /// ```
     /// # use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -34,8 +37,8 @@ impl<C: SqlConnection> Change<C> {
         self.if_newer(Write::Update, column, version, on).await
     }
 
-    /// The same as [`newer`](Self::newer), for messages that may be the first to tell of the row: where there is none, it is
-    /// inserted. The key needs a unique index, and the message has to bring all that the table requires.
+    /// Like [`newer`](Self::newer), but inserts the row if it does not exist, for messages that may be the first about a row. The key needs
+    /// a unique index, and the change must set all required columns.
     ///
     /// ```
     /// # use sqlx::{Connection as _, SqliteConnection};
@@ -58,11 +61,14 @@ impl<C: SqlConnection> Change<C> {
         self.if_newer(Write::Upsert, column, version, on).await
     }
 
-    /// Updates the row if it still has the version that the caller has seen, and counts it up: nobody overwrites what he
-    /// has not read, nor what has become the same again by two changes (ABA).
+    /// Updates the row and increments its version, if it still has the version `seen` (compare-and-swap). A caller cannot overwrite a
+    /// change that it has not read, even if the content was changed back since (ABA).
     ///
-    /// *Applied*: updated. *Already applied*: the row has the next version and this content, so that this is the answer
-    /// that was lost. *Rejected*: it was changed by somebody else (different or unmet), or is not there (missing).
+    /// | answer | meaning |
+    /// |---|---|
+    /// | applied | updated |
+    /// | already applied | the row has the next version and this content: the response of the first attempt was lost |
+    /// | rejected | the row was changed by another request (different or unmet), or does not exist (missing) |
     ///
     /// ```
     /// # use sqlx::{Connection as _, SqliteConnection};
