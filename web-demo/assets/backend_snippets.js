@@ -1,10 +1,10 @@
-// The same protection in a backend of another language, which asks the service over HTTP. A test runs every one of these.
+// The same protection in a backend in another language, which calls the service over HTTP. A test runs each of these snippets.
 
-/** What a claim is made by, under each policy. */
+/** The fields of a claim, under each policy. */
 const PYTHON_CLAIMS_BY = { remembered: '"token": token', key: '"key": key', interval: '"interval": "5s"' };
 const NODE_CLAIMS_BY = { remembered: "token", key: "key", interval: 'interval: "5s"' };
 
-const PYTHON_HEAD = (origin, modules) => `# Standard library only. /demo/payments.py is a whole server, which also repeats lost calls and renews its claim.
+const PYTHON_HEAD = (origin, modules) => `# Standard library only. /demo/payments.py is a complete server, which also retries lost calls and renews its claim.
 import ${modules}
 
 def ask(path, body):
@@ -18,11 +18,11 @@ def ask(path, body):
             return error.code, json.load(error)
         logging.error("the API key is missing or wrong")  # for the operator, not for the customer
     except OSError as error:
-        logging.error("Onceward does not answer: %s", error)
+        logging.error("Onceward does not respond: %s", error)
     return 503, {"code": "store_unavailable"}  # nothing runs
 `;
 
-/** Python, as a Flask or Django view calls it. */
+/** Python, for a Flask or Django view. */
 export function python({ policy, origin }) {
   if (policy === "token") {
     return `${PYTHON_HEAD(origin, "json, logging, urllib.error, urllib.request, uuid")}
@@ -58,7 +58,7 @@ ${reply ? kept : '    ask("/claim/complete", {"pass": told["pass"]})'}
     return 201, placed`;
 }
 
-const NODE_HEAD = (origin) => `// No packages. /demo/payments.mjs is a whole server, which also repeats lost calls and renews its claim.
+const NODE_HEAD = (origin) => `// No packages. /demo/payments.mjs is a complete server, which also retries lost calls and renews its claim.
 async function ask(path, body) {
   const headers = { "content-type": "application/json" }; // with an API key: authorization: "Bearer …"
   try {
@@ -66,13 +66,13 @@ async function ask(path, body) {
     if (answer.status !== 401) return [answer.status, JSON.parse((await answer.text()) || "{}")];
     console.error("the API key is missing or wrong"); // for the operator, not for the customer
   } catch (error) {
-    console.error("Onceward does not answer", error);
+    console.error("Onceward does not respond", error);
   }
   return [503, { code: "store_unavailable" }]; // nothing runs
 }
 `;
 
-/** Node, as an Express handler calls it. */
+/** Node, for an Express handler. */
 export function node({ policy, origin }) {
   if (policy === "token") {
     return `${NODE_HEAD(origin)}
@@ -112,9 +112,9 @@ ${reply ? kept : '  await ask("/claim/complete", { pass: told.pass });'}
 }`;
 }
 
-/** What differs between the policies that claim. */
+/** The parts that differ between the policies with a claim. */
 function claimParts(policy) {
-  if (policy === "interval") return { parameters: "user, order", rejected: "409 too_soon: the same was sent a moment ago", replay: false, reply: false };
+  if (policy === "interval") return { parameters: "user, order", rejected: "409 too_soon: the same order was sent a moment ago", replay: false, reply: false };
   const parameters = policy === "key" ? "key, user, order" : "token, user, order";
-  return { parameters, rejected: "409 in_progress: the first one still runs", replay: true, reply: true };
+  return { parameters, rejected: "409 in_progress: the first request is in flight", replay: true, reply: true };
 }

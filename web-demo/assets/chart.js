@@ -1,10 +1,9 @@
-// The chart: a column for each submission, a block for each time it was sent. Each kind has a sign of its own, so that it can
-// be told without its colour.
+// The chart: one column per submission, one block per request. Each kind has its own sign, so that it is readable without colour.
 
 const SIGNS = { unprotected: "✓", executed: "✓", replayed: "↺", refused: "✕", failed: "!", lost: "?" };
 const KINDS = Object.keys(SIGNS);
-/** A kind in words, where that is another. */
-const WORDS = { refused: "rejected", lost: "without an answer" };
+/** The words for kinds with another name. */
+const WORDS = { refused: "rejected", lost: "without a response" };
 const COLUMNS = 24;
 const BLOCK = 26;
 const GAP = 4;
@@ -21,7 +20,7 @@ export class Chart {
     new ResizeObserver(() => this.#draw()).observe(place);
   }
 
-  /** One more answer to a submission. */
+  /** Adds a response to a submission. */
   add(submission, kind) {
     if (!KINDS.includes(kind)) return;
     let column = this.#columns.find((column) => column.submission === submission);
@@ -63,12 +62,12 @@ export class Chart {
   }
 }
 
-/** The blocks of a column, from the ground up. */
+/** The blocks of a column, from bottom to top. */
 function blocks(counts) {
   return KINDS.flatMap((kind) => Array(counts[kind] ?? 0).fill(kind));
 }
 
-/** The same in words. */
+/** Describes the columns in words, for screen readers. */
 function told(columns) {
   if (columns.length === 0) return "nothing sent yet.";
   const words = columns.slice(-8).map(({ submission, counts }) => {

@@ -1,4 +1,4 @@
-// The page: two forms, the switches that hold for both, and everything that shows what became of it.
+// The page: two forms, the settings of both, and the display of the results.
 
 import { Chart } from "./chart.js";
 import { guardedMessage, handlerNote, POLICY_NOTES, unguardedMessage } from "./messages.js";
@@ -21,7 +21,7 @@ const guarded = new FormPanel("guarded", { handlerMode, policy, message: guarded
 let visitor = "";
 let tab = "tab-html";
 
-// The SDK fetches its tokens with this; what it fetches is drawn too.
+// The SDK fetches its tokens with this `fetch`: the page shows these requests too.
 const { fetch } = window;
 window.fetch = (target, init) => {
   const fetching = fetch(target, init);
@@ -29,7 +29,7 @@ window.fetch = (target, init) => {
   return isToken ? guarded.drawToken(fetching) : fetching;
 };
 
-/** Asks the server for the counts; whoever asks meanwhile is answered by one more question. */
+/** Fetches the counts from the server. Calls during a fetch cause one more fetch. */
 const counting = { isUnderWay: false, isWanted: false };
 async function count() {
   counting.isWanted = true;
@@ -42,7 +42,7 @@ async function count() {
       visitor = state.visitor;
       show(state.tally);
     } catch {
-      // The counts stay as they were; the wire shows that nobody answers.
+      // The counts stay unchanged; the list of requests shows the lost responses.
     }
   }
   counting.isUnderWay = false;
@@ -69,7 +69,7 @@ function switched() {
   const chosen = policy();
   const form = guarded.form;
   form.setAttribute("action", `/demo/orders/${chosen}`);
-  // Only tokens are the SDK's; a key the page makes by itself, and an interval needs nothing.
+  // The SDK handles tokens only: the page generates keys itself, and an interval needs neither.
   form.toggleAttribute("data-onceward", chosen === "remembered" || chosen === "token");
   byId("policy-note").textContent = POLICY_NOTES[chosen];
   byId("handler-note").textContent = handlerNote(Object.fromEntries(handlerMode().split(", ").map((word) => [word, true])));
@@ -78,7 +78,7 @@ function switched() {
 }
 
 async function sendBoth() {
-  for (const panel of [unguarded, guarded]) panel.beginAnew();
+  for (const panel of [unguarded, guarded]) panel.startNewOrder();
   await guarded.ready();
   for (const panel of [unguarded, guarded, unguarded, guarded, unguarded, guarded]) panel.form.requestSubmit();
 }
@@ -87,7 +87,7 @@ async function startOver() {
   try {
     await fetch("/demo/start-over", { method: "POST" });
   } catch {
-    for (const panel of [unguarded, guarded]) panel.say("The server does not answer. The counts are as they were.");
+    for (const panel of [unguarded, guarded]) panel.say("The server does not respond. The counts are unchanged.");
     return;
   }
   for (const panel of [unguarded, guarded]) panel.clear();
@@ -102,7 +102,7 @@ async function copy() {
     byId("copied").textContent = "Copied.";
     byId("copy").textContent = "Copied";
   } catch {
-    // Not every page may write to the clipboard: then the text is marked, and one key is left to press.
+    // If the page may not write to the clipboard, it selects the text.
     getSelection().selectAllChildren(text);
     byId("copied").textContent = "The text is selected. Copy it with your keyboard.";
     byId("copy").textContent = "Selected";
@@ -118,7 +118,7 @@ keyboardTabs(document.querySelector("[role=tablist]"), (chosen) => {
   tab = chosen;
   showSnippet();
 });
-// What was ordered elsewhere, from a terminal with the curl lines, is counted when somebody looks.
+// Orders from a terminal (the curl tab) are counted when the page gets the focus.
 addEventListener("focus", count);
 switched();
 count();

@@ -1,4 +1,4 @@
-// One panel of the demo: a form, what goes over the wire for it, and what is said about it.
+// One panel of the demo: a form, its requests, and a message about the result.
 
 import { abbreviated, orderOf, Submissions } from "./submissions.js";
 import { read, RequestTimeline } from "./request_timeline.js";
@@ -6,11 +6,11 @@ import { read, RequestTimeline } from "./request_timeline.js";
 const SLOW_TO_READY = 3000;
 
 export class FormPanel {
-  /** The last submission with a token, of which the SDK has to hear, and that token. */
+  /** The last submission with a token, whose result is reported to the SDK, and that token. */
   #last = null;
   #token = null;
 
-  /** `message(policy, answers)` says what became of a submission; `answered(submission, kind)` is called for each answer. */
+  /** `message(policy, answers)` describes the result of a submission; `answered(submission, kind)` is called for each response. */
   constructor(name, { handlerMode, policy, message, answered }) {
     this.form = document.getElementById(name);
     this.name = name;
@@ -21,24 +21,24 @@ export class FormPanel {
       event.preventDefault();
       this.#send();
     });
-    this.form.addEventListener("reset", () => this.beginAnew());
-    // A click that the SDK stops: another one still waits for the token, or was just sent. In the latter case the demo sends it nevertheless, with the
-    // same token, to show what the server does.
+    this.form.addEventListener("reset", () => this.startNewOrder());
+    // The SDK stopped a click because another one waits for the token, or was just sent. In the latter case the demo sends it anyway, with the same
+    // token, to show how the server handles it.
     this.form.addEventListener("onceward:duplicate", ({ detail }) => {
       if (detail?.confirm) return;
-      if (this.form.dataset.oncewardState === "waiting") this.say("One is enough: the first click still waits for its token.");
+      if (this.form.dataset.oncewardState === "waiting") this.say("One click is enough: the first is still waiting for its token.");
       else this.#send(this.#token);
     });
   }
 
-  /** The next click is another order, also with the same content. Until then a click belongs to the last one, also after its response: with a token for
-   * the second that the SDK takes for a double click, without one until this is called. */
-  beginAnew() {
+  /** Makes the next click a new order, also with the same content. Before that, a click belongs to the last order, also after its response: with a
+   * token during the second of a double click, without a token until this is called. */
+  startNewOrder() {
     this.submissions.end();
     if (this.#last?.answer && this.#takesToken) window.onceward?.answered(this.form, this.#last.answer);
   }
 
-  /** Waits until the form has a token, if it takes one: the SDK fetches it when the form is edited, and then takes the next submit for a new one. */
+  /** Waits until the form has a token, if it uses one: the SDK fetches it when the form is edited, and then treats the next submit as a new one. */
   async ready() {
     if (!this.#takesToken) return;
     const isReady = new Promise((go) => {
@@ -49,7 +49,7 @@ export class FormPanel {
     if (this.form.dataset.oncewardState !== "ready") await isReady;
   }
 
-  /** Draws the fetching of a token, before whoever fetches it can send it. */
+  /** Shows the fetch of a token, before the SDK can send the token. */
   async drawToken(fetching) {
     const upcoming = this.submissions.upcoming();
     const row = this.timeline.sent(upcoming, "POST /token");
@@ -71,10 +71,10 @@ export class FormPanel {
 
   clear() {
     this.timeline.clear();
-    this.beginAnew();
+    this.startNewOrder();
   }
 
-  /** Whether the SDK minds the form. */
+  /** True if the SDK guards the form. */
   get #takesToken() {
     return this.form.matches("[data-onceward]");
   }
@@ -86,7 +86,7 @@ export class FormPanel {
     const mode = this.handlerMode();
     if (mode) headers["Demo-Handler"] = mode;
     submission.underWay += 1;
-    this.say("Waiting for the answer.");
+    this.say("Waiting for the response.");
     const policy = this.policy();
     const received = await this.#receive(submission, path, { method: "POST", headers, body: new URLSearchParams(order) }, row);
     submission.answers.push(received);
@@ -94,7 +94,7 @@ export class FormPanel {
     this.#ended(submission, policy, received.kind);
   }
 
-  /** Sends a request and draws its answer. */
+  /** Sends a request and shows its response. */
   async #receive(submission, path, request, row) {
     try {
       const answer = await fetch(path, request);
@@ -109,7 +109,7 @@ export class FormPanel {
     }
   }
 
-  /** What is sent: the same order under every policy, and what it is told by. */
+  /** The content to send: the same order under every policy, with its token or key. */
   #what(repeated) {
     const order = orderOf(this.form);
     const token = this.#takesToken && (repeated ?? new FormData(this.form).get("_onceward"));
@@ -126,13 +126,13 @@ export class FormPanel {
   #ended(submission, policy, kind) {
     this.answered(submission, kind);
     if (submission.underWay > 0) return;
-    // The SDK has to know, so that it asks before it sends something else.
+    // Report it to the SDK, so that it asks the user before it sends edited content.
     if (isUnknown(submission.answers) && this.#takesToken) window.onceward?.answered(this.form, null);
     this.say(this.message(policy, submission.answers));
   }
 }
 
-/** Whether the last answer was lost, and no other has told what became of the order. */
+/** Returns true if the last response was lost, and no other response settles the order. */
 function isUnknown(answers) {
   return answers.at(-1).kind === "lost" && !answers.some(({ kind }) => kind === "executed" || kind === "replayed");
 }

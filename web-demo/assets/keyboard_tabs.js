@@ -1,4 +1,4 @@
-// Tabs as the keyboard expects them: one stop, arrows within it.
+// Keyboard navigation of tabs: one tab stop, arrow keys within it.
 
 export function keyboardTabs(list, choose) {
   const all = [...list.querySelectorAll("[role=tab]")];

@@ -1,29 +1,29 @@
-// What the page says: what the switches mean, and what became of a submission. Plain functions, so that a test can compare every
-// sentence with what the server has counted.
+// The texts of the page: the meaning of the settings, and the result of a submission. Pure functions: a test compares every sentence with the
+// counts of the server.
 
 export const POLICY_NOTES = {
-  remembered: "The server issues a token for the form. A second click gets the first answer again.",
+  remembered: "The server issues a token for the form. A second click receives the stored response.",
   token: "The server issues a token for the form. A second click is rejected: the token is used.",
-  key: "The page creates a key for each order. A second click gets the first answer again.",
+  key: "The page creates a key for each order. A second click receives the stored response.",
   interval: "No token, no key: the server accepts the same order from the same visitor once in five seconds.",
 };
 
-/** What the handler does, for each combination of the switches. */
+/** Describes the handler for a combination of the settings. */
 export function handlerNote({ slow, fails, loses }) {
   const when = slow ? "after 1.2 seconds" : "at once";
-  if (fails) return `The handler fails ${when}, and nothing is ordered.${loses ? " Only the answer to an order gets lost, and there is none." : ""}`;
-  if (loses) return `The handler places the order ${when}, but the connection breaks before the answer arrives.`;
-  return `The handler places the order and answers ${when}${slow ? ": time enough to click again" : ""}.`;
+  if (fails) return `The handler fails ${when}, and nothing is ordered.${loses ? " Only the response to an order is lost, and there is no order." : ""}`;
+  if (loses) return `The handler places the order ${when}, but the connection breaks before the response arrives.`;
+  return `The handler places the order and responds ${when}${slow ? ": time enough to click again" : ""}.`;
 }
 
 const AGAIN = {
   remembered: "Send it again: the token is valid again.",
   token: "Send it again: the token is valid again.",
   key: "Send it again: the key is free again.",
-  interval: "Send it again: it is not taken for a duplicate.",
+  interval: "Send it again: it does not count as a duplicate.",
 };
 
-/** What became of a submission to the guarded form. Each answer has a `kind`, a `status`, the number of its `order` if it has one, and a `text`. */
+/** Describes the result of a submission to the guarded form. Each answer has a `kind`, a `status`, the number of its `order` if any, and a `text`. */
 export function guardedMessage(policy, answers) {
   const count = counted(answers);
   const orders = [...new Set(answers.flatMap(({ order }) => order ?? []))].sort((a, b) => a - b);
@@ -40,12 +40,12 @@ export function unguardedMessage(_policy, answers) {
   const { unprotected: orders, failed, lost, refused } = counted(answers);
   if (orders === answers.length) return orders === 1 ? "One click, one order." : `${orders} clicks, ${orders} orders.`;
   if (lost === answers.length) {
-    return lost === 1 ? "No answer has come. Was it ordered? Send it again, and there may be two orders." : `No answer has come to ${lost} clicks. There may be ${lost} orders.`;
+    return lost === 1 ? "Response lost. Was it ordered? If you send it again, there may be two orders." : `${lost} responses lost. There may be ${lost} orders.`;
   }
   if (refused === answers.length) return `Rejected: ${lastOf(answers, "refused").text}.`;
   if (failed === answers.length) return sentences(lastOf(answers, "failed").text, several(failed), "Send it again.");
   const parts = [orders && `${orders} ${orders === 1 ? "order" : "orders"}`, failed && `${failed} failed`, refused && `${refused} rejected`];
-  const doubt = lost ? ` The other ${lost === 1 ? "one has" : `${lost} have`} no answer, and may be ${lost === 1 ? "an order" : "orders"} too.` : "";
+  const doubt = lost === 0 ? "" : lost === 1 ? " The other response was lost; it may be an order too." : ` The other ${lost} responses were lost; they may be orders too.`;
   return `${clicks(answers.length)}: ${listed(parts)}.${doubt}`;
 }
 
@@ -54,18 +54,18 @@ function placed(policy, orders, count) {
   return policy === "interval" && count.lost > 0 ? `Order ${orders[0]} is placed.` : `Order ${orders[0]} is placed, once.`;
 }
 
-/** What came of the clicks that did not place the order. */
+/** Describes the clicks that did not place the order. */
 function others(policy, count) {
   if (count.lost > 0 && count.replayed > 0) {
-    return [`Its first answer was lost; ${clicks(count.replayed)} got it again.`, sentence(failures(count), rejections(count))];
+    return [`The first response was lost; ${clicks(count.replayed)} received it again.`, sentence(failures(count), rejections(count))];
   }
-  const unheard = count.lost > 0 && `${clicks(count.lost)} got no answer${policy === "interval" ? " and may be another order" : ""}`;
+  const unheard = count.lost > 0 && `${clicks(count.lost)} received no response${policy === "interval" ? " and may be another order" : ""}`;
   return [sentence(replays(count), failures(count), rejections(count), unheard)];
 }
 
-/** No answer came to a click, and none of the others names an order. */
+/** Describes a submission with lost responses, none of whose other responses names an order. */
 function unanswered(policy, count) {
-  const begin = count.lost === 1 ? "No answer has come" : `No answer has come to ${count.lost} clicks`;
+  const begin = count.lost === 1 ? "Response lost" : `${count.lost} responses lost`;
   const rest = listed([failures(count), rejections(count)]);
   const first = rest ? `${begin}; ${rest}.` : `${begin}.`;
   if (policy === "interval") return `${first} Sent again within five seconds, it counts once.`;
@@ -82,7 +82,7 @@ function lastOf(answers, kind) {
   return answers.findLast((answer) => answer.kind === kind);
 }
 
-const replays = ({ replayed }) => replayed > 0 && `${clicks(replayed, "more")} got the same answer`;
+const replays = ({ replayed }) => replayed > 0 && `${clicks(replayed, "more")} received the same response`;
 const rejections = ({ refused }) => refused > 0 && `${clicks(refused, "more")} ${refused === 1 ? "was" : "were"} rejected`;
 const failures = ({ failed }) => failed > 0 && `${clicks(failed)} failed without an order`;
 const several = (failed) => (failed > 1 ? `${failed} clicks failed.` : "");

@@ -1,9 +1,9 @@
-// The picture of what goes over the wire: for each submission its requests, each with its answer and a bar that shows when
-// it was under way. Requests that were under way together have bars of one scale.
+// The timeline of requests: for each submission its requests, each with its response and a bar that shows when it was in flight. Requests that
+// were in flight together share a scale.
 
 const MAX_SUBMISSIONS = 3;
 const MAX_REQUESTS = 12;
-/** What the whole width of a bar stands for at least, in milliseconds. */
+/** Minimum time for the full width of a bar, in milliseconds. */
 const SCALE = 500;
 
 export class RequestTimeline {
@@ -15,10 +15,10 @@ export class RequestTimeline {
     this.#list = list;
   }
 
-  /** Draws a request that is being sent, and gives what draws its answer. */
+  /** Draws a request, and returns the functions that draw its response. */
   sent(submission, what) {
     const group = this.#group(submission);
-    group.title.replaceChildren(submission.number ? `Submission ${submission.number}` : "The next submission");
+    group.title.replaceChildren(submission.number ? `Submission ${submission.number}` : "Next submission");
     if (submission.carrier) group.title.append(" ", element("code", "", submission.carrier));
     if (!group.bursts.at(-1)?.isUnderWay) group.bursts.push(new RequestBurst());
     const burst = group.bursts.at(-1);
@@ -54,7 +54,7 @@ export class RequestTimeline {
     return group;
   }
 
-  /** Bars grow while something is under way; whoever wants less motion sees them when they are done. */
+  /** Animates the bars of requests in flight. With reduced motion, a bar is drawn when its request ends. */
   #move() {
     if (this.#isMoving || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
     this.#isMoving = true;
@@ -68,7 +68,7 @@ export class RequestTimeline {
   }
 }
 
-/** Requests of which each was sent before the one before it was answered. */
+/** Requests that overlap in time. */
 class RequestBurst {
   #begun = performance.now();
   #rows = [];
@@ -107,15 +107,15 @@ class RequestRow {
     this.bar = element("i", "bar");
     lane.append(this.bar);
     this.got = element("p", "got");
-    this.got.append(sign("…"), "under way");
+    this.got.append(sign("…"), "in flight");
     this.element.append(sent, this.got, lane);
   }
 
-  /** A status of `null` is no answer at all. */
+  /** Draws the response. A status of `null` means that it was lost. */
   end(until, status, outcome, note) {
     this.until = until;
     this.element.dataset.kind = kindOf(status, outcome);
-    const answer = status === null ? [sign("✕"), "the answer was lost"] : [sign("←"), said("answered "), element("b", "", status)];
+    const answer = status === null ? [sign("✕"), "response lost"] : [sign("←"), said("response "), element("b", "", status)];
     if (outcome) answer.push(" ", element("span", "outcome", outcome));
     if (note) answer.push(" ", element("span", "about", note));
     this.got.replaceChildren(...answer, " ", element("span", "took", `${Math.round(until - this.from)} ms`));
@@ -127,14 +127,14 @@ class RequestRow {
   }
 }
 
-/** Reads the answer to an order: what the page draws, and what it says about it. */
+/** Reads the response to an order. */
 export async function read(answer) {
   const { order = null, text, title } = await answer.json();
   const outcome = answer.headers.get("onceward-outcome");
   return { kind: kindOf(answer.status, outcome), status: answer.status, outcome, order, text: text ?? title };
 }
 
-/** What the page makes of an answer: what is drawn, counted and coloured by. */
+/** Returns the kind of a response, which decides its colour and the count it belongs to. */
 export function kindOf(status, outcome) {
   if (status === null) return "lost";
   if (outcome === "executed" || outcome === "unprotected") return status < 400 ? outcome : "failed";
@@ -150,14 +150,14 @@ function element(name, className, text) {
   return made;
 }
 
-/** Something for the eye alone. */
+/** A sign that screen readers ignore. */
 function sign(text) {
   const made = element("span", "sign", text);
   made.setAttribute("aria-hidden", "true");
   return made;
 }
 
-/** Something for the ear alone. */
+/** A text for screen readers only. */
 function said(text) {
   return element("span", "visually-hidden", text);
 }

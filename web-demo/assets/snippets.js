@@ -1,19 +1,19 @@
-// The same protection to copy, in seven languages. Each follows the switches.
+// Code to copy, in seven languages. Each snippet follows the settings.
 
 import { node, python } from "./backend_snippets.js";
 import recipe from "./recipe.js";
 
 const TAKES_TOKEN = ["remembered", "token"];
-/** Those that keep the answer, under a claim while it is made. */
+/** The policies that store the response, and hold a claim while the handler runs. */
 const KEEPS = ["remembered", "key"];
 
-/** The text of a tab. */
+/** Returns the text of a tab. */
 export function snippet(tab, switches) {
   const write = { "tab-html": html, "tab-fetch": fetching, "tab-python": python, "tab-node": node, "tab-actix": actix, "tab-nginx": nginx, "tab-curl": curl }[tab];
   return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
 }
 
-/** The same text in pieces, its comments set apart. */
+/** Splits the text into pieces, with its comments marked up. */
 export function withComments(text) {
   return text.split(/(<!--[^]*?-->|(?:^|  )# .*$|\/\/ .*$)/m).map((piece, at) => {
     if (at % 2 === 0) return piece;
@@ -35,7 +35,7 @@ ${field}  <input name="name" required>
      in each form that is shown. KeyFrom::body("/order_id") reads it. -->
 ${form("", '  <input type="hidden" name="order_id" value="7c1f0e9a…">\n')}`;
   }
-  return `<!-- The form as it is: the server compares what was sent. -->\n${form("", "")}`;
+  return `<!-- The form needs no change: the server compares the content. -->\n${form("", "")}`;
 }
 
 function fetching({ policy, handlerMode, takesToken }) {
@@ -44,7 +44,7 @@ function fetching({ policy, handlerMode, takesToken }) {
   method: "POST",${key}${headers}
   body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
 });`;
-  const after = handlerMode.includes("loses") ? '\nif (outcome === "unknown") alert("It is not known yet whether it was ordered.");' : "";
+  const after = handlerMode.includes("loses") ? '\nif (outcome === "unknown") alert("Your order may have been placed.");' : "";
   if (takesToken) return `// The script of the page: /sdk/onceward.js\n${call(`/demo/orders/${policy}`, "")}${after}`;
   if (policy === "key") {
     const key = "const key = `order-${Date.now()}`; // yours, the same for every attempt of this order";
@@ -54,7 +54,7 @@ function fetching({ policy, handlerMode, takesToken }) {
   method: "POST",${headers}
   body: new URLSearchParams({ item: "tea", quantity: "1", name: "Ada" }),
 });
-const isDuplicate = response.status === 409; // the first one was taken: do not send it again`;
+const isDuplicate = response.status === 409; // the first one was accepted: do not send it again`;
 }
 
 function curl({ policy, handlerMode, origin, visitor, takesToken }) {
@@ -71,8 +71,8 @@ function curl({ policy, handlerMode, origin, visitor, takesToken }) {
 
 function nginx({ policy, origin, takesToken }) {
   if (takesToken) return recipe.replace("127.0.0.1:8080", new URL(origin).host).trimEnd();
-  return `# A gateway can check tokens, but no ${policy === "key" ? "keys" : "intervals"}. There the backend asks:
-# POST /claim answers "run", or ${policy === "key" ? "the stored response" : "409 too_soon for a duplicate"}.
+  return `# A gateway can check tokens, but not ${policy === "key" ? "keys" : "intervals"}. The backend does that instead:
+# POST /claim returns "run", or ${policy === "key" ? "the stored response" : "409 too_soon for a duplicate"}.
 # See the Python and Node tabs.`;
 }
 
@@ -83,7 +83,7 @@ const WRAPS = {
   interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
 };
 
-/** Where each name comes from. */
+/** The module of each name. */
 const NAMES = {
   "std::time": ["Duration"],
   "actix_web": ["App", "HttpResponse", "web"],
@@ -93,7 +93,7 @@ const NAMES = {
   "onceward::store": ["Memory"],
 };
 
-/** The lines that bring in what the code names. */
+/** Returns the imports of the names in the code. */
 function uses(code) {
   return Object.entries(NAMES).flatMap(([path, names]) => {
     const used = names.filter((name) => new RegExp(`\\b${name}\\b`).test(code));
@@ -104,7 +104,7 @@ function uses(code) {
 
 function actix({ policy, handlerMode, takesToken }) {
   const body = [];
-  const lost = KEEPS.includes(policy) ? "stored before it is sent: a lost one is replayed" : "a lost one is gone: a duplicate is rejected";
+  const lost = KEEPS.includes(policy) ? "stored before it is sent: a lost response is replayed" : "a lost response is gone: a duplicate is rejected";
   const renewed = KEEPS.includes(policy) ? " // its claim is renewed meanwhile" : "";
   if (handlerMode.includes("slow")) body.push(`    sleep(Duration::from_millis(1200)).await;${renewed}`);
   if (handlerMode.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");

@@ -1,6 +1,5 @@
-// A submission is one intention of a person, however often it is sent. With a token it is the SDK that tells them apart; where
-// there is none, the same rule is kept here: what is sent again unchanged is the same, what is edited after an answer is
-// another.
+// A submission is one user intention, across all its requests. With a token, the SDK distinguishes submissions. Without one, the same rule is
+// implemented here: unchanged content is the same submission, content edited after a response is a new one.
 
 export class Submissions {
   #form;
@@ -12,24 +11,24 @@ export class Submissions {
     this.#form = form;
   }
 
-  /** A token is being fetched, for a submission that has not begun. */
+  /** Creates a submission that has not started, for which a token is being fetched. */
   upcoming() {
     return begun();
   }
 
-  /** The token has come: whatever carries it is this submission. */
+  /** Assigns a token to a submission. */
   issued(submission, token) {
     submission.carrier = `token ${abbreviated(token)}`;
     this.#tokens.set(token, submission);
   }
 
-  /** What a click with this token belongs to. */
+  /** Returns the submission of a click with this token. */
   withToken(token) {
     if (!this.#tokens.has(token)) this.issued(begun(), token);
     return this.#numbered(this.#tokens.get(token));
   }
 
-  /** What a click without a token belongs to; with a key, if there is to be one. */
+  /** Returns the submission of a click without a token. A new one gets a key if `hasKey` is true. */
   withoutToken(hasKey) {
     const content = new URLSearchParams(orderOf(this.#form)).toString();
     const last = this.#current;
@@ -40,7 +39,7 @@ export class Submissions {
     return this.#current;
   }
 
-  /** The next click without a token is another submission. */
+  /** Ends the current submission: the next click without a token starts a new one. */
   end() {
     this.#current = null;
   }
@@ -51,14 +50,14 @@ export class Submissions {
   }
 }
 
-/** The order as it is sent, without what the SDK adds to the form. */
+/** Returns the fields of the order, without the token that the SDK adds to the form. */
 export function orderOf(form) {
   const order = new FormData(form);
   order.delete("_onceward");
   return order;
 }
 
-/** A token or key as it may be shown: enough to tell two apart, and never whole. */
+/** Shortens a token or key for display: enough to distinguish two, and never complete. */
 export function abbreviated(secret) {
   return `${secret.slice(0, secret.startsWith("ow1_") ? 10 : 6)}…`;
 }
@@ -67,7 +66,7 @@ function begun() {
   return { number: undefined, carrier: null, isAnswered: false, underWay: 0, answers: [], answer: null };
 }
 
-/** Not randomUUID, which a page that came without TLS does not have. */
+/** Generates a key. `crypto.randomUUID` is not available on a page without TLS. */
 function randomKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");

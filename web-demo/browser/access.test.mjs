@@ -1,4 +1,4 @@
-// The demo for everybody: by keyboard alone, for a screen reader, on a phone, in the dark, with less motion.
+// Accessibility of the demo: keyboard only, screen reader, phone, dark mode, reduced motion.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -11,14 +11,14 @@ after(() => shop.close());
 
 const NAMED = ["button", "link", "textbox", "combobox", "spinbutton", "radio", "switch", "checkbox", "tab", "image", "img", "status"];
 
-/** What a screen reader is told of the page. */
+/** The accessibility tree of the page. */
 async function tree(page) {
   const session = await page.context().newCDPSession(page);
   const { nodes } = await session.send("Accessibility.getFullAXTree");
   return nodes.filter((node) => !node.ignored).map((node) => ({ role: node.role?.value, name: node.name?.value ?? "" }));
 }
 
-/** Where every text's contrast to what stands behind it is too low: 4.5, or 3 for large ones. */
+/** The texts whose contrast to their background is too low: below 4.5, or 3 for large ones. */
 function lowContrasts() {
   const parse = (colour) => (colour.match(/[\d.]+/g) ?? []).map(Number);
   const light = ([red, green, blue]) => {
@@ -46,7 +46,7 @@ function lowContrasts() {
     const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
     if (contrast < (isLarge ? 3 : 4.5)) low.push(`${text.slice(0, 30)}: ${contrast.toFixed(2)}`);
   }
-  // What shows where a control begins and ends.
+  // The edges of controls.
   const root = getComputedStyle(document.documentElement);
   const hex = (name) => root.getPropertyValue(name).trim().match(/\w\w/g).map((part) => parseInt(part, 16));
   for (const [edge, ground] of [["--edge", "--panel"], ["--edge", "--sunk"], ["--brand", "--panel"], ["--focus", "--panel"], ["--focus", "--paper"], ["--alarm", "--sunk"], ["--replayed", "--sunk"], ["--refused", "--sunk"], ["--executed", "--sunk"]]) {
@@ -57,7 +57,7 @@ function lowContrasts() {
 }
 
 for (const colorScheme of ["light", "dark"]) {
-  test(`everything can be read and has a name, in the ${colorScheme}`, async () => {
+  test(`every text has enough contrast and every control a name, in ${colorScheme} mode`, async () => {
     const customer = await shop.enter({ colorScheme });
     const { page } = customer;
     const check = async () => {
@@ -69,7 +69,7 @@ for (const colorScheme of ["light", "dark"]) {
     };
     const nodes = await check();
     for (const role of ["button", "link", "textbox", "combobox", "spinbutton", "radio", "switch", "tab", "status", "main", "heading"]) {
-      assert.ok(nodes.some((node) => node.role === role), `${role} is told of`);
+      assert.ok(nodes.some((node) => node.role === role), `${role} is in the accessibility tree`);
     }
     await page.click("#both");
     await customer.sees(3, 1);
@@ -77,19 +77,19 @@ for (const colorScheme of ["light", "dark"]) {
     for (const form of ["guarded", "unguarded"]) await customer.click(form, 2);
     await customer.turn("fails");
     await customer.click("guarded");
-    await until("all kinds are drawn", async () => (await page.locator(".trip").count()) >= 8);
+    await until("all kinds of blocks", async () => (await page.locator(".trip").count()) >= 8);
     const unexplained = await page.evaluate(() => {
       const drawn = [...document.querySelectorAll("svg rect.block")].map(({ classList }) => classList[1]);
       return [...new Set(drawn)].filter((kind) => !document.querySelector(`.legend .${kind}`));
     });
-    assert.deepEqual(unexplained, [], "the legend has every kind that is drawn");
+    assert.deepEqual(unexplained, [], "the legend contains every kind in the chart");
     const told = await check();
-    assert.ok(told.some(({ name }) => /^Guarded: Submission 1: 1 executed, 2 replayed\./.test(name)), "the chart is told in words");
+    assert.ok(told.some(({ name }) => /^Guarded: Submission 1: 1 executed, 2 replayed\./.test(name)), "the chart has a description in words");
     await customer.leave();
   });
 }
 
-test("the page has an order: one h1, no level left out, no id twice, a language, landmarks", async () => {
+test("the page has one h1, no skipped heading level, unique ids, a language and landmarks", async () => {
   const customer = await shop.enter();
   const { page } = customer;
   const found = await page.evaluate(() => ({
@@ -110,7 +110,7 @@ test("the page has an order: one h1, no level left out, no id twice, a language,
   await customer.leave();
 });
 
-test("everything can be done with the keyboard alone, in the order of the page", async () => {
+test("every control can be used with the keyboard, in the order of the page", async () => {
   const customer = await shop.enter();
   const { page } = customer;
   const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.value || document.activeElement.textContent.trim());
@@ -119,13 +119,13 @@ test("everything can be done with the keyboard alone, in the order of the page",
       if ((await focused()) === where) return;
       await page.keyboard.press("Tab");
     }
-    assert.fail(`${where} is not reached`);
+    assert.fail(`${where} cannot be reached with Tab`);
   };
   await page.keyboard.press("Tab");
   assert.equal(await focused(), "Skip to the forms");
   await go("both");
   const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
-  assert.notEqual(outline, "none", "the focus can be seen");
+  assert.notEqual(outline, "none", "the focus is visible");
   await page.keyboard.press("Enter");
   await customer.sees(3, 1);
   await go("remembered");
@@ -139,7 +139,7 @@ test("everything can be done with the keyboard alone, in the order of the page",
   await page.keyboard.press("Enter");
   await customer.sees(3, 2);
   await page.keyboard.press("Enter");
-  await until("it was used", async () => (await customer.tally()).refused >= 1);
+  await until("the rejection", async () => (await customer.tally()).refused >= 1);
   await customer.sees(3, 2);
   await go("tab-html");
   for (const tab of ["tab-fetch", "tab-python", "tab-node", "tab-actix", "tab-nginx", "tab-curl", "tab-html"]) {
@@ -151,7 +151,7 @@ test("everything can be done with the keyboard alone, in the order of the page",
   assert.equal(await focused(), "tab-curl");
   await go("copy");
   await go("snippet");
-  // In the order of the page, nothing stands before what was reached earlier.
+  // No tabindex changes the order of the page.
   const isInOrder = await page.evaluate(() => {
     const all = [...document.querySelectorAll("a[href],button,input,select,[tabindex='0']")].filter((element) => element.tabIndex >= 0 && element.checkVisibility());
     return all.every((element) => element.tabIndex === 0);
@@ -161,7 +161,7 @@ test("everything can be done with the keyboard alone, in the order of the page",
 });
 
 for (const width of [320, 360, 390, 768, 1280]) {
-  test(`at ${width} pixels nothing is cut off, and everything is large enough to be hit`, async () => {
+  test(`at ${width} pixels nothing is cut off, and every control is large enough`, async () => {
     const customer = await shop.enter({ viewport: { width, height: 740 }, hasTouch: width < 500 });
     const { page } = customer;
     await page.click("#both");
@@ -181,7 +181,7 @@ for (const width of [320, 360, 390, 768, 1280]) {
   });
 }
 
-test("whoever wants less motion gets none", async () => {
+test("reduced motion disables all animations", async () => {
   const customer = await shop.enter({ reducedMotion: "reduce" });
   const { page } = customer;
   await page.evaluate(() => {
@@ -194,6 +194,6 @@ test("whoever wants less motion gets none", async () => {
   assert.equal(await page.evaluate(() => window.frames_asked), 0);
   assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
   const bar = await page.locator("#guarded-wire [data-kind=executed] .bar").boundingBox();
-  assert.ok(bar.width > 50, "the bars are there all the same");
+  assert.ok(bar.width > 50, "the bars are still drawn");
   await customer.leave();
 });

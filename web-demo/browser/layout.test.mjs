@@ -1,4 +1,4 @@
-// Nothing moves under a visitor's finger: the switches and forms stay where they are, whatever is switched or said.
+// No layout shift: settings and forms stay in place, for every setting and every message.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -10,12 +10,12 @@ let shop;
 before(async () => (shop = await Shop.open()));
 after(() => shop.close());
 
-/** Where everything is that a visitor may be about to click, and what stands right below the texts. */
+/** The boxes of everything that a visitor may click, and of the elements below the texts. */
 function boxes() {
   const all = document.querySelectorAll(".hero button, .switches, .switches label, .switches label span, .pair form, .pair form *:not([data-onceward-message], [data-onceward-message] *), .pair h3, .pair header, [role=tab], #copy");
   return [...all].filter((element) => element.checkVisibility()).map((element) => {
     const { x, y, width, height } = element.getBoundingClientRect();
-    // The snippets are below what is drawn over the wire, which grows: of those, only the place in their row counts.
+    // The snippets are below the list of requests, which grows: only their horizontal position counts.
     const top = element.matches("[role=tab], #copy") ? 0 : Math.round(10 * (y + scrollY));
     return `${element.id || element.parentElement.id} ${element.tagName} ${element.className} ${[Math.round(10 * x), top, Math.round(10 * width), Math.round(10 * height)]}`;
   });
@@ -24,7 +24,7 @@ function boxes() {
 const FAULTS = ["slow", "fails", "loses"];
 
 for (const width of [1280, 768, 390]) {
-  test(`at ${width} pixels no switch and no text moves the switches and forms`, async () => {
+  test(`at ${width} pixels no setting and no text moves the settings and forms`, async () => {
     const customer = await shop.enter({ viewport: { width, height: 900 } });
     const { page } = customer;
     await page.evaluate(() => document.fonts.ready);
@@ -46,13 +46,13 @@ for (const width of [1280, 768, 390]) {
     await customer.turn("slow", "fails");
     for (const form of ["guarded", "unguarded"]) {
       await customer.click(form, 3);
-      await until("it is told", async () => /failed/.test(await page.textContent(`#${form}-said`)));
+      await until("the message", async () => /failed/.test(await page.textContent(`#${form}-said`)));
       assert.deepEqual(await page.evaluate(boxes), before, `after clicks on ${form}`);
     }
     await customer.turn("fails", "loses");
     await page.click("#guarded [type=reset]");
     await customer.click("guarded");
-    await until("it is lost", async () => /^No answer/.test(await page.textContent("#guarded-said")));
+    await until("the lost response", async () => /^Response lost/.test(await page.textContent("#guarded-said")));
     await page.fill("#guarded-name", "Grace");
     await customer.click("guarded");
     await page.locator("#guarded [data-onceward-message] button").waitFor();
@@ -69,8 +69,8 @@ test("every text fits into the space that is reserved for it", async () => {
     executed: { status: 201, order: 1, text: "" },
     unprotected: { status: 201, order: 1, text: "" },
     replayed: { status: 201, order: 1, text: "" },
-    refused: { status: 409, order: null, text: "The first one is still running" },
-    failed: { status: 503, order: null, text: "The stockroom did not answer. Nothing was ordered." },
+    refused: { status: 409, order: null, text: "The first request is still running" },
+    failed: { status: 503, order: null, text: "The stockroom did not respond. Nothing was ordered." },
     lost: {},
   };
   const texts = { "policy-note": Object.values(POLICY_NOTES), "handler-note": [], "guarded-said": [], "unguarded-said": [] };

@@ -1,5 +1,5 @@
-// What the page says about a submission is what the server has counted: for every policy, every combination of faults, and one to
-// four clicks, at once and one after the other. Requests go to the real service; only the page around them is left out.
+// The message about a submission agrees with the counts of the server: for every policy, every combination of faults, and one to four clicks,
+// concurrent and sequential. Requests go to the real service, without a page.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -15,7 +15,7 @@ const POLICIES = ["remembered", "token", "key", "interval", "unguarded"];
 const FAULTS = ["", "slow", "fails", "loses", "slow, fails", "slow, loses", "fails, loses", "slow, fails, loses"];
 const CLICKS = [1, 2, 3, 4];
 
-/** A visitor with one submission, sent as the page sends it. */
+/** A visitor with one submission, sent like the page sends it. */
 class Customer {
   static async come(policy) {
     const page = await fetch(`${service.url}/`);
@@ -55,15 +55,15 @@ function assertTrue(text, { policy, answers }, tally) {
   const isOrdered = numbers.length > 0;
   if (isOrdered) assert.ok(numbers.every((number) => number <= tally.guarded), "the order exists");
   if (/is placed, once/.test(text)) assert.equal(tally.guarded, 1);
-  if (/Nothing was ordered|Correct it|valid again|free again|not taken for a duplicate/.test(text)) assert.equal(tally.guarded, 0);
+  if (/Nothing was ordered|Correct it|valid again|free again|not count as a duplicate/.test(text)) assert.equal(tally.guarded, 0);
   if (tally.guarded === 0) assert.ok(!isOrdered && !/counts once/.test(text));
-  if (tally.guarded > 0 && !isOrdered) assert.ok(lost > 0 && /^No answer has come/.test(text), "only a lost answer leaves it open");
+  if (tally.guarded > 0 && !isOrdered) assert.ok(lost > 0 && /^(Response|\d+ responses) lost/.test(text), "only a lost response leaves it open");
   assert.equal(number(text, "clicks? (?:was|were) rejected") || (/^Rejected/.test(text) ? answers.length : 0), tally.refused, "rejected");
-  assert.equal(number(text, "clicks? got (?:the same answer|it again)"), tally.replayed, "replayed");
+  assert.equal(number(text, "clicks? received (?:the same response|it again)"), tally.replayed, "replayed");
   const failed = number(text, "clicks? failed") || (/Nothing was ordered|Correct it/.test(text) ? 1 : 0);
   assert.equal(failed, tally.failed, "failed");
-  assert.doesNotMatch(text, /still running/, "everything is answered");
-  assert.ok(!(isOrdered && /again:/.test(text)), "an order that is placed is not to be sent again");
+  assert.doesNotMatch(text, /still running/, "every request has ended");
+  assert.ok(!(isOrdered && /again:/.test(text)), "a placed order must not be sent again");
   if (policy !== "interval") assert.ok(tally.guarded <= 1);
 }
 
@@ -71,8 +71,8 @@ function assertTrue(text, { policy, answers }, tally) {
 function assertTrueUnguarded(text, { answers }, tally) {
   const lost = answers.filter(({ kind }) => kind === "lost").length;
   const said = number(text, "orders?\\b") || (/one order\.$/.test(text) ? 1 : 0);
-  assert.equal(/may be \d+ orders\.$/.test(text) ? said : said + lost, tally.unguarded, "orders, or what may be one");
-  assert.equal(/there may be|may be an order|may be orders|There may be/.test(text), lost > 0, "doubt is told if there is some");
+  assert.equal(/may be \d+ orders\.$/.test(text) ? said : said + lost, tally.unguarded, "orders, or possible orders");
+  assert.equal(/there may be|may be an order|may be orders|There may be/.test(text), lost > 0, "possible orders are mentioned");
   if (/Nothing was ordered/.test(text)) assert.equal(tally.unguarded, 0);
 }
 
@@ -88,7 +88,7 @@ async function check(customer, what) {
   }
 }
 
-/** Runs every combination. Few at a time, since the demo takes 200 orders at once. */
+/** Runs every combination, 24 at a time: the demo accepts 200 orders in flight. */
 async function everywhere(run) {
   const all = POLICIES.flatMap((policy) => FAULTS.flatMap((mode) => CLICKS.map((clicks) => [policy, mode, clicks])));
   const workers = Array.from({ length: 24 }, async () => {
@@ -97,7 +97,7 @@ async function everywhere(run) {
   await Promise.all(workers);
 }
 
-test("what is said after clicks at once is what the server counted", async () => {
+test("the message after concurrent clicks agrees with the server", async () => {
   await everywhere(async (policy, mode, clicks) => {
     const customer = await Customer.come(policy);
     await Promise.all(Array.from({ length: clicks }, () => customer.click(mode)));
@@ -105,7 +105,7 @@ test("what is said after clicks at once is what the server counted", async () =>
   });
 });
 
-test("what is said after clicks one after the other, and after one more without faults, is what the server counted", async () => {
+test("the message after sequential clicks, and after one more without faults, agrees with the server", async () => {
   await everywhere(async (policy, mode, clicks) => {
     const customer = await Customer.come(policy);
     for (let click = 0; click < clicks; click++) {
@@ -113,11 +113,11 @@ test("what is said after clicks one after the other, and after one more without 
       await check(customer, `${policy} [${mode}] click ${click + 1}`);
     }
     await customer.click("");
-    await check(customer, `${policy} [${mode}] × ${clicks}, then well`);
+    await check(customer, `${policy} [${mode}] × ${clicks}, then without faults`);
   });
 });
 
-test("what is said when the fault changes from click to click is what the server counted", async () => {
+test("the message after clicks with different faults agrees with the server", async () => {
   const pairs = FAULTS.flatMap((first) => FAULTS.map((second) => [first, second]));
   await Promise.all(POLICIES.map(async (policy) => {
     for (const [first, second] of pairs.filter(([first, second]) => !`${first}${second}`.includes("slow"))) {
@@ -129,22 +129,22 @@ test("what is said when the fault changes from click to click is what the server
   }));
 });
 
-test("an order that has to be corrected says so", async () => {
+test("the message after an invalid order says how to correct it", async () => {
   for (const policy of POLICIES) {
     const customer = await Customer.come(policy);
     for (let click = 0; click < 2; click++) await customer.click("", { name: " " });
-    assert.match(customer.message, /^Write a name of up to 40 characters\. (2 clicks failed|1 more click got the same answer)\. (Correct it and s|S)end it again\.$/, policy);
+    assert.match(customer.message, /^Enter a name of up to 40 characters\. (2 clicks failed|1 more click received the same response)\. (Correct it and s|S)end it again\.$/, policy);
     await check(customer, policy);
   }
 });
 
-test("an interval that is over is another order, and that is said", () => {
+test("the message after an expired interval names both orders", () => {
   const executed = (order) => ({ kind: "executed", status: 201, order, text: "" });
   assert.equal(guardedMessage("interval", [executed(1), executed(2)]), "Orders 1 and 2 are placed, each more than five seconds after the last.");
-  assert.equal(guardedMessage("interval", [{ kind: "lost" }, executed(2)]), "Order 2 is placed. 1 click got no answer and may be another order.");
+  assert.equal(guardedMessage("interval", [{ kind: "lost" }, executed(2)]), "Order 2 is placed. 1 click received no response and may be another order.");
 });
 
-test("the note of every combination of switches is one statement without a contradiction", () => {
+test("the note of every combination of settings is one consistent statement", () => {
   const notes = FAULTS.map((mode) => handlerNote(Object.fromEntries(mode.split(", ").map((word) => [word, true]))));
   assert.equal(new Set(notes).size, FAULTS.length);
   FAULTS.forEach((mode, at) => {

@@ -1,4 +1,4 @@
-// What a visitor can do with the demo, in a real browser. Orders are counted on the server.
+// The demo in a real browser. Orders are counted on the server.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -11,7 +11,7 @@ let shop;
 before(async () => (shop = await Shop.open()));
 after(() => shop.close());
 
-/** One story: somebody new, and nothing wrong in the end. */
+/** A test with a new visitor. It fails on any error in the page. */
 function story(name, tell, options) {
   test(name, async () => {
     const customer = await shop.enter(options);
@@ -36,16 +36,16 @@ story("one button sends both three times, and again as another order", async (cu
   await page.click("#both");
   await customer.sees(3, 1);
   assert.deepEqual(await customer.wire("guarded", 3), ["executed", "replayed", "replayed"]);
-  assert.match(await page.textContent("#guarded-said"), /^Order 1 is placed, once\. 2 more clicks got the same answer\.$/);
+  assert.match(await page.textContent("#guarded-said"), /^Order 1 is placed, once\. 2 more clicks received the same response\.$/);
   assert.equal(await page.textContent("#unguarded-said"), "3 clicks, 3 orders.");
   await page.click("#both");
   await customer.sees(6, 2);
 });
 
 for (const [policy, duplicate] of [["remembered", "replayed"], ["token", "refused"], ["key", "replayed"], ["interval", "refused"]]) {
-  story(`under ${policy} a triple click is one order, and each click is drawn`, async (customer, page) => {
+  story(`with ${policy} a triple click is one order, and each click is shown`, async (customer, page) => {
     await customer.turn(policy);
-    // Whoever fills in the form has a token before they click.
+    // A visitor who fills in the form has a token before the click.
     await page.fill("#guarded-name", "Grace");
     if (policy === "remembered" || policy === "token") await page.waitForSelector("#guarded[data-onceward-state=ready]");
     await customer.click("guarded", 3);
@@ -57,7 +57,7 @@ for (const [policy, duplicate] of [["remembered", "replayed"], ["token", "refuse
   });
 }
 
-story("a triple click before the token has come is sent once, when it has", async (customer, page) => {
+story("a triple click before the token arrives is sent once", async (customer, page) => {
   await customer.turn("slow");
   let letThrough;
   const isLetThrough = new Promise((go) => (letThrough = go));
@@ -66,14 +66,14 @@ story("a triple click before the token has come is sent once, when it has", asyn
     await route.continue();
   });
   await customer.click("guarded", 3);
-  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("One is enough"));
+  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("One click is enough"));
   letThrough();
   await customer.sees(0, 1);
   assert.deepEqual(await customer.wire("guarded", 1), ["executed"]);
-  assert.equal(await page.locator("#guarded-wire > li").count(), 1, "the token is drawn where it was used");
+  assert.equal(await page.locator("#guarded-wire > li").count(), 1, "the fetch of the token is shown in the submission that used it");
 });
 
-story("a failing handler orders nothing, and the same works when it is mended", async (customer, page) => {
+story("a failing handler orders nothing, and the same order succeeds afterwards", async (customer, page) => {
   await customer.turn("slow", "fails");
   for (const form of ["unguarded", "guarded"]) await customer.click(form);
   assert.deepEqual(await customer.wire("guarded", 1), ["failed"]);
@@ -85,21 +85,21 @@ story("a failing handler orders nothing, and the same works when it is mended", 
   await customer.sees(0, 1);
 });
 
-story("after a lost answer, sending it again is a second order without a guard and none with it", async (customer, page) => {
+story("after a lost response, sending it again is a second order only without a guard", async (customer, page) => {
   await customer.turn("slow", "loses");
   for (const form of ["unguarded", "guarded"]) {
     await customer.click(form);
     assert.deepEqual(await customer.wire(form, 1), ["lost"]);
-    await page.waitForFunction((form) => document.getElementById(`${form}-said`).textContent.startsWith("No answer"), form);
+    await page.waitForFunction((form) => document.getElementById(`${form}-said`).textContent.startsWith("Response lost"), form);
     await customer.click(form);
   }
   assert.deepEqual(await customer.wire("guarded", 2), ["lost", "replayed"]);
   await customer.sees(2, 1);
 });
 
-story("faults at once are told as one statement, also when the last answer is that another one runs", async (customer, page) => {
+story("several faults are one message, also if the last response is in_progress", async (customer, page) => {
   await customer.turn("fails", "loses");
-  for (const [policy, said] of [["remembered", /the token is valid again/], ["token", /the token is valid again/], ["key", /the key is free again/], ["interval", /not taken for a duplicate/]]) {
+  for (const [policy, said] of [["remembered", /the token is valid again/], ["token", /the token is valid again/], ["key", /the key is free again/], ["interval", /not count as a duplicate/]]) {
     await customer.turn(policy);
     await page.click("#guarded [type=reset]");
     if (policy === "remembered" || policy === "token") {
@@ -107,16 +107,16 @@ story("faults at once are told as one statement, also when the last answer is th
       await page.waitForSelector("#guarded[data-onceward-state=ready]");
     }
     await customer.click("guarded", 3);
-    await until(`${policy} is told`, async () => /Send it again/.test(await page.textContent("#guarded-said")));
+    await until(`the message for ${policy}`, async () => /Send it again/.test(await page.textContent("#guarded-said")));
     const text = await page.textContent("#guarded-said");
-    assert.match(text, /^The stockroom did not answer\. Nothing was ordered\./, policy);
+    assert.match(text, /^The stockroom did not respond\. Nothing was ordered\./, policy);
     assert.match(text, said, policy);
     assert.doesNotMatch(text, /still running|placed/, policy);
   }
   await customer.sees(0, 0);
 });
 
-story("what is edited after a lost answer is sent only if the person says so", async (customer, page) => {
+story("content edited after a lost response is sent only if the user confirms", async (customer, page) => {
   await customer.turn("slow", "loses");
   await customer.click("guarded");
   assert.deepEqual(await customer.wire("guarded", 1), ["lost"]);
@@ -129,14 +129,14 @@ story("what is edited after a lost answer is sent only if the person says so", a
   await customer.sees(0, 2);
 });
 
-story("an edited order is another, and so is a new one", async (customer, page) => {
+story("an edited order and a reset form are new orders", async (customer, page) => {
   await customer.turn("slow");
   for (const policy of ["remembered", "key"]) {
     const before = (await customer.tally()).guarded;
     await customer.turn(policy);
     await customer.click("guarded", 2);
     await customer.sees(0, before + 1);
-    await until("it is replayed", async () => (await customer.wire("guarded", 2)).includes("replayed"));
+    await until("the replay", async () => (await customer.wire("guarded", 2)).includes("replayed"));
     await customer.sees(0, before + 1);
     await page.selectOption("#guarded-item", "coffee");
     await customer.click("guarded");
@@ -147,7 +147,7 @@ story("an edited order is another, and so is a new one", async (customer, page) 
   }
 });
 
-story("the snippets follow the switches, and the lines for curl work as they are copied", async (customer, page) => {
+story("the snippets follow the settings, and the curl lines run as copied", async (customer, page) => {
   const text = async (tab) => {
     await page.click(`#tab-${tab}`);
     return page.textContent("#snippet-text");
@@ -161,7 +161,7 @@ story("the snippets follow the switches, and the lines for curl work as they are
     const recipe = (await readFile(new URL("../../deploy/nginx.conf", import.meta.url), "utf8")).trim();
     const takesToken = policy === "remembered" || policy === "token";
     const whole = recipe.replace("127.0.0.1:8080", new URL(page.url()).host);
-    assert.equal((await text("nginx")) === whole, takesToken, `${policy}: the whole recipe, or why there is none`);
+    assert.equal((await text("nginx")) === whole, takesToken, `${policy}: the whole recipe, or the reason why there is none`);
     const before = (await customer.tally()).guarded;
     const lines = await text("curl");
     for (const mode of ["slow"]) assert.ok(lines.includes(`Demo-Handler: ${mode}`));
@@ -173,7 +173,7 @@ story("the snippets follow the switches, and the lines for curl work as they are
   for (const policy of Object.keys(has)) {
     await customer.turn(policy);
     const [head, body] = (await text("actix")).split("\n\nasync fn");
-    assert.equal(body.includes("claim is renewed"), policy === "remembered" || policy === "key", `${policy}: only these have one`);
+    assert.equal(body.includes("claim is renewed"), policy === "remembered" || policy === "key", `${policy}: only these have a claim`);
     const named = head.match(/\w+/g);
     for (const name of ["App", "Duration", "Guard", "HttpResponse", "IntervalRules", "KeyRules", "Memory", "Protect", "SubjectFrom", "sleep", "token_route"]) {
       assert.equal(named.includes(name), new RegExp(`\\b${name}\\b`).test(body), `${policy}: ${name}`);
@@ -190,7 +190,7 @@ story("the snippets follow the switches, and the lines for curl work as they are
   assert.match(await text("curl"), /Demo-Handler: fails/);
 });
 
-story("the code for backends follows the policy, and leads to whole servers", async (customer, page) => {
+story("the code for backends follows the policy, and links to complete servers", async (customer, page) => {
   const asked = { remembered: /"?\/claim", \{ ?"?token/, token: /\/token\/redeem/, key: /"?\/claim", \{ ?"?key/, interval: /"?\/claim", \{ ?"?interval"?: "5s"/ };
   for (const [policy, call] of Object.entries(asked)) {
     await customer.turn(policy);
@@ -198,7 +198,7 @@ story("the code for backends follows the policy, and leads to whole servers", as
       await page.click(`#tab-${tab}`);
       const text = await page.textContent("#snippet-text");
       assert.match(text, call, `${tab} ${policy}`);
-      assert.ok(text.includes(new URL(page.url()).origin), "it asks this service");
+      assert.ok(text.includes(new URL(page.url()).origin), "it calls this service");
     }
   }
   for (const link of await page.$$eval("a[href^='/']", (links) => links.map((link) => link.getAttribute("href")))) {
@@ -212,7 +212,7 @@ story("the code for backends follows the policy, and leads to whole servers", as
   assert.ok(await page.isVisible("nav a[href='/docs/']"));
 });
 
-story("the lines for fetch work as they are copied", async (customer, page) => {
+story("the fetch lines run as copied", async (customer, page) => {
   await page.click("#tab-fetch");
   for (const policy of ["remembered", "token", "key", "interval"]) {
     await customer.turn(policy);
@@ -224,16 +224,16 @@ story("the lines for fetch work as they are copied", async (customer, page) => {
   }
 });
 
-test("the snippet goes to the clipboard", async () => {
+test("the snippet is copied to the clipboard", async () => {
   const customer = await shop.enter({ permissions: ["clipboard-read", "clipboard-write"] });
   const { page } = customer;
   await page.click("#copy");
-  await until("it says so", async () => (await page.textContent("#copied")) === "Copied.");
+  await until("the message", async () => (await page.textContent("#copied")) === "Copied.");
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), await page.textContent("#snippet-text"));
   await customer.leave();
 });
 
-story("no token is ever shown whole", async (customer, page) => {
+story("no token is shown completely", async (customer, page) => {
   const tokens = [];
   page.on("response", async (answer) => {
     if (answer.url().endsWith("/token")) tokens.push((await answer.json()).token);
@@ -246,12 +246,12 @@ story("no token is ever shown whole", async (customer, page) => {
   assert.ok(tokens.length >= 1);
   const shown = await page.innerText("body");
   for (const token of tokens) {
-    assert.ok(shown.includes(token.slice(0, 8)), "it is shown in short");
+    assert.ok(shown.includes(token.slice(0, 8)), "a short form is shown");
     assert.ok(!shown.includes(token.slice(0, 16)));
   }
 });
 
-story("everything begins anew on demand", async (customer, page) => {
+story("start over resets the counts", async (customer, page) => {
   await page.click("#both");
   await customer.sees(3, 1);
   await page.click("#start-over");
@@ -261,20 +261,20 @@ story("everything begins anew on demand", async (customer, page) => {
   await customer.sees(3, 1);
 });
 
-story("offline the counts stay, the page says why, and online all goes on", async (customer, page) => {
+story("offline the counts stay with a message, and online the page works again", async (customer, page) => {
   await page.click("#both");
   await customer.sees(3, 1);
   for (const form of ["unguarded", "guarded"]) await customer.wire(form, 3);
   await page.context().setOffline(true);
   await page.click("#start-over");
-  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("The server does not answer"));
+  await page.waitForFunction(() => document.querySelector("#guarded-said").textContent.startsWith("The server does not respond"));
   assert.equal(await page.textContent("#guarded-count"), "1");
   await page.context().setOffline(false);
   await page.click("#start-over");
   await customer.sees(0, 0);
 });
 
-test("where the SDK is blocked nothing is ordered without a token, and the page says why", async () => {
+test("with the SDK blocked nothing is ordered without a token, and the page shows why", async () => {
   const customer = await shop.enter();
   const { page } = customer;
   await page.route("**/sdk/**", (route) => route.abort());
@@ -282,14 +282,14 @@ test("where the SDK is blocked nothing is ordered without a token, and the page 
   await customer.turn("slow");
   await customer.click("guarded", 2);
   assert.deepEqual(await customer.wire("guarded", 2), ["refused", "refused"]);
-  await until("it says why", async () => (await page.textContent("#guarded-said")) === "Rejected: A token is missing.");
+  await until("the message", async () => (await page.textContent("#guarded-said")) === "Rejected: A token is missing.");
   await customer.turn("key");
   await customer.click("guarded", 2);
   await customer.sees(0, 1);
   await customer.leave();
 });
 
-test("two visitors do not meet", async () => {
+test("two visitors do not affect each other", async () => {
   const [one, other] = [await shop.enter(), await shop.enter()];
   await one.turn("interval");
   await other.turn("interval");
@@ -301,7 +301,7 @@ test("two visitors do not meet", async () => {
   await other.leave();
 });
 
-test("without JavaScript the guarded form is guarded all the same", async () => {
+test("without JavaScript the guarded form is still guarded", async () => {
   const customer = await shop.enter({ javaScriptEnabled: false });
   const { page } = customer;
   await page.dblclick("#guarded .order");

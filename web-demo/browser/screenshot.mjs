@@ -1,4 +1,4 @@
-// Takes the picture in the README: node web-demo/browser/screenshot.mjs, after `cargo build`.
+// Takes the screenshot in the README: node web-demo/browser/screenshot.mjs, after `cargo build`.
 
 import { Shop } from "./shop.mjs";
 

@@ -1,4 +1,4 @@
-// The shop as its visitors find it: the real service on a free port, and the browser of the SDK's stage before it.
+// The test environment of the demo: the real service on a free port, and the browser of the SDK's tests.
 
 import { execFileSync, spawn } from "node:child_process";
 import { join } from "node:path";
@@ -26,7 +26,7 @@ export class Shop {
     return shop;
   }
 
-  /** Somebody new in front of the page. */
+  /** Opens the page with a new visitor. */
   async enter(options = {}) {
     const customer = new Customer(await Visitor.come(this, options));
     await customer.visitor.open("/");
@@ -39,25 +39,25 @@ export class Shop {
   }
 }
 
-/** Where `cargo build` puts it. */
+/** The path of the program, built by `cargo build`. */
 function program() {
   const metadata = execFileSync("cargo", ["metadata", "--no-deps", "--offline", "--format-version", "1"], { cwd: ROOT });
   return join(JSON.parse(metadata).target_directory, "debug", "onceward");
 }
 
-/** Somebody who plays with the page, and asks the server what came of it. */
+/** A visitor who uses the page, and reads the counts from the server. */
 class Customer {
   constructor(visitor) {
     this.visitor = visitor;
     this.page = visitor.page;
   }
 
-  /** What the server has counted for this visitor. */
+  /** The server's counts for this visitor. */
   async tally() {
     return (await (await this.visitor.context.request.get(`${this.visitor.stage.url}/demo/state`)).json()).tally;
   }
 
-  /** Waits until the server has counted so many orders of each form, and the page says the same. */
+  /** Waits until the page shows this number of orders for each form, and checks it with the server. */
   async sees(unguarded, guarded) {
     const shown = async (id) => Number(await this.page.textContent(`#${id}-count`));
     const is = async () => (await shown("unguarded")) === unguarded && (await shown("guarded")) === guarded;
@@ -66,14 +66,14 @@ class Customer {
     if (tally.unguarded !== unguarded || tally.guarded !== guarded) throw new Error(JSON.stringify(tally));
   }
 
-  /** Turns a switch, or chooses a policy, as a person does. */
+  /** Clicks switches or policies. */
   async turn(...values) {
     for (const value of values) await this.page.click(`.switches label:has([value=${value}])`);
   }
 
-  /** What the picture of the wire shows for the newest submission of a form, without how long it took. */
+  /** The kinds of the responses shown for the newest submission of a form. */
   async wire(form, count) {
-    const all = this.page.locator(`#${form}-wire > li`).filter({ hasNotText: "The next submission" });
+    const all = this.page.locator(`#${form}-wire > li`).filter({ hasNotText: "Next submission" });
     const trips = all.first().locator(".trip:not([data-kind=plain])");
     const isThere = async () => (await trips.count()) === count && (await trips.locator("..").locator("[data-kind=under-way]").count()) === 0;
     await until(`${count} requests are drawn for ${form}`, isThere).catch(async (error) => {
@@ -83,12 +83,12 @@ class Customer {
     return kinds.sort();
   }
 
-  /** Clicks so often, as fast as a finger can. */
+  /** Clicks the order button several times, as fast as a user can. */
   async click(form, times = 1) {
     await this.page.click(`#${form} .order`, { clickCount: times, delay: 15 });
   }
 
-  /** Goes; nothing may have been wrong. */
+  /** Closes the page, and fails if there were errors. */
   async leave() {
     const wrong = await this.visitor.leave();
     if (wrong.length > 0) throw new Error(wrong.join("\n"));

@@ -1,13 +1,13 @@
-//! The files of the page, which are part of the binary, and what a browser may do with them: load from here, and nothing else.
+//! The files of the page, embedded in the binary, and their content security policy.
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use actix_web::middleware::DefaultHeaders;
 
-/// No script, style or picture but the files below; no frame around it, no form that leads away.
+/// Allows only the files below: no other script, style or image, no frame around the page, no form to another origin.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// One file.
+/// A file of the page.
 pub(crate) struct Asset {
     name: &'static str,
     kind: &'static str,
@@ -20,16 +20,16 @@ macro_rules! asset {
     };
 }
 
-/// The page itself.
+/// The HTML of the page.
 pub(crate) const PAGE: &str = include_str!("../assets/index.html");
 
-/// The recipe for nginx, as a module: it has neither a backtick nor a brace behind a dollar, which would end or change it.
+/// The recipe for nginx as a JavaScript module. It contains neither a backtick nor `${`, which would end or change the string.
 const RECIPE: &str = concat!("export default String.raw`", include_str!("../../deploy/nginx.conf"), "`;\n");
 
-/// What a browser shows as it is, such as the examples of whole backends.
+/// The content type of files that the browser shows as text, such as the complete backends.
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What the page loads and links to.
+/// The files that the page loads or links to.
 const FILES: [Asset; 14] = [
     asset!("demo.css", "text/css; charset=utf-8"),
     asset!("demo.js", "text/javascript; charset=utf-8"),
@@ -47,13 +47,13 @@ const FILES: [Asset; 14] = [
     Asset { name: "recipe.js", kind: "text/javascript; charset=utf-8", bytes: RECIPE.as_bytes() },
 ];
 
-/// The file of this name.
+/// Returns the file with this name.
 pub(crate) fn file(name: &str) -> Option<HttpResponse> {
     let asset = FILES.iter().find(|asset| asset.name == name)?;
     Some(HttpResponse::Ok().insert_header((CONTENT_TYPE, asset.kind)).body(asset.bytes))
 }
 
-/// What every answer of the shop says to a browser. Another version of the service has other files under the same names.
+/// The headers of every response of the shop. `no-cache`: another version of the service has other files under the same names.
 pub(crate) fn headers() -> DefaultHeaders {
     DefaultHeaders::new()
         .add(("content-security-policy", POLICY))

@@ -1,9 +1,8 @@
-//! The demo shop: the same order form twice, guarded and unguarded, so that anybody can click three times and see.
+//! The demo shop: the same order form twice, guarded and unguarded.
 //!
-//! [`Shop`] is what the process shares, [`mount`] puts its page and its routes into an application. The guarded routes
-//! stand behind the same [`Guard`](onceward::Guard) as everything else of the service, one for each policy. Whoever plays with it can harm nobody: the
-//! number of visitors, orders and requests at once are bounded, a body is small, and what somebody writes is shown to nobody
-//! else.
+//! [`Shop`] is the shared state of the process; [`mount`] adds the page and its routes to an application. The guarded routes, one for each
+//! policy, use the same [`Guard`](onceward::Guard) as the rest of the service. The demo is safe to expose: visitors, orders and requests in
+//! flight are limited, bodies are small, and a visitor's input is shown to that visitor only.
 
 mod assets;
 mod handler_mode;

@@ -1,4 +1,4 @@
-//! An order: what the form sends, and what a customer is told. It is checked, answered and forgotten; only its number is kept.
+//! An order: the content of the form, and the response. Only its number is stored.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::ACCEPT;
@@ -6,14 +6,14 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::json;
 
-/// What can be bought: as the form sends it, and as people read it.
+/// The goods: the value in the form, and the label.
 const GOODS: [(&str, &str); 3] = [("tea", "Tea, 100 g"), ("coffee", "Coffee, 250 g"), ("cocoa", "Cocoa, 200 g")];
-/// How many of it.
+/// Maximum quantity.
 const MAX_QUANTITY: u8 = 9;
-/// How long a name may be, in characters.
+/// Maximum length of a name, in characters.
 const MAX_NAME: usize = 40;
 
-/// What the form sends.
+/// The fields of the form.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Order {
     item: String,
@@ -22,25 +22,25 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// What is ordered, as people read it.
+    /// Checks the order, and returns its description.
     ///
     /// # Errors
-    /// A sentence that says what to correct.
+    /// A sentence that says how to correct the order.
     pub(crate) fn check(&self) -> Result<String, String> {
         let Some((_, item)) = GOODS.iter().find(|(name, _)| *name == self.item) else {
             return Err("We sell tea, coffee and cocoa.".to_owned());
         };
         let quantity = self.quantity.parse().ok().filter(|quantity| (1..=MAX_QUANTITY).contains(quantity));
-        let quantity = quantity.ok_or_else(|| format!("Order from 1 to {MAX_QUANTITY} of it."))?;
+        let quantity = quantity.ok_or_else(|| format!("Enter a quantity from 1 to {MAX_QUANTITY}."))?;
         let name = self.name.trim();
         if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
-            return Err(format!("Write a name of up to {MAX_NAME} characters."));
+            return Err(format!("Enter a name of up to {MAX_NAME} characters."));
         }
         Ok(format!("{quantity} × {item} for {name}"))
     }
 }
 
-/// Tells a customer: scripts an object, people without a script a page.
+/// Builds the response: JSON for a script, a page for a browser without JavaScript.
 pub(crate) fn respond(request: &HttpRequest, status: StatusCode, order: Option<u64>, text: &str) -> HttpResponse {
     let mut answer = HttpResponse::build(status);
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_order_is_read_back_and_any_other_is_told_what_to_correct() {
+    fn valid_order_round_trips_and_others_name_the_mistake() {
         assert_eq!(check("tea", "2", " Ada ").unwrap(), "2 × Tea, 100 g for Ada");
         assert_eq!(check("tea", "1", &"ä".repeat(40)).map(|_| ()), Ok(()));
         for (item, quantity, name, said) in [
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_somebody_writes_is_taken_for_markup() {
+    fn user_input_is_escaped() {
         let page = page(Some(1), "1 × Tea for <script>alert('&\"')</script>");
         assert!(
             page.contains("&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;") && !page.contains("<script")

@@ -1,4 +1,4 @@
-//! The middleware around each order route: limits the rate, counts the outcome, and drops the response if the page's switch says so.
+//! The middleware of each order route: applies the rate limit, counts the outcome, and drops the response if the request asks for it.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::shop::Shop;
 use crate::visitor::Visitor;
 use crate::visitor_accounts::Tally;
 
-/// How long the connection stays open after the response's headers: the browser has to have received them.
+/// Time that the connection stays open after the headers of the response: the browser must have received them.
 const DELAY_BEFORE_CLOSE: Duration = Duration::from_millis(50);
 
 /// The `Content-Length` of a response that is cut off.
 const ANNOUNCED_LENGTH: u64 = 64;
 
-/// Admits an order, counts its outcome, and drops its response if asked to.
+/// Admits an order, counts its outcome, and drops its response if the request asks for it.
 pub(crate) async fn order_middleware<B: MessageBody + 'static>(
     shop: Data<Shop>,
     request: ServiceRequest,
@@ -53,7 +53,7 @@ fn outcome<B>(answer: &ServiceResponse<B>) -> String {
     said.unwrap_or_default().to_owned()
 }
 
-/// Counts what the guard did. Orders of the unguarded route are not counted here.
+/// Counts the outcome that the guard reported. Orders of the unguarded route are not counted here.
 fn count(tally: &mut Tally, outcome: &str, status: StatusCode) {
     match outcome {
         "" | "unprotected" => {}
@@ -65,7 +65,7 @@ fn count(tally: &mut Tally, outcome: &str, status: StatusCode) {
 }
 
 /// A response that is cut off: it announces a body, and the connection is closed instead. Without the headers, a browser would retry the
-/// request by itself, on every connection it has open.
+/// request itself, on every open connection.
 fn lost() -> HttpResponse {
     let nothing = stream::once(async {
         tokio::time::sleep(DELAY_BEFORE_CLOSE).await;

@@ -8,16 +8,16 @@ use onceward::{Guard, IntervalRules, KeyRules};
 
 use crate::visitor::Visitor;
 
-/// How long a response is stored: longer than a visit, and not so long that responses add up.
+/// Retention of responses: longer than a visit, and short enough that they do not accumulate.
 const RETENTION: Duration = Duration::from_secs(5 * 60);
-/// How long a duplicate waits for the first request: longer than the slow handler takes.
+/// Maximum time that a duplicate waits for the first request: longer than the slow handler takes.
 const WAIT: Duration = Duration::from_secs(5);
-/// The interval in which the same order is accepted once. Long enough to be seen.
+/// The interval in which the same order is accepted once: long enough to notice.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// The most bytes of a body. An order is far shorter.
+/// Maximum number of bytes in a body. An order is far shorter.
 pub(crate) const MAX_BODY: usize = 4 * 1024;
 
-/// A token.
+/// A token: a second click is rejected.
 pub(crate) fn token(guard: &Guard) -> Protect<TokenPolicy> {
     Protect::token(guard, visitor()).body_limit(MAX_BODY)
 }
@@ -27,8 +27,8 @@ pub(crate) fn remembered(guard: &Guard) -> Protect<RememberedPolicy> {
     Protect::token(guard, visitor()).remember(RETENTION).wait(WAIT).body_limit(MAX_BODY)
 }
 
-/// A key, which the page generates for each order. It is retryable: an order charges nobody, and the handler that fails with 503 has placed
-/// none, so that the same order may be sent again. A route that handles money is at most once.
+/// A key, which the page generates for each order. It is retryable: an order charges no money, and a handler that fails with 503 has placed
+/// no order, so that the same order may be sent again. A route that handles money is at most once.
 pub(crate) fn key(guard: &Guard) -> Protect<KeyPolicy> {
     Protect::key(guard, visitor(), KeyRules::retryable().retain(RETENTION)).wait(WAIT).body_limit(MAX_BODY)
 }

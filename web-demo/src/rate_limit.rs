@@ -1,15 +1,15 @@
-//! A rate limit: each request takes from a bucket that fills with time.
+//! A rate limit: a token bucket that refills over time.
 
 use std::time::Duration;
 
-/// The size of a bucket, and how much it gains per second.
+/// The size of a bucket, and its refill rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateLimit {
     pub(crate) burst: f64,
     pub(crate) per_second: f64,
 }
 
-/// What was left in a bucket at some moment, counted from the shop's start.
+/// The level of a bucket at a time since the start of the shop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bucket {
     left: f64,
@@ -17,12 +17,12 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub(crate) fn full(limit: RateLimit, now: Duration) -> Self {
         Self { left: limit.burst, at: now }
     }
 
-    /// Takes one out, or says how long it takes until there is one.
+    /// Admits a request, or returns the time to wait.
     pub(crate) fn take(&mut self, limit: RateLimit, now: Duration) -> Result<(), Duration> {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.left = (self.left + passed * limit.per_second).min(limit.burst);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_its_burst_at_once_and_the_rest_in_time() {
+    fn bucket_allows_its_burst_and_refills_over_time() {
         let limit = RateLimit { burst: 2.0, per_second: 4.0 };
         let mut bucket = Bucket::full(limit, Duration::ZERO);
         assert!(bucket.take(limit, Duration::ZERO).is_ok() && bucket.take(limit, Duration::ZERO).is_ok());
@@ -50,6 +50,6 @@ mod tests {
         for _ in 0..2 {
             assert!(bucket.take(limit, Duration::from_secs(60)).is_ok());
         }
-        assert!(bucket.take(limit, Duration::from_secs(60)).is_err(), "no more than the burst is saved up");
+        assert!(bucket.take(limit, Duration::from_secs(60)).is_err(), "a bucket holds no more than its burst");
     }
 }

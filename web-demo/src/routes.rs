@@ -1,4 +1,4 @@
-//! The addresses of the shop: its page at `/`, everything else under `/demo`.
+//! The routes of the shop: the page at `/`, everything else under `/demo`.
 
 use actix_web::dev::HttpServiceFactory;
 use actix_web::error::{InternalError, UrlencodedError};
@@ -22,7 +22,7 @@ use crate::shop::Shop;
 use crate::visitor::Visitor;
 use crate::visitor_accounts::Tally;
 
-/// Puts the shop into an application.
+/// Adds the shop to an application.
 pub fn mount(shop: Data<Shop>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         let guard = shop.guard();
@@ -50,7 +50,7 @@ fn orders(name: &str, route: Route) -> Resource {
     resource(&format!("/orders/{name}"), route, "POST")
 }
 
-/// One that is told apart by its path, and says which method it takes.
+/// A resource that rejects other methods with 405 and `Allow`.
 fn resource(path: &str, route: Route, allowed: &'static str) -> Resource {
     let other = move |request: HttpRequest, shop: Data<Shop>| async move {
         let mut answer = reject(&request, shop.guard(), &Rejection::new(Code::MethodNotAllowed));
@@ -60,7 +60,7 @@ fn resource(path: &str, route: Route, allowed: &'static str) -> Resource {
     web::resource(path).route(route).default_service(web::to(other))
 }
 
-/// The page, with a token in it for browsers without a script.
+/// The page, with a token for browsers without JavaScript.
 async fn page(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
     let mut answer = HttpResponse::Ok();
     if Visitor::known(&request).is_none() {
@@ -99,7 +99,7 @@ async fn order_unguarded(request: HttpRequest, shop: Data<Shop>, order: Form<Ord
     answer
 }
 
-/// The handler of both forms. That it is the same for both is the point of the demo.
+/// The handler of both forms.
 async fn place(
     request: &HttpRequest,
     shop: &Shop,
@@ -119,7 +119,7 @@ async fn place(
             request,
             StatusCode::SERVICE_UNAVAILABLE,
             None,
-            "The stockroom did not answer. Nothing was ordered.",
+            "The stockroom did not respond. Nothing was ordered.",
         );
     }
     let visitor = Visitor::of(request);
@@ -128,7 +128,7 @@ async fn place(
     respond(request, StatusCode::CREATED, Some(number), &text)
 }
 
-/// A body that is no order at all is answered as everything else is that was not understood.
+/// Rejects a body that is not a valid form with a problem.
 fn unreadable(error: UrlencodedError, request: &HttpRequest) -> Error {
     let code = match error {
         UrlencodedError::Overflow { .. } => Code::BodyTooLarge,
@@ -136,6 +136,7 @@ fn unreadable(error: UrlencodedError, request: &HttpRequest) -> Error {
         _ => Code::BadRequest,
     };
     let Some(shop) = request.app_data::<Data<Shop>>() else { return error.into() };
-    let rejection = Rejection::new(code).detail("An order is a form with `item`, `quantity` and `name`, in 4 KiB.");
+    let rejection =
+        Rejection::new(code).detail("An order is a form with `item`, `quantity` and `name`, of at most 4 KiB.");
     InternalError::from_response(error, reject(request, shop.guard(), &rejection)).into()
 }

@@ -1,4 +1,4 @@
-//! What all requests to the shop share.
+//! The state that all requests to the shop share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::visitor::Visitor;
 use crate::visitor_accounts::{Tally, VisitorAccounts};
 
-/// The most orders in flight: a slow one takes more than a second.
+/// Maximum number of orders in flight: a slow one takes more than a second.
 const MAX_IN_FLIGHT: usize = 200;
 
 /// The shop: its guard and the accounts of its visitors.
@@ -25,7 +25,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// A shop behind this guard, whose tokens its forms bring.
+    /// Creates a shop with this guard, which issues the tokens of its forms.
     pub fn new(guard: Guard) -> Self {
         let permits = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
         Self { guard, opened: Instant::now(), accounts: Mutex::new(VisitorAccounts::new()), permits }
@@ -36,39 +36,42 @@ impl Shop {
         &self.guard
     }
 
-    /// Lets a visitor order, for as long as what it gives is kept.
+    /// Admits an order of a visitor. The permit counts as one order in flight until it is dropped.
     ///
     /// # Errors
-    /// If the visitor, or all of them, are too fast or too many.
+    /// If too many orders are in flight, or the rate limit of the visitor or of all visitors is exceeded.
     pub(crate) fn admit(&self, visitor: Visitor) -> Result<OwnedSemaphorePermit, Rejection> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit =
-            permit.map_err(|_| Rejection::new(Code::Overloaded).detail("The demo is full. Try it in a moment."))?;
+        let permit = permit.map_err(|_| {
+            Rejection::new(Code::Overloaded).detail("The demo has too many orders in flight. Try again in a moment.")
+        })?;
         match self.accounts().admit(visitor, self.now()) {
             Ok(()) => Ok(permit),
-            Err(wait) => Err(Rejection::new(Code::RateLimited).detail("The demo takes it slower.").wait(wait)),
+            Err(wait) => {
+                Err(Rejection::new(Code::RateLimited).detail("The rate limit of the demo is exceeded.").wait(wait))
+            }
         }
     }
 
-    /// A token for the page itself, unless too many pages are asked for, or the store cannot be asked: then a form without a
-    /// script is told to reload.
+    /// Issues a token for the page. Returns `None` if the rate limit for pages is exceeded or the store is unavailable: then a form without
+    /// JavaScript is rejected.
     pub(crate) async fn hidden_token(&self) -> Option<HiddenToken> {
         self.accounts().admit_page(self.now()).ok()?;
         HiddenToken::issue(&self.guard, Binding::none()).await.ok()
     }
 
-    /// What a visitor has come to so far.
+    /// The counts of a visitor.
     pub(crate) fn tally(&self, visitor: Visitor) -> Tally {
         self.accounts().tally(visitor)
     }
 
-    /// Changes what a visitor has come to, and gives what it is now.
+    /// Updates the counts of a visitor, and returns them.
     pub(crate) fn count(&self, visitor: Visitor, count: impl FnOnce(&mut Tally)) -> Tally {
         let now = self.now();
         self.accounts().count(visitor, now, count)
     }
 
-    /// Begins anew for a visitor.
+    /// Resets the counts of a visitor.
     pub(crate) fn forget(&self, visitor: Visitor) {
         self.accounts().forget(visitor);
     }
@@ -89,12 +92,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_more_than_so_many_orders_are_handled_at_once() {
+    async fn concurrent_orders_are_limited() {
         let (guard, _clock) = testing::guard();
         let shop = Shop::new(guard);
         let mut permits: Vec<_> = (0..MAX_IN_FLIGHT).map(|_| shop.admit(Visitor::new()).unwrap()).collect();
         assert_eq!(shop.admit(Visitor::new()).unwrap_err().code(), Code::Overloaded);
         permits.pop();
-        assert!(shop.admit(Visitor::new()).is_ok(), "who leaves makes room");
+        assert!(shop.admit(Visitor::new()).is_ok(), "a dropped permit makes room");
     }
 }

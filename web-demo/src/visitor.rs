@@ -1,4 +1,4 @@
-//! Who is playing: a random id in a cookie, which keeps the visitors' counts apart and says nothing else.
+//! The visitor: a random id in a cookie, used only to count per visitor.
 
 use actix_web::HttpRequest;
 use actix_web::http::header::COOKIE;
@@ -12,17 +12,17 @@ const NAME: &str = "onceward-demo";
 pub(crate) struct Visitor(Uuid);
 
 impl Visitor {
-    /// Somebody new.
+    /// A new visitor.
     pub(crate) fn new() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// Whoever has sent this request; all who bring no id are one.
+    /// The visitor who sent a request. All requests without an id count as one visitor.
     pub(crate) fn of(request: &HttpRequest) -> Self {
         Self::known(request).unwrap_or(Self(Uuid::nil()))
     }
 
-    /// The same, if there is an id.
+    /// The visitor who sent a request, if it has an id.
     pub(crate) fn known(request: &HttpRequest) -> Option<Self> {
         let cookies = request.headers().get_all(COOKIE).filter_map(|line| line.to_str().ok());
         let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -34,8 +34,8 @@ impl Visitor {
         self.0.simple().to_string()
     }
 
-    /// What has the browser bring the id again for a day, to this shop only. The page learns it from `/demo/state`, for its
-    /// lines of curl; no other page does.
+    /// The `Set-Cookie` header, valid for a day and for this shop only. The page reads the id from `/demo/state`, for its curl lines; no
+    /// other page can.
     pub(crate) fn cookie(self) -> String {
         format!("{NAME}={}; Path=/; Max-Age=86400; HttpOnly; SameSite=Strict", self.id())
     }
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_is_known_by_the_cookie_and_by_no_other() {
+    fn visitor_is_identified_by_its_cookie_only() {
         let visitor = Visitor::new();
         let sent = visitor.cookie().split(';').next().unwrap().to_owned();
         assert_eq!(known(&format!("a=b; {sent}; c")), Some(visitor));

@@ -1,4 +1,4 @@
-//! The accounts of the visitors: the counts of their orders and outcomes, and their rate. The number of accounts is limited.
+//! The accounts of the visitors: the counts of their orders and outcomes, and their rate limits. The number of accounts is limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::rate_limit::{Bucket, RateLimit};
 use crate::visitor::Visitor;
 
-/// The most accounts. A further visitor replaces the one who was away longest.
+/// Maximum number of accounts. A further visitor replaces the one who has been idle the longest.
 const MAX_VISITORS: usize = 2_000;
 
-/// The rate of one visitor: a person who clicks fast, and a few scripts.
+/// The rate limit of one visitor: enough for fast clicks and a few scripts.
 const PER_VISITOR: RateLimit = RateLimit { burst: 60.0, per_second: 10.0 };
-/// The rate of all visitors together: the service has other work.
+/// The rate limit of all visitors together: the service has other work.
 const TOTAL: RateLimit = RateLimit { burst: 300.0, per_second: 100.0 };
 
 /// The accounts of all visitors.
@@ -32,31 +32,31 @@ struct VisitorAccount {
     seen: Duration,
 }
 
-/// The counts a visitor is shown.
+/// The counts that a visitor sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Tally {
     /// Orders placed with the guarded form.
     pub(crate) guarded: u64,
-    /// Orders placed with the other.
+    /// Orders placed with the unguarded form.
     pub(crate) unguarded: u64,
-    /// Answers of the guarded counters: the handler ran and succeeded.
+    /// Requests of the guarded form whose handler succeeded.
     pub(crate) executed: u64,
-    /// The first answer again.
+    /// Requests that received the stored response.
     pub(crate) replayed: u64,
-    /// Nothing ran.
+    /// Requests that were rejected: nothing ran.
     pub(crate) refused: u64,
-    /// The handler ran and failed.
+    /// Requests whose handler failed.
     pub(crate) failed: u64,
 }
 
 impl VisitorAccounts {
-    /// No accounts.
+    /// Creates an empty set of accounts.
     pub(crate) fn new() -> Self {
         let full = Bucket::full(TOTAL, Duration::ZERO);
         Self { accounts: HashMap::new(), bucket: full, pages: full, limit: MAX_VISITORS }
     }
 
-    /// Admits a request of a visitor, or returns how long to wait. A visitor who is not admitted gets no account.
+    /// Admits a request of a visitor, or returns the time to wait. A visitor who is not admitted gets no account.
     pub(crate) fn admit(&mut self, visitor: Visitor, now: Duration) -> Result<(), Duration> {
         if let Some(account) = self.accounts.get_mut(&visitor) {
             account.bucket.take(PER_VISITOR, now)?;
@@ -71,19 +71,19 @@ impl VisitorAccounts {
         self.pages.take(TOTAL, now)
     }
 
-    /// What a visitor has come to so far.
+    /// The counts of a visitor.
     pub(crate) fn tally(&self, visitor: Visitor) -> Tally {
         self.accounts.get(&visitor).map(|account| account.tally).unwrap_or_default()
     }
 
-    /// Changes what a visitor has come to, and gives what it is now.
+    /// Updates the counts of a visitor, and returns them.
     pub(crate) fn count(&mut self, visitor: Visitor, now: Duration, count: impl FnOnce(&mut Tally)) -> Tally {
         let tally = &mut self.account(visitor, now).tally;
         count(tally);
         *tally
     }
 
-    /// Strikes out what a visitor has come to; how fast they have been is not forgotten.
+    /// Resets the counts of a visitor. Their rate limit is not reset.
     pub(crate) fn forget(&mut self, visitor: Visitor) {
         if let Some(account) = self.accounts.get_mut(&visitor) {
             account.tally = Tally::default();
@@ -110,7 +110,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1);
 
     #[test]
-    fn one_more_visitor_takes_the_place_of_whoever_was_away_longest() {
+    fn new_visitor_replaces_the_longest_idle_one() {
         let mut accounts = VisitorAccounts { limit: 2, ..VisitorAccounts::new() };
         let [first, second, third] = [Visitor::new(), Visitor::new(), Visitor::new()];
         for (visitor, at) in [(first, 1), (second, 2), (first, 3)] {
@@ -123,17 +123,17 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_who_is_too_fast_is_held_up_and_the_others_are_not() {
+    fn rate_limit_of_one_visitor_spares_the_others() {
         let mut accounts = VisitorAccounts::new();
         let [fast, slow] = [Visitor::new(), Visitor::new()];
         let admitted = (0..200).filter(|_| accounts.admit(fast, NOW).is_ok()).count();
-        assert_eq!(admitted, PER_VISITOR.burst as usize + 1, "the first comes before there is an account");
+        assert_eq!(admitted, PER_VISITOR.burst as usize + 1, "the first request has no account yet");
         assert!(accounts.admit(slow, NOW).is_ok());
         assert!(accounts.admit(fast, NOW + Duration::from_secs(1)).is_ok());
     }
 
     #[test]
-    fn all_together_are_held_up_and_then_nobody_is_written_down() {
+    fn total_rate_limit_adds_no_accounts() {
         let mut accounts = VisitorAccounts::new();
         let admitted = (0..1000).filter(|_| accounts.admit(Visitor::new(), NOW).is_ok()).count();
         assert_eq!((admitted, accounts.accounts.len()), (TOTAL.burst as usize, TOTAL.burst as usize));
