@@ -22,18 +22,18 @@ pub(crate) enum AttemptResult {
     NotSent(BoxError),
     Refused(BoxError),
     Lost(BoxError),
-    /// The submission ends: the call is wrong, or the target of a redirect could not be read.
+    /// The submission ends: the call is invalid, or the target of a redirect could not be read.
     Failed(Error),
 }
 
-/// A response of the application, as far as it was read.
+/// A response of the application, with the part of its body that was read.
 pub(crate) struct AttemptResponse {
     pub(crate) response: Response,
     /// The part of the body that was read, if any.
     pub(crate) buffered: Option<BufferedBody>,
-    /// The outcome a guard reported: in this response, or in the redirect that led to it.
+    /// The outcome that a guard reported: in this response, or in the redirect that led to it.
     pub(crate) outcome: Option<Outcome>,
-    /// Whether it answers the submission itself, or is the target of a redirect to its result.
+    /// True for the response to the submission itself, false for the target of a redirect to its result.
     is_submission: bool,
 }
 
@@ -47,17 +47,17 @@ pub(crate) struct Attempt<'a, T> {
     pub(crate) authorization: Option<HeaderValue>,
     /// `Nothing` after a redirect to another origin.
     pub(crate) carried: CredentialKind,
-    /// Whether it only reads the stored outcome (`Onceward-Look`).
+    /// True if the attempt only reads the stored outcome (`Onceward-Look`).
     pub(crate) is_look: bool,
-    /// Whether an earlier attempt may have run.
+    /// True if an earlier attempt may have run.
     pub(crate) in_doubt: bool,
-    /// The outcome a guard reported for the submission.
+    /// The outcome that a guard reported for the submission.
     pub(crate) outcome: Option<Outcome>,
-    /// Whether the submission itself is in flight, or a `GET` of its result.
+    /// True while the submission itself is in flight, false for a `GET` of its result.
     pub(crate) is_submission: bool,
 }
 
-/// Where the attempt goes next.
+/// The next request of the attempt.
 struct Target {
     method: Method,
     url: Url,
@@ -74,16 +74,13 @@ impl<T: Transport> Attempt<'_, T> {
 
     /// The result after a timeout.
     pub(crate) fn timed_out(&self, limit: Duration) -> AttemptResult {
-        failure(
-            TransportError::Lost(format!("there was no complete response within {limit:?}").into()),
-            self.is_submission,
-        )
+        failure(TransportError::Lost(format!("no complete response within {limit:?}").into()), self.is_submission)
     }
 
     /// Sends the request and follows redirects.
     async fn follow(&mut self) -> Result<Response, AttemptResult> {
         let Some(url) = self.plan.url.clone() else {
-            return Err(AttemptResult::Failed(Error::misuse("there is no address")));
+            return Err(AttemptResult::Failed(Error::misuse("the submission has no URL")));
         };
         let mut target = Target { method: self.plan.method.clone(), url };
         let mut response = self.hop(&target).await?;
@@ -93,12 +90,12 @@ impl<T: Transport> Attempt<'_, T> {
                 return Ok(response);
             };
             let is_submission = self.is_submission && redirect.keeps_submission;
-            // Another origin may not know `Onceward-Look`, and would run the request.
+            // Another origin may not support `Onceward-Look`, and would run the request.
             if is_submission && !self.plan.body.is_repeatable() || redirect.crosses_origin && self.is_look {
                 return Ok(response);
             }
             if is_submission && redirect.crosses_origin && self.in_doubt {
-                let message = "it is not known whether it happened: an earlier attempt may have run, and this one was redirected to another \
+                let message = "the outcome is unknown: an earlier attempt may have run, and this one was redirected to another \
                     origin, where it would run again, since neither token nor key is sent there";
                 return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
             }
@@ -106,7 +103,7 @@ impl<T: Transport> Attempt<'_, T> {
             response = self.hop(&target).await?;
         }
         let kind = if self.in_doubt && self.is_submission { ErrorKind::Unknown } else { ErrorKind::Redirect };
-        Err(AttemptResult::Failed(Error::new(kind, "it was answered with more redirects than are followed")))
+        Err(AttemptResult::Failed(Error::new(kind, format!("the server sent more than {MAX_REDIRECTS} redirects"))))
     }
 
     fn redirected(&mut self, target: Target, Redirect { url, keeps_submission, crosses_origin }: Redirect) -> Target {
@@ -123,7 +120,7 @@ impl<T: Transport> Attempt<'_, T> {
         let request = self.request(target).map_err(AttemptResult::Failed)?;
         let response = self.transport.send(request).await.map_err(|error| failure(error, self.is_submission))?;
         if *response.url() != target.url && without_fragment(response.url()) != without_fragment(&target.url) {
-            let message = "the HTTP client has followed a redirect by itself, and may have taken the token or key to another \
+            let message = "the HTTP client followed a redirect itself, and may have sent the token or key to another \
                  origin: build it with `redirect(reqwest::redirect::Policy::none())`";
             return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
         }
@@ -161,10 +158,10 @@ impl<T: Transport> Attempt<'_, T> {
         }
         let cannot = |error: reqwest::Error| Error::misuse("the body cannot be sent").with_source(Some(error.into()));
         let request = self.plan.body.put_into(request, self.http).map_err(cannot)?;
-        request.ok_or_else(|| Error::misuse("the body was sent already, and cannot be sent again"))
+        request.ok_or_else(|| Error::misuse("the body was already sent, and cannot be sent again"))
     }
 
-    /// Tells a rejection from a response of the application, and buffers a short response.
+    /// Distinguishes a rejection from a response of the application, and buffers a short response.
     async fn read(&mut self, response: Response) -> AttemptResult {
         let is_submission = self.is_submission;
         let lost = |error: reqwest::Error| failure(TransportError::Lost(error.without_url().into()), is_submission);
@@ -201,16 +198,16 @@ fn without_fragment(url: &Url) -> Url {
     url
 }
 
-/// The result of a request that failed. Once the submission itself has a response, its outcome is not in doubt.
+/// The result of a request that failed. A failure after the response to the submission leaves its outcome known.
 fn failure(error: TransportError, is_submission: bool) -> AttemptResult {
     match error {
         TransportError::Misuse(error) => {
-            AttemptResult::Failed(Error::misuse(format!("this cannot be sent: {error}")).with_source(Some(error)))
+            AttemptResult::Failed(Error::misuse(format!("the request is invalid: {error}")).with_source(Some(error)))
         }
         TransportError::NotSent(error) | TransportError::Refused(error) | TransportError::Lost(error)
             if !is_submission =>
         {
-            let message = "it was answered with a redirect, whose target could not be read";
+            let message = "the response was a redirect, and its target could not be read";
             AttemptResult::Failed(Error::new(ErrorKind::Redirect, message).with_source(Some(error)))
         }
         TransportError::NotSent(error) => AttemptResult::NotSent(error),
@@ -220,10 +217,10 @@ fn failure(error: TransportError, is_submission: bool) -> AttemptResult {
 }
 
 impl AttemptResult {
-    /// What [`decide`](crate::retry_decision::decide) needs to know of it. `None` if there is nothing to decide.
+    /// The summary that [`decide`](crate::retry_decision::decide) needs. `None` if the submission ends here.
     pub(crate) fn summary(&self) -> Option<AttemptSummary> {
         Some(match self {
-            // The submission has its response: whatever the result's address returns, the submission is not sent again.
+            // The submission has its response, and is not sent again, whatever the result's URL returns.
             Self::Response(AttemptResponse { is_submission: false, .. }) => AttemptSummary::Response,
             Self::Response(AttemptResponse { response, .. }) => summarize(response.status(), response.headers()),
             Self::Rejected(Rejection { problem, .. }) if problem.code == Code::Unauthorized => {
@@ -240,7 +237,7 @@ impl AttemptResult {
     }
 }
 
-/// Tells a response of the application from one of a gateway: a guard marks the responses of its handlers, and those are final.
+/// Distinguishes a response of the application from one of a gateway: a guard marks the responses of its handlers, and those are final.
 fn summarize(status: StatusCode, headers: &HeaderMap) -> AttemptSummary {
     let is_guarded = || outcome(headers).is_some_and(Outcome::is_handlers);
     match status {
@@ -261,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gateway_error_is_told_from_application_by_guard_mark() {
+    fn guard_mark_distinguishes_application_from_gateway_errors() {
         let mut marked = HeaderMap::new();
         marked.insert(header::OUTCOME, HeaderValue::from_static("executed"));
         for status in [502, 503, 504] {

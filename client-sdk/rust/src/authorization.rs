@@ -1,4 +1,4 @@
-//! Credentials of the caller that are fetched when they are needed, and refreshed when they are no longer good.
+//! The `Authorization` header: fetched before each attempt, and refreshed after a 401.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ use crate::error::BoxError;
 
 type Fetch = dyn Fn(bool) -> BoxFuture<'static, Result<HeaderValue, BoxError>> + Send + Sync;
 
-/// Gives the value of the `Authorization` header.
+/// Fetches the value of the `Authorization` header.
 #[derive(Clone)]
 pub(crate) struct Authorization(Arc<Fetch>);
 
@@ -33,9 +33,12 @@ impl Authorization {
         }))
     }
 
-    /// The value to send, if it is there in time; `is_rejected` if the last one was.
+    /// Fetches the value to send. `is_rejected` is true after a 401.
+    ///
+    /// # Errors
+    /// If the fetch fails or takes longer than `limit`, or if the value is not valid in a header.
     pub(crate) async fn value(&self, is_rejected: bool, limit: Duration) -> Result<HeaderValue, BoxError> {
-        let late = |_| format!("there were none within {limit:?}");
+        let late = |_| format!("no value within {limit:?}");
         timeout(limit, (self.0)(is_rejected)).await.map_err(late)?
     }
 }

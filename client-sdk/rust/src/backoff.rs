@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::retry_limits::RetryLimits;
 
-/// The limits of the delay after a refused connection. A try costs a server that is down nothing, and one that is up again is soon found.
+/// Bounds of the delay after a refused connection. An attempt costs a server that is down nothing, and finds a restarted one soon.
 const REFUSED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// A range of delays: at least `minimum`, plus a random part of `jitter`.
@@ -15,25 +15,25 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Full jitter: the upper bound doubles with each attempt. `Retry-After` is added to it.
+    /// Exponential backoff with full jitter: the upper bound doubles with each attempt. `Retry-After` is added to it.
     pub(crate) fn after(attempts: u32, retry_after: Option<Duration>, limits: &RetryLimits) -> Self {
         let doubled = limits.first_backoff.saturating_mul(1 << attempts.min(20));
         Self { minimum: retry_after.unwrap_or_default(), jitter: doubled.min(limits.longest_backoff) }
     }
 
-    /// After this many refused connections. Half of the delay is fixed: these retries go on until the deadline.
+    /// The backoff after this many refused connections. Half of the delay is fixed, since these retries go on until the deadline.
     pub(crate) fn after_refusals(refusals: u32, limits: &RetryLimits) -> Self {
         let half = Self::after(refusals, None, limits).jitter.clamp(REFUSED.0, REFUSED.1) / 2;
         Self { minimum: half, jitter: half }
     }
 
-    /// The same, but no longer than this.
+    /// Limits the delay to `limit`.
     pub(crate) fn within(self, limit: Duration) -> Self {
         let minimum = self.minimum.min(limit);
         Self { minimum, jitter: self.jitter.min(limit - minimum) }
     }
 
-    /// The delay for a random number from 0 to 1.
+    /// The delay for a random number between 0 and 1.
     pub(crate) fn delay(self, random: f64) -> Duration {
         self.minimum.saturating_add(self.jitter.mul_f64(random))
     }

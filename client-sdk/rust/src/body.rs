@@ -1,4 +1,4 @@
-//! The body of a submission, and whether it can be sent again.
+//! The body of a submission. Some bodies can be sent again, others only once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub(crate) enum SingleUseBody {
 }
 
 impl Body {
-    /// Whether it can be sent more than once.
+    /// True if the body can be sent more than once.
     pub(crate) fn is_repeatable(&self) -> bool {
         !matches!(self, Self::SingleUse(_))
     }
 
-    /// Puts the body into a request. `None` if it was sent already and cannot be sent again.
+    /// Puts the body into a request. Returns `None` if it was already sent and cannot be sent again.
     ///
     /// # Errors
     /// If a part of a form is invalid.

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use reqwest::{Body, Response, ResponseBuilderExt as _};
 
-/// The bytes read so far, and whether they are the whole body.
+/// The bytes of a body that were read so far.
 #[derive(Debug)]
 pub(crate) struct BufferedBody {
     bytes: Bytes,
@@ -12,12 +12,12 @@ pub(crate) struct BufferedBody {
 }
 
 impl BufferedBody {
-    /// Reads a body to its end, or until it exceeds the limit.
+    /// Reads a body until it ends or exceeds the limit.
     ///
     /// # Errors
     /// If the connection fails before that.
     pub(crate) async fn read(response: &mut Response, limit: usize) -> reqwest::Result<Self> {
-        // Most bodies arrive in one chunk, and need no copy.
+        // Most bodies arrive in one chunk, which is not copied.
         let first = response.chunk().await?.unwrap_or_default();
         if first.len() > limit {
             return Ok(Self { bytes: first, is_whole: false });
@@ -46,7 +46,7 @@ impl BufferedBody {
         self.bytes
     }
 
-    /// Puts the bytes back, so that the response can be read from its beginning.
+    /// Puts the bytes back, so that the response can be read from the start.
     pub(crate) fn put_back(self, response: Response) -> Response {
         let (url, bytes, is_whole) = (response.url().clone(), self.bytes, self.is_whole);
         let (parts, rest) = http::Response::<Body>::from(response).into_parts();

@@ -1,4 +1,4 @@
-//! The client: the settings and token pools its submissions share.
+//! The client: the settings and token pools that its submissions share.
 
 mod builder;
 mod pool_set;
@@ -21,7 +21,7 @@ use crate::retry_limits::RetryLimits;
 use crate::submission::Submission;
 use crate::token_pool::{TokenBinding, TokenError, TokenPool};
 
-/// A client whose submissions take effect once, however often they are sent. Cheap to clone; clones share tokens and connections.
+/// A client whose submissions take effect at most once, also across retries. Cheap to clone; clones share tokens and the connection pool.
 #[derive(Clone)]
 pub struct Client(Arc<ClientInner>);
 
@@ -34,55 +34,55 @@ pub(crate) struct ClientInner {
     pub(crate) authorization: Option<Authorization>,
     pub(crate) response_limit: usize,
     token_base: Option<Url>,
-    /// Where else tokens may be sent.
+    /// Further origins that tokens may be sent to.
     origins: Vec<Url>,
     pool_size: u32,
     pools: Mutex<PoolSet>,
 }
 
 impl Client {
-    /// A client that fetches its tokens from the origin that it submits to.
+    /// Creates a client that fetches its tokens from the origin that it submits to.
     ///
     /// # Errors
-    /// If reqwest cannot be set up, such as without a source of randomness.
+    /// If reqwest cannot build the HTTP client, for example without a source of randomness.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// Builds a client with settings of its own.
+    /// Returns a builder to configure a client.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
 
-    /// A `POST`: one submission.
+    /// Starts a submission with `POST`.
     pub fn post(&self, url: impl AsRef<str>) -> Submission {
         self.submit(Method::POST, url)
     }
 
-    /// A `PUT`: one submission.
+    /// Starts a submission with `PUT`.
     pub fn put(&self, url: impl AsRef<str>) -> Submission {
         self.submit(Method::PUT, url)
     }
 
-    /// A `PATCH`: one submission.
+    /// Starts a submission with `PATCH`.
     pub fn patch(&self, url: impl AsRef<str>) -> Submission {
         self.submit(Method::PATCH, url)
     }
 
-    /// A `DELETE`: one submission.
+    /// Starts a submission with `DELETE`.
     pub fn delete(&self, url: impl AsRef<str>) -> Submission {
         self.submit(Method::DELETE, url)
     }
 
-    /// One submission with any method.
+    /// Starts a submission with any method.
     pub fn submit(&self, method: Method, url: impl AsRef<str>) -> Submission {
         Submission::new(self.clone(), method, url.as_ref())
     }
 
-    /// Fetches tokens for submissions to this address ahead of time: `count` of them, as far as the pool's size allows.
+    /// Fetches up to `count` tokens for submissions to this URL ahead of time. [`pool_size`](ClientBuilder::pool_size) is the limit.
     ///
     /// # Errors
-    /// If the address is invalid, or no token can be fetched.
+    /// If the URL is invalid, or no token can be fetched.
     pub async fn warm_up(&self, url: impl AsRef<str>, count: u32) -> Result<(), Error> {
         let pool = self.pool(&parse(url.as_ref())?, &TokenBinding::default(), &HeaderMap::new())?;
         pool.warm_up(count).await.map_err(no_token)
@@ -92,7 +92,7 @@ impl Client {
         &self.0
     }
 
-    /// The token pool for a submission to this address, with this binding, by this caller.
+    /// The token pool for submissions to this URL with this binding and identity.
     pub(crate) fn pool(&self, url: &Url, binding: &TokenBinding, who: &HeaderMap) -> Result<Arc<TokenPool>, Error> {
         let inner = &self.0;
         let origin = &url[..Position::BeforePath];
@@ -100,7 +100,7 @@ impl Client {
             return Ok(pool);
         }
         let base = inner.token_base(url)?;
-        // The caller's identity goes only to the origin it was meant for.
+        // The identity is sent only to the origin that it is meant for.
         let is_same_origin = same_origin(&base, url);
         let identity = if is_same_origin { who.clone() } else { HeaderMap::new() };
         let key = PoolKey::of(base, binding.clone(), &identity, is_same_origin && inner.authorization.is_some());
@@ -116,7 +116,7 @@ impl ClientInner {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address that tokens for this one are fetched from.
+    /// The base URL that tokens for `url` are fetched from.
     fn token_base(&self, url: &Url) -> Result<Url, Error> {
         match &self.token_base {
             None => {
@@ -147,29 +147,29 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Parses an address to send to.
+/// Parses a URL to send to.
 pub(crate) fn parse(text: &str) -> Result<Url, Error> {
-    let wrong = |why: &str| Error::misuse(format!("`{}` is no address to send to: {why}", redacted(text)));
+    let wrong = |why: &str| Error::misuse(format!("`{}` is not a valid URL: {why}", redacted(text)));
     let url = Url::parse(text)
-        .map_err(|error| wrong(&format!("{error}. Write it in full, as in `https://shop.example/orders`")))?;
+        .map_err(|error| wrong(&format!("{error}. Use an absolute URL such as `https://shop.example/orders`")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("it has to begin with `http://` or `https://` and name a host"));
+        return Err(wrong("it must start with `http://` or `https://` and contain a host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("a name or password does not belong into it; say who is asking with `identity`"));
+        return Err(wrong("it must not contain a user name or password; identify the client with `identity`"));
     }
     Ok(url)
 }
 
-/// An address for error messages: without its query, which may hold secrets.
+/// The URL for error messages: without its query, which may contain secrets.
 fn redacted(text: &str) -> String {
     let end = text.find(['?', '#']).unwrap_or(text.len());
     let shown = &text[..end];
-    // Nor anything before an @, which may be a password.
+    // Nor the part before an @, which may be a password.
     shown.rsplit_once('@').map_or(shown, |(_, rest)| rest).chars().take(200).collect()
 }
 
 pub(crate) fn no_token(TokenError { message, rejection, .. }: TokenError) -> Error {
-    Error::new(ErrorKind::NoToken, format!("there is no token, so nothing was sent: {message}"))
+    Error::new(ErrorKind::NoToken, format!("no token could be fetched, so nothing was sent: {message}"))
         .with_rejection(rejection.map(|rejection| *rejection))
 }

@@ -18,11 +18,14 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
-    /// Checks that an unknown outcome can be handled like this.
+    /// Checks that this credential supports `on_unknown`.
+    ///
+    /// # Errors
+    /// If a token is combined with [`OnUnknown::Retry`].
     pub(crate) fn allows(&self, on_unknown: OnUnknown) -> Result<(), Error> {
         if *self == Self::Token && on_unknown == OnUnknown::Retry {
             return Err(Error::misuse(
-                "`OnUnknown::Retry` is for keys: a token may be used up or too old by the time it is sent again. \
+                "`OnUnknown::Retry` requires a key: a token may be used or expired by the time it is sent again. \
                  Use `with_keys`, or `OnUnknown::Report`.",
             ));
         }

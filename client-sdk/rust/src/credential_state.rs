@@ -24,17 +24,17 @@ pub(crate) enum CredentialState {
 }
 
 impl CredentialState {
-    /// Acquires the token or key that the plan asks for.
+    /// Acquires the token or key of the plan.
     ///
     /// # Errors
     /// If no token can be fetched within `limit`, or the key is invalid.
     pub(crate) async fn acquire(client: &Client, plan: &Plan, limit: Duration) -> Result<Self, Error> {
-        let wrong = |error| Error::misuse(format!("the key cannot be used: {error}"));
+        let wrong = |error| Error::misuse(format!("invalid key: {error}"));
         match &plan.credential {
             Credential::Key(key) | Credential::ResumedKey(key) => Ok(Self::Key(key.clone())),
             Credential::GeneratedKey(application) => generate_key(application.as_deref()).map(Self::Key).map_err(wrong),
             Credential::Token => {
-                let url = plan.url.as_ref().ok_or_else(|| Error::misuse("there is no address"))?;
+                let url = plan.url.as_ref().ok_or_else(|| Error::misuse("the submission has no URL"))?;
                 let pool = client.pool(url, &plan.binding, &plan.identity)?;
                 let token = pool.take(limit).await.map_err(no_token)?;
                 Ok(Self::Token { token, pool })
@@ -42,7 +42,7 @@ impl CredentialState {
         }
     }
 
-    /// Takes another token in place of the rejected one.
+    /// Replaces the rejected token.
     pub(crate) async fn replace_token(&mut self, limit: Duration) -> Result<(), Error> {
         if let Self::Token { token, pool } = self {
             *token = pool.take(limit).await.map_err(no_token)?;
@@ -76,7 +76,7 @@ impl CredentialState {
         }
     }
 
-    /// Adds the token of a response to the pool.
+    /// Adds the next token in a response to the pool.
     pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
         let next = headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(value.as_bytes()));
         if let (Self::Token { pool, .. }, Some(next)) = (self, next) {
@@ -84,7 +84,7 @@ impl CredentialState {
         }
     }
 
-    /// Discards the tokens in the pool: the reason this one was rejected holds for them too.
+    /// Discards the tokens in the pool: they would be rejected for the same reason.
     pub(crate) fn discard_pooled_tokens(&self) {
         if let Self::Token { pool, .. } = self {
             pool.clear();

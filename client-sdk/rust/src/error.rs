@@ -1,4 +1,4 @@
-//! The error of a submission: opaque, with a method for each question a caller asks.
+//! The error of a submission: an opaque type with one method per property.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,24 +8,25 @@ use onceward_api::{Code, Problem};
 
 use crate::key::Key;
 use crate::rejection::Rejection;
+use crate::retry_decision::CredentialKind;
 
-/// Any error.
+/// A boxed error of any type.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a submission has no response of the application. No token and no key is in its text; the key is given by
-/// [`key`](Self::key).
+/// The error of a submission that has no response of the application. Its text contains no token and no key; [`key`](Self::key) returns the
+/// key.
 ///
-/// Ask [`is_unknown`](Self::is_unknown) before [`is_in_progress`](Self::is_in_progress): both are true if an attempt had no response and the
-/// last one was rejected because the submission is in progress. *Unknown* then says what you may do. The order of the other questions
-/// does not matter.
+/// Check [`is_unknown`](Self::is_unknown) before [`is_in_progress`](Self::is_in_progress): both are true if an attempt had no response and
+/// the last one was rejected because the submission is in progress. The unknown outcome then decides what you may do. The order of the
+/// other checks does not matter.
 ///
 /// ```no_run
 /// # async fn example(client: onceward_client::Client) {
 /// match client.post("https://shop.example/orders").body("tea").send().await {
-///     Ok(response) => println!("ordered, or refused by the shop itself: {}", response.status()),
-///     Err(error) if error.is_unknown() => println!("unknown; find out about {:?}", error.key()),
-///     Err(error) if error.is_in_progress() => println!("being ordered; ask again in {:?}", error.retry_after()),
-///     Err(error) if error.is_duplicate() => println!("it was ordered before"),
+///     Ok(response) => println!("the shop responded with {}", response.status()),
+///     Err(error) if error.is_unknown() => println!("outcome unknown; resume with {:?}", error.key()),
+///     Err(error) if error.is_in_progress() => println!("in progress; retry in {:?}", error.retry_after()),
+///     Err(error) if error.is_duplicate() => println!("duplicate of an earlier order"),
 ///     Err(error) => println!("not ordered: {error}"),
 /// }
 /// # }
@@ -41,20 +42,20 @@ struct ErrorInner {
     source: Option<BoxError>,
 }
 
-/// What is certain.
+/// The state of the submission when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The call itself is wrong; nothing was sent.
+    /// The call is invalid; nothing was sent.
     Misuse,
-    /// There is no token; nothing was sent.
+    /// No token could be fetched; nothing was sent.
     NoToken,
-    /// No connection could be made; nothing was sent.
+    /// The client could not connect; nothing was sent.
     NotSent,
-    /// A guard rejected it.
+    /// A guard rejected the submission.
     Rejected,
-    /// It may have run.
+    /// The submission may have run.
     Unknown,
-    /// The submission was answered with a redirect, whose target could not be read.
+    /// The response was a redirect, and its target could not be read.
     Redirect,
 }
 
@@ -74,17 +75,16 @@ impl Error {
         Self::new(ErrorKind::Misuse, message)
     }
 
-    pub(crate) fn rejected(rejection: Rejection) -> Self {
-        Self::new(ErrorKind::Rejected, hint(&rejection)).with_rejection(Some(rejection))
+    /// The error of a rejected submission that carried `credential`.
+    pub(crate) fn rejected(rejection: Rejection, credential: CredentialKind) -> Self {
+        Self::new(ErrorKind::Rejected, rejection_message(&rejection, credential)).with_rejection(Some(rejection))
     }
 
-    /// The same error after an attempt without a response, about which it says nothing.
+    /// Turns an error that claims that nothing ran into an unknown outcome, since an earlier attempt had no response.
     pub(crate) fn in_doubt(mut self) -> Self {
         if matches!(self.0.kind, ErrorKind::Misuse | ErrorKind::NoToken) {
-            self.0.message = format!(
-                "it is not known whether it happened, since an earlier attempt had no response: {}",
-                self.0.message
-            );
+            self.0.message =
+                format!("the outcome is unknown, since an earlier attempt had no response: {}", self.0.message);
             self.0.kind = ErrorKind::Unknown;
         }
         self
@@ -110,60 +110,60 @@ impl Error {
         self
     }
 
-    /// Whether it was received before, as far as the server says, and its response is not to be had: another request used the token, no
-    /// response was stored, or the same content came within the interval of the route. The SDK does not send it again by itself.
+    /// True if the server has received the submission before and cannot replay the response: another request used the token, no response
+    /// was stored, or the same content arrived within the interval of the route. The SDK does not retry it.
     pub fn is_duplicate(&self) -> bool {
         self.0.kind == ErrorKind::Rejected
             && matches!(self.code(), Some(Code::TokenUsed | Code::ReplyNotKept | Code::TooSoon))
     }
 
-    /// Whether the last response was that the same submission is being carried out. Ask [`is_unknown`](Self::is_unknown) first, which may be
-    /// true too. If it is not, every attempt was answered: another request runs under this key or token. Send it again under the same
-    /// [`key`](Self::key) after [`retry_after`](Self::retry_after), and it receives that request's response.
+    /// True if the last response was that the same submission is in progress. Check [`is_unknown`](Self::is_unknown) first, which may be
+    /// true too. If it is false, every attempt had a response, and another request with this key or token is in flight. Send the submission
+    /// again with the same [`key`](Self::key) after [`retry_after`](Self::retry_after) to receive that request's response.
     pub fn is_in_progress(&self) -> bool {
         self.code() == Some(Code::InProgress)
     }
 
-    /// Whether the outcome is unknown: it may have taken effect, or may still. Send it again only under the same
-    /// [`key`](Self::key), with [`resume`](crate::Submission::resume). Ask this first: it is true whatever the last response was.
+    /// True if the outcome is unknown: the submission may have taken effect, or may still do so. Send it again only with the same
+    /// [`key`](Self::key), with [`resume`](crate::Submission::resume). Check this first: it does not depend on the last response.
     pub fn is_unknown(&self) -> bool {
         self.0.kind == ErrorKind::Unknown
     }
 
-    /// Whether the call itself is wrong, such as an address that is none. A retry changes nothing.
+    /// True if the call is invalid, such as a malformed URL. A retry fails again.
     pub fn is_misuse(&self) -> bool {
         self.0.kind == ErrorKind::Misuse
     }
 
-    /// Whether there was no token to be had, so that nothing was sent.
+    /// True if no token could be fetched, so that nothing was sent.
     pub fn is_without_token(&self) -> bool {
         self.0.kind == ErrorKind::NoToken
     }
 
-    /// Whether it is certain that no try of this submission ran anything, and that none will.
+    /// True if it is certain that no attempt of this submission ran the handler, and that none will.
     pub fn ran_nothing(&self) -> bool {
         let is_certain =
             matches!(self.0.kind, ErrorKind::Misuse | ErrorKind::NoToken | ErrorKind::NotSent | ErrorKind::Rejected);
-        // In progress it runs. And whose the first one was is not said of a duplicate: a proxy may have sent ours twice.
+        // A duplicate may be this submission itself: a proxy may have sent it twice.
         is_certain && !self.is_duplicate() && self.code() != Some(Code::InProgress)
     }
 
-    /// Whether the submission was answered with a redirect, whose target could not be read.
+    /// True if the response was a redirect, and its target could not be read.
     pub fn is_redirect(&self) -> bool {
         self.0.kind == ErrorKind::Redirect
     }
 
-    /// How long the server asks to wait before the same is sent again.
+    /// The server's `Retry-After`: the time to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.rejection.as_ref()?.retry_after
     }
 
-    /// The key of this submission, if it had one: save it, and resume under it.
+    /// The key of this submission, if it had one. Save it to [`resume`](crate::Submission::resume) the submission later.
     pub fn key(&self) -> Option<&Key> {
         self.0.key.as_ref()
     }
 
-    /// What the server said last, if it said anything.
+    /// The last problem that the server returned, if any.
     pub fn problem(&self) -> Option<&Problem> {
         self.0.rejection.as_ref().map(|rejection| &rejection.problem)
     }
@@ -179,23 +179,31 @@ impl Error {
     }
 }
 
-/// The meaning of a rejection, and the client's reaction.
-fn hint(rejection: &Rejection) -> String {
+/// The text of a rejection: the problem, and what to change.
+fn rejection_message(rejection: &Rejection, credential: CredentialKind) -> String {
     let Problem { code, title, detail, .. } = &rejection.problem;
-    let next = match code {
-        Code::TokenExpired | Code::TokenStale => {
-            " A fresh token was rejected too: do the clocks, the secret and the store of who issues and who takes tokens agree?"
+    let advice = match (code, credential) {
+        (Code::TokenExpired | Code::TokenStale, _) => {
+            " A new token was rejected too: check that issuer and guard share the secret and the store, and that their clocks agree."
         }
-        Code::TokenInvalid => {
-            " Fetch tokens from the application itself or from the service it shares its store with (`tokens_from`), and for the same caller and action."
+        (Code::TokenInvalid, _) => {
+            " Fetch tokens from the application itself or from the service that shares its store (`tokens_from`), and for the same subject and action."
         }
-        Code::TokenMissing => {
-            " The token did not arrive: is it taken away on the way, or by a redirect to another origin?"
+        (Code::TokenMissing, CredentialKind::Key) => {
+            " This route expects a token: use `with_tokens()`, or `with_token()` for one submission."
         }
-        Code::KeyMissing => " This route goes by a key: use `with_key`.",
+        (Code::TokenMissing, _) => {
+            " The token did not arrive: a proxy removed the header, or the request was redirected to another origin."
+        }
+        (Code::KeyMissing, CredentialKind::Token) => {
+            " This route expects a key: use `with_keys()`, or `with_key()` for one submission."
+        }
+        (Code::KeyMissing, _) => {
+            " The key did not arrive: the route reads another header (`key_header`), a proxy removed the header, or the request was redirected to another origin."
+        }
         _ => "",
     };
-    format!("it was rejected ({code}): {title}. {detail}{next}")
+    format!("rejected ({code}): {title}. {detail}{advice}")
 }
 
 impl fmt::Display for Error {
@@ -228,11 +236,30 @@ mod tests {
     use super::*;
 
     fn rejected(code: Code) -> Error {
-        Error::rejected(Rejection { problem: Problem::new(code), retry_after: Some(Duration::from_secs(2)) })
+        rejected_with(code, CredentialKind::Token)
+    }
+
+    fn rejected_with(code: Code, credential: CredentialKind) -> Error {
+        let rejection = Rejection { problem: Problem::new(code), retry_after: Some(Duration::from_secs(2)) };
+        Error::rejected(rejection, credential)
     }
 
     #[test]
-    fn an_error_answers_what_it_is_asked_and_nothing_else_is_in_its_text() {
+    fn wrong_credential_kind_is_named_with_the_setting() {
+        let says = |code, credential, advice: &str| {
+            let text = rejected_with(code, credential).to_string();
+            assert!(text.contains(advice), "`{advice}` is not in: {text}");
+        };
+        says(Code::TokenMissing, CredentialKind::Key, "expects a token: use `with_tokens()`");
+        says(Code::KeyMissing, CredentialKind::Token, "expects a key: use `with_keys()`");
+        // The right kind was sent, and did not arrive.
+        says(Code::TokenMissing, CredentialKind::Token, "a proxy removed the header");
+        says(Code::TokenMissing, CredentialKind::Nothing, "redirected to another origin");
+        says(Code::KeyMissing, CredentialKind::Key, "`key_header`");
+    }
+
+    #[test]
+    fn error_has_its_key_but_does_not_print_it() {
         let key = Key::new("secret-key").unwrap();
         let error = rejected(Code::InProgress).with_key(Some(&key)).with_attempts(3);
         assert!(error.is_in_progress() && !error.is_unknown() && !error.is_duplicate() && !error.ran_nothing());
@@ -242,14 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_later_try_says_nothing_of_an_earlier_one() {
+    fn later_misuse_leaves_an_earlier_attempt_unknown() {
         let later = Error::misuse("no credentials").in_doubt();
         assert!(later.is_unknown() && !later.ran_nothing() && later.to_string().ends_with("no credentials"));
         assert!(Error::new(ErrorKind::Redirect, "").in_doubt().is_redirect());
     }
 
     #[test]
-    fn unknown_error_may_be_in_progress_too_and_nothing_else() {
+    fn unknown_error_may_also_be_in_progress() {
         let rejection = Rejection { problem: Problem::new(Code::InProgress), retry_after: None };
         let both = Error::new(ErrorKind::Unknown, "").with_rejection(Some(rejection));
         assert!(both.is_unknown() && both.is_in_progress());
@@ -258,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_is_one_only_if_nobody_doubts_it() {
+    fn duplicate_in_doubt_is_unknown() {
         let rejection = Rejection { problem: Problem::new(Code::TokenUsed), retry_after: None };
         let unknown = Error::new(ErrorKind::Unknown, "").with_rejection(Some(rejection));
         assert!(unknown.is_unknown() && !unknown.is_duplicate() && !unknown.ran_nothing());

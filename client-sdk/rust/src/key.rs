@@ -1,4 +1,4 @@
-//! A key: the caller's own name for one submission, the same in every try.
+//! An idempotency key: the client's identifier of one submission, the same in every attempt.
 
 mod generate;
 
@@ -9,10 +9,10 @@ use reqwest::header::HeaderValue;
 
 pub use self::generate::generate_key;
 
-/// The most characters of a key.
+/// Maximum number of characters in a key.
 const LONGEST: usize = 255;
 
-/// A key that the caller made. It is shown by [`as_str`](Self::as_str) only.
+/// An idempotency key. Only [`as_str`](Self::as_str) shows it; `Debug` does not.
 ///
 /// ```
 /// use onceward_client::Key;
@@ -26,10 +26,10 @@ const LONGEST: usize = 255;
 pub struct Key(String);
 
 impl Key {
-    /// A key as it stands, such as an order's number.
+    /// Creates a key from text such as an order number.
     ///
     /// # Errors
-    /// Unless it has 1 to 255 characters of visible ASCII.
+    /// If the text is not 1 to 255 characters of visible ASCII.
     pub fn new(text: impl Into<String>) -> Result<Self, BadKey> {
         let text = text.into();
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -38,15 +38,15 @@ impl Key {
         if (1..=LONGEST).contains(&text.len()) { Ok(Self(text)) } else { Err(BadKey::Length) }
     }
 
-    /// The key itself, to be saved.
+    /// The text of the key, for example to save it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The key that a header names, quoted or bare.
+    /// Parses a key from a header value, quoted or bare.
     ///
     /// # Errors
-    /// If it names none.
+    /// If the value is not a valid key.
     #[cfg(feature = "middleware")]
     pub(crate) fn from_header(value: &HeaderValue) -> Result<Self, BadKey> {
         let text = value.to_str().map_err(|_| BadKey::Invisible)?.trim();
@@ -56,7 +56,7 @@ impl Key {
         }
     }
 
-    /// As it stands in a header: bare, as most servers know it, unless only a quoted one can be told from two of them.
+    /// The header value: bare, as most servers expect it, or quoted if the key contains a separator.
     pub(crate) fn header(&self) -> Result<HeaderValue, BadKey> {
         let is_bare = !self.0.contains(['"', ',', ';']);
         let text = if is_bare { self.0.clone() } else { quoted(&self.0) };
@@ -66,12 +66,12 @@ impl Key {
     }
 }
 
-/// The quoted string of RFC 9651.
+/// Quotes text as an RFC 9651 string.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// What stands between its quotation marks.
+/// Removes the escapes of a quoted string.
 #[cfg(feature = "middleware")]
 fn unquoted(text: &str) -> String {
     let mut characters = text.chars();
@@ -96,14 +96,14 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What is wrong with a key. It says what is allowed, and never what was given.
+/// The reason why a key is invalid. Its text names the allowed characters, and never contains the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
-    /// It is empty or too long.
+    /// The key is empty or too long.
     #[error("a key has 1 to {LONGEST} characters")]
     Length,
-    /// It has a character that no header can carry, or that nobody can see.
+    /// The key contains a character that is not visible ASCII.
     #[error("a key has visible ASCII characters only: no blanks, no control characters, no accents")]
     Invisible,
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_visible_ascii_of_some_length() {
+    fn key_is_nonempty_visible_ascii() {
         assert_eq!(Key::new("").unwrap_err(), BadKey::Length);
         assert_eq!(Key::new("k".repeat(256)).unwrap_err(), BadKey::Length);
         assert!(Key::new("k".repeat(255)).is_ok());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_quoted_only_where_it_has_to_be() {
+    fn key_is_quoted_only_where_needed() {
         let sent = |key: &str| Key::new(key).unwrap().header().unwrap().to_str().unwrap().to_owned();
         assert_eq!(sent("order-4711"), "order-4711");
         assert_eq!(sent("a,b"), "\"a,b\"");
@@ -132,7 +132,7 @@ mod tests {
 
     #[cfg(feature = "middleware")]
     #[test]
-    fn a_key_is_read_from_a_header_as_it_was_written() {
+    fn key_round_trips_through_a_header() {
         for text in ["order-4711", "a,b", "a\"b\\;", "\"", "a\\b"] {
             let key = Key::new(text).unwrap();
             assert_eq!(Key::from_header(&key.header().unwrap()), Ok(key));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_shows_itself_to_nobody_who_has_not_asked() {
+    fn debug_of_key_hides_it() {
         let key = Key::new("secret").unwrap();
         assert!(!format!("{key:?} {:?}", key.header()).contains("secret"));
     }

@@ -19,9 +19,9 @@ type MiddlewareResult = Result<Response, MiddlewareError>;
 
 /// Middleware that makes a submission of every `POST`, `PUT`, `PATCH` and `DELETE`.
 ///
-/// Build the client below it without redirects, and add no other middleware that retries: this one does. A [`Key`] in the request's
-/// extensions, or in its header, is the key of that submission, and the request's timeout is a deadline for all attempts. If there is no
-/// response, the error is a [`reqwest_middleware::Error::Middleware`] that can be downcast to [`Error`](crate::Error).
+/// Build the underlying client without redirects, and add no other middleware that retries: this one does. A [`Key`] in the extensions or
+/// the key header of a request is the key of that submission, and the timeout of the request is the deadline of all attempts. If there is
+/// no response, the error is a [`reqwest_middleware::Error::Middleware`] that can be downcast to [`Error`](crate::Error).
 ///
 /// ```no_run
 /// use onceward_client::{Client, OncewardMiddleware};
@@ -62,7 +62,7 @@ impl OncewardMiddleware {
         }
         if let Some(name) = RESERVED_HEADERS.into_iter().find(|name| headers.contains_key(*name)) {
             return Err(Error::misuse(format!(
-                "`{name}` is set by this middleware: bring a key of your own, or nothing"
+                "`{name}` is set by this middleware: remove it, or send your own key instead"
             )));
         }
         if let Some(timeout) = request.timeout() {
@@ -73,12 +73,14 @@ impl OncewardMiddleware {
     }
 }
 
-/// The key in a header. An invalid one is an error, and never replaced: the caller relies on it.
+/// Removes and parses the key in a header. An invalid key is an error and is never replaced: the caller relies on it.
 fn key_in_header(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<Key>, Error> {
     if headers.get_all(name).iter().nth(1).is_some() {
-        return Err(Error::misuse(format!("`{name}` is there twice, and a submission has one key")));
+        return Err(Error::misuse(format!(
+            "the request has more than one `{name}` header, and a submission has one key"
+        )));
     }
-    let wrong = |error| Error::misuse(format!("the key in `{name}` cannot be used: {error}"));
+    let wrong = |error| Error::misuse(format!("invalid key in `{name}`: {error}"));
     headers.remove(name).map(|value| Key::from_header(&value).map_err(wrong)).transpose()
 }
 
@@ -106,7 +108,7 @@ impl Transport for MiddlewareTransport<'_> {
     async fn send(&mut self, request: Request) -> Result<Response, TransportError> {
         self.next.clone().run(request, self.extensions).await.map_err(|error| match error {
             MiddlewareError::Reqwest(error) => TransportError::from(error),
-            // What another middleware means by its error is unknown, and so is how far the request got.
+            // The error of another middleware does not tell whether the request was sent.
             MiddlewareError::Middleware(error) => TransportError::Lost(error.into()),
         })
     }

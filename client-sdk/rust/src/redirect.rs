@@ -1,4 +1,4 @@
-//! Redirects: where a response leads, and which headers may go there.
+//! Redirects: the target of a response, and the headers that may be sent there.
 
 use reqwest::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderValue,
@@ -7,21 +7,21 @@ use reqwest::header::{
 use reqwest::header::{HeaderMap, HeaderName, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 
-/// The most redirects followed in one attempt.
+/// Maximum number of redirects followed in one attempt.
 pub(crate) const MAX_REDIRECTS: usize = 10;
 
-/// A redirect that a response asks for.
+/// The redirect in a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) url: Url,
-    /// Whether the submission is sent there, or its result fetched with a `GET`.
+    /// True if the submission is sent there, false if its result is fetched with a `GET`.
     pub(crate) keeps_submission: bool,
-    /// Whether it leads to another origin.
+    /// True if the target is on another origin.
     pub(crate) crosses_origin: bool,
 }
 
 impl Redirect {
-    /// Reads the redirect of a response, if it is one.
+    /// Reads the redirect of a response, if there is one.
     pub(crate) fn of(method: &Method, from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         let keeps_submission = match status {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
@@ -41,13 +41,13 @@ impl Redirect {
     }
 }
 
-/// Whether two addresses have scheme, host and port in common.
+/// Returns true if two URLs have the same scheme, host and port.
 pub(crate) fn same_origin(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin()
 }
 
-/// Takes away what is meant for the origin that was left. What the HTTP client would add by itself is left empty instead, since
-/// its default headers go everywhere.
+/// Removes the headers that identify the client. `Authorization` and `Cookie` are set to an empty value instead, which overrides the
+/// default headers of the HTTP client.
 pub(crate) fn drop_credentials(headers: &mut HeaderMap, identity: &[HeaderName]) {
     for name in identity.iter().chain([&PROXY_AUTHORIZATION]) {
         headers.remove(name);
@@ -57,7 +57,7 @@ pub(crate) fn drop_credentials(headers: &mut HeaderMap, identity: &[HeaderName])
     }
 }
 
-/// Takes away what describes a body that is not sent.
+/// Removes the headers that describe a body.
 pub(crate) fn drop_content(headers: &mut HeaderMap) {
     for name in [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_LANGUAGE, TRANSFER_ENCODING] {
         headers.remove(name);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_submission_stays_one_where_the_status_says_so() {
+    fn redirect_keeps_the_submission_by_status_and_method() {
         for (status, post, put) in [(301, false, true), (302, false, true), (303, false, false)] {
             assert_eq!(leads(Method::POST, status, "/a").unwrap().keeps_submission, post, "{status}");
             assert_eq!(leads(Method::PUT, status, "/a").unwrap().keeps_submission, put, "{status}");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_scheme_host_and_port() {
+    fn origin_is_scheme_host_and_port() {
         let crosses = |location: &str| leads(Method::POST, 307, location).unwrap().crosses_origin;
         for here in ["/other", "?y", "https://shop.example:443/a", "https://SHOP.example/", "//shop.example/"] {
             assert!(!crosses(here), "{here}");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_leads_nowhere_is_an_answer() {
+    fn redirect_without_usable_location_is_the_response() {
         assert_eq!(leads(Method::POST, 307, "http://[::1"), None);
         assert_eq!(leads(Method::POST, 307, "file:///etc/passwd"), None);
         assert_eq!(leads(Method::POST, 307, "javascript:alert(1)"), None);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_names_the_caller_crosses() {
+    fn credentials_are_dropped_across_origins() {
         let mut headers = HeaderMap::new();
         let own = HeaderName::from_static("x-user");
         for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, own.clone(), CONTENT_TYPE] {

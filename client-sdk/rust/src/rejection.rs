@@ -1,4 +1,4 @@
-//! Rejections by a guard: read from the response's headers, and from the problem in its body up to a limit.
+//! Rejections by a guard, read from the headers of a response and from the problem in its body.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use reqwest::{Response, StatusCode};
 
 use crate::buffered_body::BufferedBody;
 
-/// The most bytes read of a problem.
+/// Maximum number of bytes read of a problem.
 const LIMIT: usize = 64 * 1024;
 
 /// A rejection by a guard.
@@ -18,7 +18,7 @@ pub(crate) struct Rejection {
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// The outcome in a response's headers.
+/// The outcome in the headers of a response.
 pub(crate) fn outcome(headers: &HeaderMap) -> Option<Outcome> {
     Outcome::parse(headers.get(header::OUTCOME)?.to_str().ok()?)
 }
@@ -28,18 +28,18 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Where a response comes from.
+/// The origin of a response.
 pub(crate) enum ResponseClass {
-    /// The application.
+    /// The application responded.
     Application(Response),
-    /// A guard, which rejected the request.
+    /// A guard rejected the request.
     Rejected(Rejection),
 }
 
-/// Tells a rejection from a response of the application, whose body stays complete.
+/// Distinguishes a rejection from a response of the application, whose body stays complete.
 ///
-/// The headers decide first: a response marked by the guard as the handler's is the application's, even if the handler forwards another
-/// service's problem; and a rejection is one even if its body is a page, or endless.
+/// The headers take precedence over the body. A response that the guard marks as the handler's is the application's, even if the handler
+/// forwards the problem of another service. A response marked as a rejection is one, even if its body is a page or endless.
 ///
 /// # Errors
 /// If the connection fails while the body is read.
@@ -52,7 +52,7 @@ pub(crate) async fn classify(mut response: Response) -> reqwest::Result<Response
     let rejected = |problem| Ok(ResponseClass::Rejected(Rejection { problem, retry_after }));
     match outcome {
         Some(Outcome::Rejected(code)) => {
-            // The headers are enough: the body may be missing or unreadable.
+            // The body may be missing or unreadable: the headers suffice.
             let body = BufferedBody::read(&mut response, LIMIT).await.map(BufferedBody::into_bytes).unwrap_or_default();
             let problem = serde_json::from_slice(&body).ok().filter(|problem: &Problem| problem.code == code);
             rejected(problem.unwrap_or_else(|| Problem::new(code)))
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_known_by_its_head_or_by_its_body() {
+    async fn rejection_is_recognized_by_header_or_body() {
         let marked = response(409, &[("onceward-outcome", "token_used"), PROBLEM], problem(Code::TokenUsed));
         assert_eq!(rejection(marked).await.unwrap().detail, "this time");
         let page = response(409, &[("onceward-outcome", "in_progress"), ("content-type", "text/html")], "<h1>no</h1>");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_handler_hands_on_of_somebody_else_is_its_answer() {
+    async fn forwarded_problem_of_a_handler_is_its_response() {
         let handed_on = response(409, &[("onceward-outcome", "executed"), PROBLEM], problem(Code::TokenUsed));
         assert!(rejection(handed_on).await.is_none());
         assert!(rejection(response(200, &[PROBLEM], problem(Code::TokenUsed))).await.is_none());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_problem_of_the_application_s_own_keeps_its_body_however_large() {
+    async fn application_problem_keeps_its_body_of_any_size() {
         for size in [10, LIMIT + 10, 3 * LIMIT] {
             let text = format!("{{\"title\":\"{}\"}}", "x".repeat(size));
             let url: reqwest::Url = "http://shop.example/orders".parse().unwrap();
@@ -133,7 +133,7 @@ mod tests {
             let body = reqwest::Body::wrap_stream(futures_util::stream::iter(chunks));
             let made = http::Response::builder().status(400).header(PROBLEM.0, PROBLEM.1).url(url.clone()).body(body);
             let ResponseClass::Application(response) = classify(Response::from(made.unwrap())).await.unwrap() else {
-                panic!("a response")
+                panic!("expected a response of the application")
             };
             assert_eq!((response.status().as_u16(), response.url()), (400, &url));
             assert_eq!(response.text().await.unwrap(), text);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endless_problem_is_not_read_to_its_end() {
+    async fn endless_problem_body_is_not_read_completely() {
         let (piece, read) = (Bytes::from(vec![b'x'; 16 * 1024]), std::sync::Arc::new(std::sync::Mutex::new(0)));
         let count = read.clone();
         let endless = futures_util::stream::repeat_with(move || {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_whole_seconds_and_nothing_else() {
+    fn retry_after_is_whole_seconds_only() {
         let wait = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::RETRY_AFTER, text.parse().unwrap());

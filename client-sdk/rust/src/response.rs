@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use crate::attempt::AttemptResponse;
 use crate::buffered_body::BufferedBody;
 
-/// A response of the application, be it a success or an error. Up to a limit, the client buffers the whole body before it returns the
-/// response, so that it cannot be lost afterwards.
+/// A response of the application, with any status. The client buffers the body up to a limit
+/// ([`response_limit`](crate::ClientBuilder::response_limit)) before it returns the response, so that reading it cannot fail.
 pub struct Response {
     response: reqwest::Response,
     /// The part of the body that was read.
@@ -26,12 +26,12 @@ impl Response {
         Self { response, buffered, outcome, attempts }
     }
 
-    /// The status.
+    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         self.response.status()
     }
 
-    /// The address of the response, after redirects.
+    /// The URL of the response, after redirects.
     pub fn url(&self) -> &Url {
         self.response.url()
     }
@@ -41,13 +41,12 @@ impl Response {
         self.response.headers()
     }
 
-    /// The outcome of the submission, also if this response was reached through a redirect; `None` if no guard reported one,
-    /// so that the route may not be protected.
+    /// The outcome of the submission, also after a redirect. `None` if no guard reported one: the route may not be protected.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// Whether this is the stored response of an earlier attempt.
+    /// True if this is the stored response of an earlier attempt.
     pub fn is_replayed(&self) -> bool {
         let replayed = self.headers().get(onceward_api::header::IDEMPOTENT_REPLAYED);
         self.outcome() == Some(Outcome::Replayed) || replayed.is_some_and(|value| value == "true")
@@ -58,7 +57,7 @@ impl Response {
         self.attempts
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
     /// If the body is not JSON of this type, or is streamed and cut off.
@@ -66,7 +65,7 @@ impl Response {
         self.into_response().json().await
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Errors
     /// If the body is streamed and cut off.
@@ -74,7 +73,7 @@ impl Response {
         self.into_response().text().await
     }
 
-    /// The body.
+    /// Returns the body.
     ///
     /// # Errors
     /// If the body is streamed and cut off.
@@ -86,7 +85,7 @@ impl Response {
         }
     }
 
-    /// The response as reqwest's type.
+    /// Converts the response into reqwest's type.
     pub fn into_response(self) -> reqwest::Response {
         match self.buffered {
             Some(body) => body.put_back(self.response),
@@ -96,7 +95,7 @@ impl Response {
 }
 
 impl fmt::Debug for Response {
-    /// Without address, headers and body: a query, a next token or a cookie may be in them.
+    /// Omits URL, headers and body, which may contain secrets: a query, the next token, a cookie.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")
             .field("status", &self.status())

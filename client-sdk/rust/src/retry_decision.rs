@@ -1,7 +1,7 @@
-//! Decides what follows an attempt: a plain function over plain data.
+//! Decides whether an attempt is retried: a pure function.
 //!
-//! An attempt that was *rejected*, *refused* or *not sent* ran nothing, for certain. An attempt *without a response* may have run: from then on
-//! the submission is sent with the same token or key only, and any rejection leaves its outcome unknown.
+//! An attempt that was *rejected*, *refused* (a refused connection) or *not sent* certainly ran nothing. An attempt *without a response*
+//! may have run: from then on the submission is retried with the same token or key only, and a rejection leaves its outcome unknown.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use onceward_api::{Code, Retry};
 use crate::backoff::Backoff;
 use crate::retry_limits::RetryLimits;
 
-/// The part of an attempt's result that the decision needs.
+/// The part of an attempt's result that the decision depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptSummary {
     /// A response of the application.
     Response,
     /// An error status without the mark of a guard: from the application, or from a gateway.
     UnmarkedFailure,
-    /// 401: the caller's credentials are invalid or have expired.
+    /// 401: the client's credentials are invalid or expired.
     Unauthorized,
-    /// A guard rejected it: this request ran nothing.
+    /// A guard rejected the attempt: this request ran nothing.
     Rejected { code: Code, retry: Retry, retry_after: Option<Duration> },
     /// 429 without the mark of a guard: the rate limit of a gateway.
     TooManyRequests { retry_after: Option<Duration> },
     /// 502, 503 or 504 without the mark of a guard. The request may have run.
     GatewayError { retry_after: Option<Duration> },
-    /// No connection could be made.
+    /// The client could not connect.
     NotSent,
     /// The server refused the connection.
     Refused,
@@ -36,29 +36,29 @@ pub(crate) enum AttemptSummary {
 /// The earlier attempts of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttemptHistory {
-    /// How many there were.
+    /// The number of attempts.
     pub(crate) attempts: u32,
-    /// How many of them were refused a connection. They do not count against the limit of attempts.
+    /// The number of refused connections. They do not count against the limit of attempts.
     refusals: u32,
-    /// Whether the last one was.
+    /// True if the last connection was refused.
     pub(crate) ends_refused: bool,
-    /// Whether one of them had no response.
+    /// True if an attempt had no response.
     unanswered: bool,
-    /// Whether one of them was rejected because the submission is in progress.
+    /// True if an attempt was rejected because the submission is in progress.
     in_progress: bool,
-    /// Whether any of them had a response other than `retry: new_token`.
+    /// True if an attempt ended with anything but `retry: new_token` or a failed connection.
     otherwise_answered: bool,
     renewed: bool,
     refreshed: bool,
 }
 
 impl AttemptHistory {
-    /// Whether no attempt got a connection.
+    /// True if every connection was refused.
     pub(crate) fn was_always_refused(&self) -> bool {
         self.refusals == self.attempts
     }
 
-    /// No attempts. A resumed submission may have been sent before.
+    /// A history without attempts. A resumed submission may have been sent before.
     pub(crate) fn new(is_resumed: bool) -> Self {
         let (unanswered, in_progress, otherwise_answered) = (is_resumed, false, false);
         Self {
@@ -73,12 +73,12 @@ impl AttemptHistory {
         }
     }
 
-    /// Whether one of them may have run.
+    /// True if an attempt may have run.
     pub(crate) fn in_doubt(&self) -> bool {
         self.unanswered || self.in_progress
     }
 
-    /// The history with this attempt and the decision that followed it.
+    /// Adds an attempt and the decision that followed it.
     pub(crate) fn and(self, summary: AttemptSummary, decision: Decision) -> Self {
         let says_new_token = matches!(summary, AttemptSummary::Rejected { retry: Retry::NewToken, .. });
         let (is_refused, is_unsent) = (summary == AttemptSummary::Refused, summary == AttemptSummary::NotSent);
@@ -102,13 +102,13 @@ pub(crate) struct RetryConditions {
     pub(crate) limits: RetryLimits,
     /// The time left until the deadline.
     pub(crate) time_left: Duration,
-    /// Whether the body can be sent again.
+    /// True if the body can be sent again.
     pub(crate) is_repeatable: bool,
-    /// The credential that the attempt carried to its last address.
+    /// The credential that the last request of the attempt carried.
     pub(crate) carried: CredentialKind,
-    /// Whether to retry until the deadline, however many attempts that takes.
+    /// True to retry until the deadline, without a limit of attempts.
     pub(crate) until_deadline: bool,
-    /// Whether the caller's credentials can be refreshed.
+    /// True if the client's `Authorization` can be refreshed.
     pub(crate) is_refreshable: bool,
 }
 
@@ -130,7 +130,7 @@ pub(crate) enum Decision {
     Retry(Backoff),
     /// Retry with a new token.
     NewToken(Backoff),
-    /// Retry with refreshed credentials of the caller, and the same token or key.
+    /// Retry with a refreshed `Authorization`, and the same token or key.
     RefreshCredentials,
     /// End with this rejection: nothing ran.
     Reject,
@@ -140,14 +140,14 @@ pub(crate) enum Decision {
     Unknown,
 }
 
-/// Decides what follows an attempt.
+/// Returns the step that follows an attempt.
 pub(crate) fn decide(history: &AttemptHistory, summary: AttemptSummary, conditions: &RetryConditions) -> Decision {
     let end = |certain: Decision| if history.in_doubt() { Decision::Unknown } else { certain };
-    // After a redirect to another origin no credentials were sent, so there are none to refresh.
+    // After a redirect to another origin no `Authorization` was sent, so there is none to refresh.
     let may_refresh = conditions.is_refreshable && may_send(history, conditions) && !conditions.time_left.is_zero();
     match summary {
         AttemptSummary::Response => Decision::Return,
-        // A server that takes tokens has a guard, which marks every response: an unmarked one says nothing of an earlier attempt.
+        // A server that accepts tokens has a guard, which marks every response: an unmarked one does not settle an earlier attempt.
         AttemptSummary::UnmarkedFailure if conditions.carried == CredentialKind::Token => end(Decision::Return),
         AttemptSummary::UnmarkedFailure => Decision::Return,
         AttemptSummary::Unauthorized if may_refresh && !history.refreshed => Decision::RefreshCredentials,
@@ -177,16 +177,17 @@ fn after_rejection(
     let is_certain = if code == Code::InProgress { !history.unanswered } else { !history.in_doubt() };
     let end = if is_certain { Decision::Reject } else { Decision::Unknown };
     match (code, retry) {
-        // The server says that the submission ran: its outcome is no longer unknown.
+        // The server reports that the submission ran: its outcome is known.
         (Code::ReplyNotKept, _) => Decision::Reject,
         (Code::OutcomeUnknown | Code::Internal, _) => Decision::Unknown,
-        // An earlier attempt of ours may have claimed the interval, even one that was rejected: if the store's response is lost, its claim
-        // remains for a while. The SDK never waits for the interval to end, whatever the problem says: the duplicate would run then.
+        // An earlier attempt of this submission may have claimed the interval, even one that was rejected: if the reply of the store was
+        // lost, the claim remains until it expires. The SDK never waits for the interval to end, even if the problem says so: the duplicate
+        // would run.
         (Code::TooSoon, _) if history.in_doubt() || history.otherwise_answered => Decision::Unknown,
         (Code::TooSoon, _) => Decision::Reject,
-        // An earlier attempt of ours may hold the lock; once it ends, a retry would run again.
+        // An earlier attempt of this submission may hold the lock; a retry after it ends would run a second time.
         (Code::Locked, _) if history.in_doubt() => Decision::Unknown,
-        // An earlier attempt may have used the token, even one that was rejected: the store's response may be lost, and the token not restored.
+        // An earlier attempt may have used the token, even one that was rejected: if the reply of the store was lost, the token stays used.
         (Code::TokenUsed, _) if history.otherwise_answered => Decision::Unknown,
         (_, Retry::Same) => retry_same(history, retry_after, conditions).unwrap_or(end),
         (_, Retry::NewToken) => retry_with_new_token(history, retry_after, conditions).unwrap_or(end),
@@ -194,7 +195,7 @@ fn after_rejection(
     }
 }
 
-/// A retry with the same token or key, if it is allowed and can start before the deadline.
+/// Returns a retry with the same token or key, if it is allowed and can start before the deadline.
 fn retry_same(
     history: &AttemptHistory,
     retry_after: Option<Duration>,
@@ -203,7 +204,8 @@ fn retry_same(
     backoff(history, retry_after, conditions).filter(|_| may_send(history, conditions)).map(Decision::Retry)
 }
 
-/// A retry after a refused connection: until the deadline, since a server that restarts takes seconds. With a limit of one attempt, the error is returned at once.
+/// Returns a retry after a refused connection: until the deadline, since a restart takes seconds. With a limit of one attempt there is
+/// none.
 fn retry_refused(history: &AttemptHistory, conditions: &RetryConditions) -> Option<Decision> {
     let retries = conditions.until_deadline || conditions.limits.attempts > 1;
     let is_allowed = retries && can_repeat(conditions) && !conditions.time_left.is_zero();
@@ -211,7 +213,7 @@ fn retry_refused(history: &AttemptHistory, conditions: &RetryConditions) -> Opti
     is_allowed.then_some(Decision::Retry(backoff))
 }
 
-/// Whether an attempt is left, the body can be sent again, and a token or key identifies the submission.
+/// Returns true if an attempt is left, the body can be sent again, and a token or key identifies the submission.
 fn may_send(history: &AttemptHistory, conditions: &RetryConditions) -> bool {
     let sent = history.attempts - history.refusals;
     (conditions.until_deadline || sent + 1 < conditions.limits.attempts) && can_repeat(conditions)
@@ -221,7 +223,7 @@ fn can_repeat(conditions: &RetryConditions) -> bool {
     conditions.is_repeatable && conditions.carried != CredentialKind::Nothing
 }
 
-/// A retry with a new token: once, and only while every earlier attempt was rejected with `new_token` or not sent.
+/// Returns a retry with a new token: once, and only if every earlier attempt was rejected with `new_token` or not sent.
 fn retry_with_new_token(
     history: &AttemptHistory,
     retry_after: Option<Duration>,
@@ -233,7 +235,7 @@ fn retry_with_new_token(
     (is_allowed && backoff.minimum < conditions.time_left).then_some(Decision::NewToken(backoff))
 }
 
-/// The backoff before the next attempt, if it ends before the deadline.
+/// Returns the backoff before the next attempt, if it ends before the deadline.
 fn backoff(history: &AttemptHistory, retry_after: Option<Duration>, conditions: &RetryConditions) -> Option<Backoff> {
     let Backoff { minimum, jitter } = Backoff::after(history.attempts, retry_after, &conditions.limits);
     let room = conditions.time_left.checked_sub(minimum).filter(|room| !room.is_zero())?;

@@ -1,11 +1,11 @@
-//! The limits of retries: attempts, timeouts, backoff.
+//! Retry limits: number of attempts, timeouts, deadline, backoff.
 
 use std::time::Duration;
 
 /// The limits of a submission's retries.
 ///
-/// While the server refuses connections, nothing is sent. Such an attempt does not count: it is repeated until the deadline, with a backoff of
-/// at most a second, so that a submission outlasts a server that restarts. With [`attempts`](Self::attempts) of one it is not repeated.
+/// A refused connection does not count as an attempt, since nothing is sent. It is retried until the deadline, with a backoff of at most
+/// one second, so that a submission survives a restart of the server. With [`attempts`](Self::attempts) of one it is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryLimits {
     pub(crate) attempts: u32,
@@ -16,7 +16,7 @@ pub struct RetryLimits {
 }
 
 impl RetryLimits {
-    /// At most five attempts of at most ten seconds each, all within 30 seconds.
+    /// The default limits: 5 attempts, a timeout of 10 seconds for each, a deadline of 30 seconds for all of them.
     pub const fn new() -> Self {
         Self {
             attempts: 5,
@@ -27,28 +27,28 @@ impl RetryLimits {
         }
     }
 
-    /// The most attempts, including the first, apart from those that are refused a connection. Zero counts as one.
+    /// Maximum number of attempts, including the first and without refused connections. Zero counts as one.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = if attempts == 0 { 1 } else { attempts };
         self
     }
 
-    /// The deadline for everything: fetching a token, every attempt, every backoff.
+    /// Maximum total time: fetching a token, all attempts and the backoff between them.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The timeout of one attempt, until its response is read.
+    /// Timeout of one attempt, until its response is read.
     #[must_use]
     pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.attempt_timeout = timeout;
         self
     }
 
-    /// The random delay between attempts: up to `first`, then up to twice that, and so on, never more than `longest`.
+    /// Exponential backoff with full jitter: a random delay of up to `first`, then up to twice that, and so on, at most `longest`.
     /// `Retry-After` is added to it.
     #[must_use]
     pub const fn backoff(mut self, first: Duration, longest: Duration) -> Self {

@@ -1,6 +1,5 @@
-//! The retry loop: sends the attempts of a submission, with a backoff between them, and resolves an unknown outcome.
-//!
-//! It decides nothing by itself: [`decide`] does.
+//! The retry loop: sends the attempts of a submission, with a backoff between them, and resolves an unknown outcome. [`decide`] chooses
+//! each step.
 
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::retry_decision::{AttemptHistory, AttemptSummary, CredentialKind, Deci
 use crate::submission::Plan;
 use crate::transport::Transport;
 
-/// The time for an attempt that follows a refused connection, even if it begins at the deadline.
+/// Minimum timeout of an attempt after a refused connection, even if it starts at the deadline.
 const AFTER_REFUSAL: Duration = Duration::from_millis(250);
 
 /// Sends a submission, with retries.
@@ -41,7 +40,7 @@ struct RetryLoop<'a, T> {
     plan: Plan,
     history: AttemptHistory,
     started: Instant,
-    /// Whether the last attempt was rejected for the caller's credentials.
+    /// True if the last attempt was rejected because of the client's credentials.
     credentials_rejected: bool,
 }
 
@@ -91,10 +90,9 @@ impl<T: Transport> RetryLoop<'_, T> {
         let error = match result {
             AttemptResult::Failed(error) if self.history.in_doubt() => error.in_doubt(),
             AttemptResult::Failed(error) => error,
-            AttemptResult::Rejected(rejection) => Error::rejected(rejection),
+            AttemptResult::Rejected(rejection) => Error::rejected(rejection, credential.kind()),
             AttemptResult::NotSent(error) => {
-                let message =
-                    "no connection could be made, so nothing was sent: is the server running, and the address right?";
+                let message = "could not connect, so nothing was sent: is the server running, and is the URL correct?";
                 Error::new(ErrorKind::NotSent, message).with_source(Some(error))
             }
             AttemptResult::Refused(error) => {
@@ -104,7 +102,7 @@ impl<T: Transport> RetryLoop<'_, T> {
                     }
                     false => "earlier attempts ran nothing, and the last connection was refused".to_owned(),
                 };
-                let message = format!("{refused}: is the server running, and the address right?");
+                let message = format!("{refused}: is the server running, and is the URL correct?");
                 Error::new(ErrorKind::NotSent, message).with_source(Some(error))
             }
             result => return self.unknown(result, credential),
@@ -112,7 +110,7 @@ impl<T: Transport> RetryLoop<'_, T> {
         error.with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
-    /// Does what [`OnUnknown`] says about an unknown outcome.
+    /// Handles an unknown outcome as [`OnUnknown`] is set.
     async fn resolve_unknown(
         mut self,
         result: AttemptResult,
@@ -120,7 +118,7 @@ impl<T: Transport> RetryLoop<'_, T> {
         credential: CredentialState,
     ) -> Result<Response, Error> {
         let unknown = self.unknown(result, &credential);
-        // A look carries the whole request: a server that does not know `Onceward-Look` runs it, under the same token or key.
+        // A lookup carries the whole request: a server without support for `Onceward-Look` runs it, with the same token or key.
         let may_look = carried != CredentialKind::Nothing && self.plan.body.is_repeatable();
         if self.plan.on_unknown != OnUnknown::Look || !may_look {
             return Err(unknown);
@@ -128,7 +126,7 @@ impl<T: Transport> RetryLoop<'_, T> {
         self.look(&credential).await.unwrap_or(Err(unknown))
     }
 
-    /// Looks up the stored outcome, and waits while the submission is in progress. `None` if that did not help.
+    /// Looks up the stored outcome, and waits while the submission is in progress. Returns `None` if the outcome stays unknown.
     async fn look(&mut self, credential: &CredentialState) -> Option<Result<Response, Error>> {
         for looks in 0..self.plan.limits.attempts {
             let (result, _) = self.attempt(credential, true).await;
@@ -140,7 +138,7 @@ impl<T: Transport> RetryLoop<'_, T> {
                     rejection.retry_after
                 }
                 AttemptResult::Rejected(rejection) => return Some(Err(self.look_rejected(rejection, credential))),
-                // A server that does not know `Onceward-Look` has not looked anything up.
+                // The server does not support `Onceward-Look`.
                 AttemptResult::Response(..) | AttemptResult::Failed(_) => return None,
                 AttemptResult::NotSent(_) | AttemptResult::Refused(_) | AttemptResult::Lost(_) => None,
             };
@@ -153,24 +151,26 @@ impl<T: Transport> RetryLoop<'_, T> {
         None
     }
 
-    /// The error after a look that does not settle the outcome.
+    /// The error after a lookup that was rejected.
     fn look_rejected(&self, rejection: Rejection, credential: &CredentialState) -> Error {
         let advice = match rejection.problem.code {
             Code::ReplyNotKept => return self.error(AttemptResult::Rejected(rejection), credential),
             Code::NotFound => {
-                "nothing is on record of it. It may not have happened, or not yet: a request may still be in flight. \
-                 Send it again under the same key, or look again later."
+                "the server has no record of it. It may not have run, or not yet: a request may still be in flight. \
+                 Send it again with the same key, or look again later."
             }
-            _ => "what is on record does not say whether it happened. Find out before it is sent again.",
+            _ => "the server's record does not settle it. Check the result before you send it again.",
         };
-        let error = Error::new(ErrorKind::Unknown, format!("it is not known whether it happened: {advice}"));
+        let error = Error::new(ErrorKind::Unknown, format!("the outcome is unknown: {advice}"));
         error.with_rejection(Some(rejection)).with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
     fn unknown(&self, result: AttemptResult, credential: &CredentialState) -> Error {
         let advice = match credential.key() {
-            Some(_) => "Find out, or send the same again under the same key (`Error::key`, `Submission::resume`).",
-            None => "Find out before it is sent again: with another token it would be another submission.",
+            Some(_) => {
+                "Check the result, or send the same content with the same key (`Error::key`, `Submission::resume`)."
+            }
+            None => "Check the result before you send it again: with another token it is a new submission.",
         };
         let (reason, rejection, source) = match result {
             AttemptResult::Rejected(rejection) => {
@@ -189,12 +189,12 @@ impl<T: Transport> RetryLoop<'_, T> {
             AttemptResult::Lost(error) => ("the response was lost".to_owned(), None, Some(error)),
             AttemptResult::Failed(error) => return error,
         };
-        let error = Error::new(ErrorKind::Unknown, format!("it is not known whether it happened: {reason}. {advice}"));
+        let error = Error::new(ErrorKind::Unknown, format!("the outcome is unknown: {reason}. {advice}"));
         let error = error.with_rejection(rejection).with_source(source);
         error.with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
-    /// Sends one attempt. Returns what it carried to where it ended.
+    /// Sends one attempt. Returns its result, and the credential that its last request carried.
     async fn attempt(&mut self, credential: &CredentialState, is_look: bool) -> (AttemptResult, CredentialKind) {
         let inner = self.client.inner();
         let authorization = match &inner.authorization {
@@ -204,7 +204,7 @@ impl<T: Transport> RetryLoop<'_, T> {
                 match authorization.value(is_rejected, self.attempt_timeout()).await {
                     Ok(value) => Some(value),
                     Err(error) => {
-                        let error = Error::misuse(format!("the caller's credentials could not be had: {error}"));
+                        let error = Error::misuse(format!("the `Authorization` value could not be fetched: {error}"));
                         return (AttemptResult::Failed(error), credential.kind());
                     }
                 }
@@ -229,7 +229,7 @@ impl<T: Transport> RetryLoop<'_, T> {
     }
 
     fn conditions(&self, summary: AttemptSummary, carried: CredentialKind) -> RetryConditions {
-        // As long as every connection was refused, there is nothing to look up.
+        // While every connection was refused, there is nothing to look up.
         let may_have_run = summary != AttemptSummary::Refused || self.history.in_doubt();
         let reserved = if may_have_run { self.reserved_for_look() } else { Duration::ZERO };
         RetryConditions {

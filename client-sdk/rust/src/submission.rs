@@ -1,4 +1,4 @@
-//! A submission that is not sent yet.
+//! A submission, configured and then sent.
 
 use std::fmt;
 
@@ -25,8 +25,8 @@ use crate::transport::ReqwestTransport;
 /// Headers that only this client sets.
 pub(crate) const RESERVED_HEADERS: [&str; 3] = [header::TOKEN, header::LOOK, header::ATTEMPT];
 
-/// One submission: an operation that takes effect once. [`send`](Self::send) sends it, with retries, and every attempt carries the same
-/// token or key. The next submission carries another.
+/// One submission: an operation that takes effect at most once. [`send`](Self::send) sends it, with retries, and every attempt carries the
+/// same token or key. The next submission carries another one.
 #[must_use = "a submission does nothing until it is sent"]
 pub struct Submission {
     pub(crate) client: Client,
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     pub(crate) binding: TokenBinding,
     pub(crate) limits: RetryLimits,
     pub(crate) on_unknown: OnUnknown,
-    /// The most bytes of a response that are buffered.
+    /// Maximum number of bytes of a response that are buffered.
     pub(crate) response_limit: usize,
 }
 
@@ -61,27 +61,27 @@ impl Submission {
         Self { client, plan, error }
     }
 
-    /// A JSON body.
+    /// Sets a JSON body.
     pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
             Ok(bytes) => self.content("application/json", bytes),
-            Err(error) => self.invalid("the value cannot be written as JSON", error),
+            Err(error) => self.invalid("the value cannot be serialized as JSON", error),
         }
     }
 
-    /// An urlencoded form. Its token goes in the header, ahead of it.
+    /// Sets a urlencoded form as the body. The token is sent in a header.
     pub fn form(self, value: &(impl Serialize + ?Sized)) -> Self {
-        // Only its body is wanted: the address is never sent to.
+        // Only the body of this request is used: it is never sent.
         match self.client.inner().http.post("http://localhost/").form(value).build() {
             Ok(request) => {
                 let bytes = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default().to_vec();
                 self.content("application/x-www-form-urlencoded", bytes)
             }
-            Err(error) => self.invalid("the value cannot be written as a form", error),
+            Err(error) => self.invalid("the value cannot be serialized as a form", error),
         }
     }
 
-    /// A multipart form, built for each attempt. Its token goes in the header, ahead of every part, however large.
+    /// Sets a multipart form, built for each attempt. The token is sent in a header, before any part.
     ///
     /// ```no_run
     /// # async fn example(client: onceward_client::Client) -> Result<(), onceward_client::Error> {
@@ -97,19 +97,19 @@ impl Submission {
         self
     }
 
-    /// A multipart form that can be sent only once, so that the submission is never repeated.
+    /// Sets a multipart form that can be sent only once. The submission is never retried.
     pub fn multipart_once(mut self, form: Form) -> Self {
         self.plan.body = Body::SingleUse(SingleUseBody::Form(form));
         self
     }
 
-    /// A body. One with all its bytes at hand can be sent again; a stream cannot, so that the submission is never repeated.
+    /// Sets the body. A body in memory can be sent again; with a stream, the submission is never retried.
     pub fn body(mut self, body: impl Into<reqwest::Body>) -> Self {
         self.plan.body = Body::from(body.into());
         self
     }
 
-    /// A body, such as a stream from a file, that is built for each attempt.
+    /// Sets a body that is built for each attempt, such as a stream from a file.
     pub fn body_from(mut self, make: impl Fn() -> reqwest::Body + Send + Sync + 'static) -> Self {
         self.plan.body = Body::Stream(std::sync::Arc::new(make));
         self
@@ -121,7 +121,7 @@ impl Submission {
         self
     }
 
-    /// A header. `Authorization` and `Cookie` are taken for an [`identity`](Self::identity).
+    /// Adds a header. `Authorization` and `Cookie` are treated as an [`identity`](Self::identity).
     pub fn header<N, V>(mut self, name: N, value: V) -> Self
     where
         N: TryInto<HeaderName, Error: Into<http::Error>>,
@@ -130,7 +130,7 @@ impl Submission {
         match (name.try_into().map_err(Into::into), value.try_into().map_err(Into::into)) {
             (Ok(name), Ok(value)) if self.is_reserved(&name) => {
                 drop(value);
-                let message = format!("`{name}` is set by this client: bring a key of your own with `key` or `resume`");
+                let message = format!("`{name}` is set by this client: set your own key with `key` or `resume`");
                 self.error = self.error.or_else(|| Some(Error::misuse(message)));
             }
             (Ok(name), Ok(value)) if [AUTHORIZATION, COOKIE].contains(&name) => self.identify(name, value),
@@ -140,13 +140,13 @@ impl Submission {
             (Ok(name), Ok(value)) => {
                 self.plan.headers.append(name, value);
             }
-            (Err(error), _) | (_, Err(error)) => return self.invalid("this is no header", error),
+            (Err(error), _) | (_, Err(error)) => return self.invalid("invalid header", error),
         }
         self
     }
 
-    /// A header that says who is asking. It also goes with the fetch of the token, if that is from the same origin, and those tokens
-    /// are kept apart from those of other callers. It does not go to another origin.
+    /// Sets a header that identifies the client. It is also sent when a token is fetched from the same origin, and each identity has its
+    /// own token pool. It is not sent to another origin.
     pub fn identity<N, V>(mut self, name: N, value: V) -> Self
     where
         N: TryInto<HeaderName, Error: Into<http::Error>>,
@@ -154,12 +154,12 @@ impl Submission {
     {
         match (name.try_into().map_err(Into::into), value.try_into().map_err(Into::into)) {
             (Ok(name), Ok(value)) => self.identify(name, value),
-            (Err(error), _) | (_, Err(error)) => return self.invalid("this is no header", error),
+            (Err(error), _) | (_, Err(error)) => return self.invalid("invalid header", error),
         }
         self
     }
 
-    /// An access token, as an [`identity`](Self::identity).
+    /// Sets an access token in `Authorization`, as an [`identity`](Self::identity).
     pub fn bearer_auth(self, access: impl fmt::Display) -> Self {
         self.identity(AUTHORIZATION, format!("Bearer {access}"))
     }
@@ -173,13 +173,13 @@ impl Submission {
         RESERVED_HEADERS.contains(&name.as_str()) || *name == self.client.inner().key_header
     }
 
-    /// Carries a token, whatever the client's default is.
+    /// Carries a token, also if the client is built with keys.
     pub fn with_token(mut self) -> Self {
         self.plan.credential = Credential::Token;
         self
     }
 
-    /// Carries a random key, whatever the client's default is.
+    /// Carries a random key, also if the client is built with tokens.
     pub fn with_key(mut self) -> Self {
         if !matches!(self.plan.credential, Credential::GeneratedKey(_)) {
             self.plan.credential = Credential::GeneratedKey(None);
@@ -193,21 +193,21 @@ impl Submission {
         self
     }
 
-    /// Carries a key that may have been sent before with the same content: after a crash, or an error that was
-    /// [unknown](Error::is_unknown). If it is rejected now, the earlier submission may still have taken effect.
+    /// Carries a key that may have been sent before with the same content: after a crash, or after an error with an
+    /// [unknown](Error::is_unknown) outcome. Even if this attempt is rejected, the earlier one may have taken effect.
     pub fn resume(mut self, key: Key) -> Self {
         self.plan.credential = Credential::ResumedKey(key);
         self
     }
 
-    /// Fetches a token that is good for this action only. A route that has no name of its own is called by method and path, as in
+    /// Fetches a token that is valid for this action only. The action of a route without a name is its method and path, as in
     /// `POST /orders`.
     pub fn action(mut self, name: impl Into<String>) -> Self {
         self.plan.binding.action = Some(canonical_action(&name.into()).into_owned());
         self
     }
 
-    /// Fetches a token that is good for this method and path only, as routes want it that say `bound()`.
+    /// Fetches a token that is valid for this method and path only. A route with `bound()` requires that.
     pub fn bound(self) -> Self {
         let action = self.plan.url.as_ref().map(|url| format!("{} {}", self.plan.method, url.path()));
         match action {
@@ -216,8 +216,8 @@ impl Submission {
         }
     }
 
-    /// Fetches a token that is good for this caller only. Only the service lets its clients say so; an application finds out
-    /// by itself, from an [`identity`](Self::identity).
+    /// Fetches a token that is valid for this subject only. Only the service lets its clients name the subject; an application determines
+    /// it from an [`identity`](Self::identity).
     pub fn subject(mut self, name: impl Into<String>) -> Self {
         self.plan.binding.subject = Some(name.into());
         self
@@ -229,14 +229,14 @@ impl Submission {
         self
     }
 
-    /// Sets what to do if the outcome is unknown.
+    /// Sets the reaction to an unknown outcome.
     pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
         self.plan.on_unknown = on_unknown;
         self
     }
 
-    /// Returns the response as soon as its headers arrive, without buffering, for a body that is endless or read in chunks. If the
-    /// connection fails after that, reading the body fails.
+    /// Returns the response as soon as its headers arrive, without buffering the body. If the connection fails after that, reading the body
+    /// fails.
     pub fn stream_response(mut self) -> Self {
         self.plan.response_limit = 0;
         self
@@ -245,7 +245,11 @@ impl Submission {
     /// Sends the submission, with retries.
     ///
     /// # Errors
-    /// If there is no response of the application: the error says whether it is certain that nothing ran.
+    /// If there is no response of the application. [`Error::ran_nothing`] and [`Error::is_unknown`] tell whether it may have taken effect.
+    ///
+    /// # Cancel safety
+    /// Dropping this future stops the retries. An attempt in flight may still take effect: the outcome is unknown. To continue, send the
+    /// submission again with [`resume`](Self::resume) and the same key.
     pub async fn send(self) -> Result<Response, Error> {
         if let Some(error) = self.error {
             return Err(error);

@@ -1,10 +1,10 @@
-//! A one-time token, as the pool holds it and a request carries it.
+//! A one-time token, as a header value.
 
 use std::fmt;
 
 use reqwest::header::HeaderValue;
 
-/// The most characters of a token.
+/// Maximum number of characters in a token.
 const MAX_LENGTH: usize = 1024;
 
 /// A token. Its `Debug` does not show it.
@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 1024;
 pub(crate) struct Token(HeaderValue);
 
 impl Token {
-    /// `None` if no header could carry it.
+    /// Parses a token. Returns `None` if it is not a valid header value.
     pub(crate) fn new(text: &[u8]) -> Option<Self> {
         let fits = (1..=MAX_LENGTH).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
         let mut value = HeaderValue::from_bytes(text).ok().filter(|_| fits)?;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_header_can_carry_is_no_token() {
+    fn token_unfit_for_a_header_is_rejected() {
         for wrong in ["", "a b", "a\r\nx: y", "é", &"x".repeat(1025)] {
             assert!(Token::new(wrong.as_bytes()).is_none(), "{wrong}");
         }

@@ -1,7 +1,6 @@
-//! The token pool: tokens fetched ahead, so that a submission does not wait for one.
+//! The token pool: tokens fetched ahead of time, so that a submission does not wait for one.
 //!
-//! At most one fetch is in flight, however many submissions wait. It runs in its own task: a submission that is cancelled does not cancel
-//! the fetch for the others.
+//! At most one fetch per pool is in flight. It runs in its own task: cancelling a submission does not cancel the fetch for the others.
 
 mod error;
 mod source;
@@ -23,18 +22,18 @@ use crate::backoff::Backoff;
 use crate::retry_limits::RetryLimits;
 use crate::token::Token;
 
-/// How long a failed refill is not repeated, unless a submission waits.
+/// Pause after a failed refill, unless a submission waits for a token.
 const REFILL_PAUSE: Duration = Duration::from_secs(1);
-/// The most tokens the service issues in one batch.
+/// Maximum number of tokens that the service issues in one batch.
 const MAX_BATCH: u32 = 100;
 
 type Waiter = oneshot::Sender<Result<Token, TokenError>>;
 
-/// The tokens of one binding and caller from one endpoint.
+/// The tokens for one binding and identity from one endpoint.
 pub(crate) struct TokenPool {
     source: TokenSource,
     limits: RetryLimits,
-    /// The most tokens in stock.
+    /// Maximum number of tokens in stock.
     size: u32,
     state: Mutex<PoolState>,
     /// Notified whenever a fetch has ended.
@@ -46,11 +45,11 @@ struct PoolState {
     stock: TokenStock,
     waiting: VecDeque<Waiter>,
     is_fetching: bool,
-    /// The number of tokens to have in stock. It doubles when a submission had to wait.
+    /// Target number of tokens in stock. It doubles when a submission had to wait.
     target: u32,
-    /// The batch size for now, after a failed fetch.
+    /// Temporary maximum batch size after a failed fetch.
     batch_limit: Option<u32>,
-    /// The batch size for good: the server rejects larger batches.
+    /// Permanent maximum batch size: the server rejects larger batches.
     max_batch: Option<u32>,
     paused_until: Option<Instant>,
     /// The error of the last request for tokens, if it failed.
@@ -63,7 +62,7 @@ impl TokenPool {
         Arc::new(Self { source, limits, size: size.max(1), state, fetch_ended: Notify::new() })
     }
 
-    /// Takes a token from stock, or waits for one. While the server refuses connections, that is until the end of `limit`.
+    /// Takes a token from stock, or waits for one. While the server refuses connections, it waits until `limit` has passed.
     ///
     /// # Errors
     /// If no token can be fetched within `limit`.
@@ -87,14 +86,14 @@ impl TokenPool {
                 self.start_fetch(&mut state);
                 receiver
             };
-            // If the runtime of the fetch was shut down, the token is fetched on this one.
+            // If the runtime of the fetch was shut down, this runtime fetches the token.
             if let Ok(token) = receiver.await {
                 return token;
             }
         }
     }
 
-    /// Fetches until `count` tokens are in stock, as far as the pool's size allows.
+    /// Fetches until `count` tokens are in stock, limited to the size of the pool.
     ///
     /// # Errors
     /// If no token can be fetched.
@@ -115,7 +114,7 @@ impl TokenPool {
                 return Err(failure);
             }
             if !state.is_fetching && state.stock.fresh(Instant::now()) == 0 {
-                // Their lifetime is too short to keep them.
+                // The lifetime of these tokens is too short to store them.
                 return Ok(());
             }
         }
@@ -134,7 +133,7 @@ impl TokenPool {
         self.state().stock.clear();
     }
 
-    /// Whether no token is in stock and no submission waits.
+    /// True if no token is in stock and no submission waits.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         !state.is_fetching && state.waiting.is_empty() && state.stock.fresh(Instant::now()) == 0
@@ -160,7 +159,7 @@ impl TokenPool {
     }
 }
 
-/// Marks a fetch in flight. If it is dropped unfinished, with the runtime it ran on, the next submission starts another fetch.
+/// Marks a fetch as in flight. If its runtime shuts down and drops it, the next submission starts another fetch.
 struct FetchGuard {
     pool: Arc<TokenPool>,
     is_finished: bool,
@@ -206,8 +205,8 @@ async fn fetch(mut guard: FetchGuard) {
     guard.is_finished = true;
 }
 
-/// The size of the next batch, and the number of fresh tokens. `None`, with `is_fetching` cleared, if no token is needed, or if no
-/// submission waits and the stock has not grown since it was `previous`: tokens that are stale on arrival are not worth fetching.
+/// Returns the size of the next batch and the number of fresh tokens. Clears `is_fetching` and returns `None` if no token is needed, or if
+/// no submission waits and the stock has not grown since it was `previous`: tokens that are stale on arrival are not worth fetching.
 fn next_batch(pool: &TokenPool, previous: Option<usize>) -> Option<(u32, usize)> {
     let mut state = pool.state();
     state.waiting.retain(|waiter| !waiter.is_closed());
@@ -240,7 +239,7 @@ fn hand_out(pool: &TokenPool, tokens: Vec<FreshToken>) {
     }
 }
 
-/// Keeps the error for a submission whose deadline passes meanwhile, and makes the next batch smaller, unless its size cannot be the reason.
+/// Stores the error for submissions whose deadline passes meanwhile, and halves the next batch, unless the connection was refused.
 fn prepare_retry(pool: &TokenPool, error: TokenError, count: u32) {
     let (mut state, halved) = (pool.state(), Some((count / 2).max(1)));
     if is_batch_too_large(&error, count) {
@@ -251,13 +250,13 @@ fn prepare_retry(pool: &TokenPool, error: TokenError, count: u32) {
     state.failure = Some(error);
 }
 
-/// Whether the server rejects batches of this size.
+/// Returns true if the server rejects batches of this size.
 fn is_batch_too_large(error: &TokenError, count: u32) -> bool {
     let code = error.rejection.as_ref().map(|rejection| rejection.problem.code);
     count > 1 && code == Some(Code::BadRequest)
 }
 
-/// The backoff before the next fetch, if a submission waits and a retry may succeed. A refused connection is retried for as long as a
+/// Returns the backoff before the next fetch, if a submission waits and a retry may succeed. A refused connection is retried while a
 /// submission waits, which is until its deadline.
 fn retry_backoff(pool: &TokenPool, error: &TokenError, count: u32, failures: u32, refusals: u32) -> Option<Backoff> {
     if error.is_refused {
@@ -280,7 +279,7 @@ fn fail(pool: &TokenPool, error: &TokenError) {
     state.paused_until = Some(Instant::now() + retry_after.min(pool.limits.deadline));
     (state.is_fetching, state.failure) = (false, Some(error.clone()));
     for waiter in state.waiting.drain(..) {
-        // A cancelled submission does not receive it.
+        // The submission may have been cancelled.
         let _ = waiter.send(Err(error.clone()));
     }
 }

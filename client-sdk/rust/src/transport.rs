@@ -1,4 +1,4 @@
-//! Sends a request, and tells what is certain if that fails.
+//! Sends a request, and classifies the error if that fails.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -10,18 +10,18 @@ use crate::error::BoxError;
 
 /// Sends requests, without following redirects.
 pub(crate) trait Transport: Send {
-    /// Sends a request and waits for the head of the response.
+    /// Sends a request and waits for the headers of the response.
     fn send(&mut self, request: Request) -> impl Future<Output = Result<Response, TransportError>> + Send;
 }
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug)]
 pub(crate) enum TransportError {
     /// The request is invalid.
     Misuse(BoxError),
-    /// No connection could be made.
+    /// The client could not connect.
     NotSent(BoxError),
-    /// The server refused the connection, as it does while it restarts.
+    /// The server refused the connection, for example during a restart.
     Refused(BoxError),
     /// The request may have arrived.
     Lost(BoxError),
@@ -42,7 +42,7 @@ impl From<reqwest::Error> for TransportError {
     }
 }
 
-/// Whether the server refused the connection, so that nothing was sent.
+/// Returns true if the server refused the connection, so that nothing was sent.
 pub(crate) fn is_refused(error: &reqwest::Error) -> bool {
     let mut causes = iter::successors(Some(error as &(dyn StdError + 'static)), |&cause| cause.source());
     let refused = |cause: &io::Error| cause.kind() == io::ErrorKind::ConnectionRefused;

@@ -61,66 +61,66 @@ impl ClientBuilder {
         }
     }
 
-    /// Sends with what this builder makes. Its redirect policy is replaced: redirects are followed here, so that no token
-    /// and no key gets to another origin. Its default headers do go everywhere.
+    /// Sends requests with the client that this reqwest builder creates. Its redirect policy is replaced: this SDK follows redirects
+    /// itself, so that no token or key reaches another origin. Its default headers are sent to every origin.
     #[must_use]
     pub fn http(mut self, builder: reqwest::ClientBuilder) -> Self {
         self.http = HttpClientSource::Builder(Box::new(builder));
         self
     }
 
-    /// Sends with a client that is there already. It must have been built with `redirect(Policy::none())`; a submission that
-    /// it leads elsewhere by itself ends with an error that says so.
+    /// Sends requests with an existing client. It must have been built with `redirect(Policy::none())`; a submission for which it follows a
+    /// redirect fails.
     #[must_use]
     pub fn http_without_redirects(mut self, client: reqwest::Client) -> Self {
         self.http = HttpClientSource::Client(client);
         self
     }
 
-    /// Submissions carry a token, fetched when needed. This is so unless said otherwise.
+    /// Submissions carry a token from the token pool. This is the default.
     #[must_use]
     pub fn with_tokens(mut self) -> Self {
         self.credential = Credential::Token;
         self
     }
 
-    /// Submissions carry a random key of their own.
+    /// Each submission carries a random key.
     #[must_use]
     pub fn with_keys(mut self) -> Self {
         self.credential = Credential::GeneratedKey(None);
         self
     }
 
-    /// Submissions carry a random key of their own, prefixed with the name of this application.
+    /// Each submission carries a random key, prefixed with the name of this application.
     #[must_use]
     pub fn with_keys_of(mut self, application: impl Into<String>) -> Self {
         self.credential = Credential::GeneratedKey(Some(application.into()));
         self
     }
 
-    /// The header that keys are sent in: `Idempotency-Key`, unless the server has named another.
+    /// Sets the header that carries keys. Default: `Idempotency-Key`.
     #[must_use]
     pub fn key_header(mut self, name: HeaderName) -> Self {
         self.key_header = name;
         self
     }
 
-    /// Fetches tokens from `base` + `/token`, instead of from the origin that is submitted to. They are sent to that origin, and
-    /// to those that are named with [`send_tokens_to`](Self::send_tokens_to).
+    /// Fetches tokens from `base` + `/token` instead of from the origin of the submission. Tokens are sent to the origin of `base`, and to
+    /// those added with [`send_tokens_to`](Self::send_tokens_to).
     #[must_use]
     pub fn tokens_from(mut self, base: impl Into<String>) -> Self {
         self.token_base = Some(base.into());
         self
     }
 
-    /// Allows tokens to be sent to this origin too, which has to share its store with the issuer.
+    /// Allows tokens to be sent to this origin too. It must share its store with the issuer.
     #[must_use]
     pub fn send_tokens_to(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// The most tokens in a pool: 32. A pool starts with one, and doubles whenever a submission had to wait.
+    /// Maximum number of tokens in a token pool. Default: 32. A pool starts with one token, and doubles whenever a submission had to wait.
     #[must_use]
     pub fn pool_size(mut self, tokens: u32) -> Self {
         self.pool_size = tokens;
@@ -134,22 +134,22 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets what to do if the outcome of a submission is unknown.
+    /// Sets the reaction to an unknown outcome.
     #[must_use]
     pub fn on_unknown(mut self, on_unknown: OnUnknown) -> Self {
         self.on_unknown = on_unknown;
         self
     }
 
-    /// Sets where the `Authorization` header comes from. The function is called before each attempt, with `true` once after a response of
-    /// 401: then it has to return a fresh value. The submission keeps its token or key.
+    /// Sets the function that returns the `Authorization` header. It is called before each attempt, with `true` once after a 401: then it
+    /// must return a new value. The submission keeps its token or key.
     ///
     /// ```
     /// use onceward_client::Client;
     ///
     /// let client = Client::builder()
     ///     .authorization(|is_rejected| async move {
-    ///         let access = if is_rejected { "fetched again" } else { "kept" };
+    ///         let access = if is_rejected { "refreshed" } else { "cached" };
     ///         Ok(format!("Bearer {access}"))
     ///     })
     ///     .build()?;
@@ -165,27 +165,28 @@ impl ClientBuilder {
         self
     }
 
-    /// The most bytes of a response that are buffered before it is returned: 1 MiB. A longer body is streamed, and reading it may fail.
+    /// Maximum number of bytes of a response that are buffered before it is returned. Default: 1 MiB. A longer body is streamed, and
+    /// reading it may fail.
     #[must_use]
     pub fn response_limit(mut self, bytes: usize) -> Self {
         self.response_limit = bytes;
         self
     }
 
-    /// The client.
+    /// Builds the client.
     ///
     /// # Errors
-    /// If an address is invalid, if the settings contradict each other, or if reqwest cannot be set up.
+    /// If a URL is invalid, if the settings contradict each other, or if reqwest cannot build the HTTP client.
     pub fn build(self) -> Result<Client, Error> {
         self.credential.allows(self.on_unknown)?;
         if let Credential::GeneratedKey(Some(name)) = &self.credential {
-            let wrong = |error| Error::misuse(format!("an application's name is part of its keys, and {error}"));
+            let wrong = |error| Error::misuse(format!("the application name is part of each key: {error}"));
             crate::key::generate_key(Some(name)).map_err(wrong)?;
         }
         let http = match self.http {
             HttpClientSource::Client(client) => client,
             HttpClientSource::Builder(builder) => builder.redirect(Policy::none()).build().map_err(|error| {
-                Error::misuse("reqwest cannot be set up as it was asked to").with_source(Some(error.into()))
+                Error::misuse("reqwest could not build the HTTP client").with_source(Some(error.into()))
             })?,
         };
         Ok(Client(Arc::new(ClientInner {
@@ -205,7 +206,7 @@ impl ClientBuilder {
 }
 
 impl fmt::Debug for ClientBuilder {
-    /// Without what reqwest would show: default headers may be secret, and so may addresses that were not looked at yet.
+    /// Omits the reqwest builder and the URLs: default headers and URLs that are not yet checked may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
             .field("credential", &self.credential)
@@ -215,12 +216,12 @@ impl fmt::Debug for ClientBuilder {
     }
 }
 
-/// An address that `/token` can be appended to.
+/// Parses a URL that `/token` can be appended to.
 fn base(text: &str) -> Result<Url, Error> {
     let url = parse(text)?;
     if url.query().is_some() || url.fragment().is_some() {
-        let why = "`/token` is appended to it, so it has no query and no fragment";
-        return Err(Error::misuse(format!("the address that tokens come from has a part too many: {why}")));
+        let message = "the URL in `tokens_from` must not have a query or fragment: `/token` is appended to it";
+        return Err(Error::misuse(message));
     }
     Ok(url)
 }

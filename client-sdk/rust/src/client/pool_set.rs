@@ -1,4 +1,4 @@
-//! The token pools of a client: one for each endpoint, binding and caller.
+//! The token pools of a client: one for each endpoint, binding and identity.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use reqwest::header::{HeaderMap, HeaderName};
 use super::ClientInner;
 use crate::token_pool::{TokenBinding, TokenPool, TokenSource};
 
-/// The most token pools. Beyond that idle pools are dropped, then all.
+/// Maximum number of token pools. Beyond that the idle pools are dropped, and if that is not enough, all of them.
 const MAX_POOLS: usize = 1000;
 
 #[derive(Default)]
 pub(super) struct PoolSet {
     all: HashMap<PoolKey, Arc<TokenPool>>,
-    /// The pool used last, by the address up to its path. Most submissions use it again, and find it without copying a [`PoolKey`].
+    /// The pool used last, by origin. Most submissions use it again, and find it without building a [`PoolKey`].
     last: Option<(String, TokenBinding, HeaderMap, Arc<TokenPool>)>,
 }
 
@@ -39,7 +39,7 @@ impl PoolKey {
 }
 
 impl PoolSet {
-    /// The pool used last, if it was for this origin, binding and caller.
+    /// The pool used last, if it was for this origin, binding and identity.
     pub(super) fn last(&self, origin: &str, binding: &TokenBinding, who: &HeaderMap) -> Option<Arc<TokenPool>> {
         let (last_origin, last_binding, last_who, pool) = self.last.as_ref()?;
         (last_origin == origin && last_binding == binding && last_who == who).then(|| Arc::clone(pool))
@@ -50,7 +50,7 @@ impl PoolSet {
         self.last = Some((origin.to_owned(), binding.clone(), who.clone(), Arc::clone(pool)));
     }
 
-    /// The pool under this key, opened if there is none.
+    /// Returns the pool for this key, and opens it if it does not exist.
     pub(super) fn get_or_open(&mut self, key: PoolKey, identity: HeaderMap, inner: &ClientInner) -> Arc<TokenPool> {
         match self.all.get(&key) {
             Some(pool) => Arc::clone(pool),
@@ -61,7 +61,7 @@ impl PoolSet {
     fn open(&mut self, key: PoolKey, identity: HeaderMap, inner: &ClientInner) -> Arc<TokenPool> {
         if self.all.len() >= MAX_POOLS {
             self.all.retain(|_, pool| !pool.is_idle());
-            // Submissions in flight keep the pool they hold; the other tokens expire unused.
+            // Submissions in flight keep their pool; tokens in the dropped pools expire unused.
             if self.all.len() >= MAX_POOLS {
                 self.all.clear();
             }

@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::{BadKey, Key};
 
-/// Generates a unique key: a UUID v4, prefixed with the name of an application if one is given, which shows in a log where the key
-/// comes from. It needs no network and no clock.
+/// Generates a unique key: a UUID v4, prefixed with the name of an application if one is given. The prefix shows in logs where the key
+/// comes from. Generating a key needs no network and no clock.
 ///
 /// ```
 /// let key = onceward_client::generate_key(Some("billing"))?;
@@ -15,7 +15,7 @@ use super::{BadKey, Key};
 /// ```
 ///
 /// # Errors
-/// If the application's name is empty, has other characters than visible ASCII, or is longer than 200 of them.
+/// If the name of the application is empty, is longer than 200 characters, or contains a character that is not visible ASCII.
 pub fn generate_key(application: Option<&str>) -> Result<Key, BadKey> {
     let id = Uuid::new_v4();
     match application {
@@ -32,14 +32,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_keys_are_the_same_and_all_are_uuids_of_version_four() {
+    fn generated_keys_are_unique_version_4_uuids() {
         let keys: HashSet<Key> = (0..1000).map(|_| generate_key(None).unwrap()).collect();
         assert_eq!(keys.len(), 1000);
         assert!(keys.iter().all(|key| Uuid::parse_str(key.as_str()).unwrap().get_version_num() == 4));
     }
 
     #[test]
-    fn a_name_stands_before_the_key_and_one_that_fits_none_is_refused() {
+    fn key_prefix_is_prepended_or_rejected_if_invalid() {
         assert!(generate_key(Some("billing")).unwrap().as_str().starts_with("billing"));
         assert!(generate_key(Some("")).is_err() && generate_key(Some("my app")).is_err());
         assert!(generate_key(Some(&"x".repeat(201))).is_err() && generate_key(Some(&"x".repeat(200))).is_ok());

@@ -18,7 +18,7 @@ fn rejected(code: Code) -> AttemptSummary {
     AttemptSummary::Rejected { code, retry: code.retry(), retry_after: None }
 }
 
-/// The last decision, after all of these came.
+/// The decision after the last of these attempts.
 fn after(all: &[AttemptSummary], conditions: &RetryConditions) -> Decision {
     let mut history = AttemptHistory::new(false);
     let mut last = Decision::Return;
@@ -34,7 +34,7 @@ fn is_same(decision: Decision) -> bool {
 }
 
 #[test]
-fn an_answer_is_handed_over_whatever_came_before() {
+fn response_is_returned_whatever_came_before() {
     assert_eq!(after(&[AttemptSummary::Response], &conditions(CredentialKind::Token)), Decision::Return);
     assert_eq!(
         after(
@@ -46,7 +46,7 @@ fn an_answer_is_handed_over_whatever_came_before() {
 }
 
 #[test]
-fn a_new_token_is_fetched_once_and_only_if_nothing_else_was_ever_said() {
+fn token_is_replaced_once_if_nothing_may_have_run() {
     let token = conditions(CredentialKind::Token);
     for code in [Code::TokenExpired, Code::TokenStale, Code::TokenMissing, Code::TokenInvalid, Code::RedeemUnknown] {
         assert!(matches!(after(&[rejected(code)], &token), Decision::NewToken(_)), "{code}");
@@ -61,11 +61,11 @@ fn a_new_token_is_fetched_once_and_only_if_nothing_else_was_ever_said() {
         assert_eq!(
             after(&[rejected(Code::InProgress), rejected(code)], &token),
             Decision::Unknown,
-            "{code}: it was running"
+            "{code}: another request was in flight"
         );
         assert!(
             matches!(after(&[AttemptSummary::NotSent, rejected(code)], &token), Decision::NewToken(_)),
-            "{code}: it never left"
+            "{code}: the first was not sent"
         );
         assert_eq!(
             after(&[rejected(code)], &conditions(CredentialKind::Key)),
@@ -76,7 +76,7 @@ fn a_new_token_is_fetched_once_and_only_if_nothing_else_was_ever_said() {
 }
 
 #[test]
-fn a_used_token_is_a_duplicate_unless_the_user_may_have_been_us() {
+fn used_token_is_duplicate_unless_an_own_attempt_was_lost() {
     let token = conditions(CredentialKind::Token);
     assert_eq!(after(&[rejected(Code::TokenUsed)], &token), Decision::Reject);
     assert_eq!(after(&[AttemptSummary::NotSent, rejected(Code::TokenUsed)], &token), Decision::Reject);
@@ -90,7 +90,7 @@ fn a_used_token_is_a_duplicate_unless_the_user_may_have_been_us() {
 }
 
 #[test]
-fn what_was_lost_is_sent_again_with_the_same_and_only_with_something_to_know_it_by() {
+fn lost_attempt_is_retried_only_with_a_credential() {
     for carried in [CredentialKind::Token, CredentialKind::Key] {
         assert!(is_same(after(&[AttemptSummary::Lost], &conditions(carried))));
         assert!(is_same(after(&[AttemptSummary::GatewayError { retry_after: None }], &conditions(carried))));
@@ -101,7 +101,7 @@ fn what_was_lost_is_sent_again_with_the_same_and_only_with_something_to_know_it_
 }
 
 #[test]
-fn a_body_that_cannot_be_sent_again_is_never_repeated() {
+fn unrepeatable_body_is_never_retried() {
     let conditions = RetryConditions { is_repeatable: false, is_refreshable: true, ..conditions(CredentialKind::Key) };
     assert_eq!(after(&[AttemptSummary::Lost], &conditions), Decision::Unknown);
     assert_eq!(after(&[AttemptSummary::NotSent], &conditions), Decision::NotSent);
@@ -112,18 +112,18 @@ fn a_body_that_cannot_be_sent_again_is_never_repeated() {
 }
 
 #[test]
-fn a_server_s_wait_is_waited_for_and_spread_on_top() {
+fn retry_after_is_obeyed_with_jitter_on_top() {
     let rejection =
         AttemptSummary::Rejected { code: Code::InProgress, retry: Retry::Same, retry_after: Some(3 * SECOND) };
     let Decision::Retry(backoff) = after(&[rejection], &conditions(CredentialKind::Key)) else {
-        panic!("it is sent again")
+        panic!("expected a retry")
     };
     assert_eq!(backoff.minimum, 3 * SECOND);
     assert!(backoff.delay(0.0) == 3 * SECOND && backoff.delay(1.0) > 3 * SECOND);
 }
 
 #[test]
-fn waits_double_from_zero_up_to_a_bound() {
+fn backoff_doubles_from_zero_up_to_a_maximum() {
     let limits = RetryLimits::new().backoff(SECOND, 5 * SECOND);
     let jitters = [0, 1, 2, 3, 31].map(|attempts| Backoff::after(attempts, None, &limits).jitter);
     assert_eq!(jitters, [1, 2, 4, 5, 5].map(|seconds| seconds * SECOND));
@@ -131,7 +131,7 @@ fn waits_double_from_zero_up_to_a_bound() {
 }
 
 #[test]
-fn tries_come_to_an_end_and_say_what_is_certain() {
+fn last_attempt_reports_what_is_certain() {
     let key = conditions(CredentialKind::Key);
     let five = |summary: AttemptSummary| after(&[summary; 5], &key);
     assert_eq!(five(rejected(Code::StoreUnavailable)), Decision::Reject);
@@ -147,11 +147,11 @@ fn tries_come_to_an_end_and_say_what_is_certain() {
         AttemptSummary::NotSent,
         AttemptSummary::NotSent,
     ];
-    assert_eq!(after(&mixed, &key), Decision::Unknown, "the last never left, but the first may have run");
+    assert_eq!(after(&mixed, &key), Decision::Unknown, "the last was not sent, but the first may have run");
 }
 
 #[test]
-fn refused_connection_is_retried_until_deadline_and_uses_up_no_attempt() {
+fn refused_connection_is_retried_until_deadline_without_costing_attempts() {
     let refused = AttemptSummary::Refused;
     for carried in [CredentialKind::Token, CredentialKind::Key] {
         let conditions = conditions(carried);
@@ -165,7 +165,11 @@ fn refused_connection_is_retried_until_deadline_and_uses_up_no_attempt() {
         let late = RetryConditions { time_left: Duration::ZERO, ..conditions };
         assert_eq!(after(&[refused], &late), Decision::NotSent);
         assert_eq!(after(&[AttemptSummary::Lost, refused], &late), Decision::Unknown, "the first may have run");
-        assert_eq!(after(&[refused, rejected(Code::TokenUsed)], &conditions), Decision::Reject, "it never left");
+        assert_eq!(
+            after(&[refused, rejected(Code::TokenUsed)], &conditions),
+            Decision::Reject,
+            "the first was not sent"
+        );
     }
     let key = conditions(CredentialKind::Key);
     let once = RetryConditions { limits: RetryLimits::new().attempts(1), ..key };
@@ -175,16 +179,16 @@ fn refused_connection_is_retried_until_deadline_and_uses_up_no_attempt() {
 }
 
 #[test]
-fn backoff_after_refusals_is_bounded_on_both_sides_and_ends_by_the_deadline() {
+fn backoff_after_refused_connections_is_bounded() {
     let none = RetryLimits::new().backoff(Duration::ZERO, Duration::ZERO);
-    assert_eq!(Backoff::after_refusals(3, &none).delay(0.0), Duration::from_millis(5), "a server is not flooded");
+    assert_eq!(Backoff::after_refusals(3, &none).delay(0.0), Duration::from_millis(5), "lower bound");
     let long = RetryLimits::new().backoff(60 * SECOND, 60 * SECOND);
-    assert_eq!(Backoff::after_refusals(3, &long).delay(1.0), SECOND, "and is soon found");
+    assert_eq!(Backoff::after_refusals(3, &long).delay(1.0), SECOND, "upper bound");
     assert_eq!(Backoff::after_refusals(3, &long).within(SECOND / 10).delay(1.0), SECOND / 10);
 }
 
 #[test]
-fn a_wait_that_would_outlast_the_deadline_is_not_begun() {
+fn wait_beyond_the_deadline_is_not_started() {
     let soon = RetryConditions { time_left: 2 * SECOND, ..conditions(CredentialKind::Key) };
     let rejection =
         |after| AttemptSummary::Rejected { code: Code::InProgress, retry: Retry::Same, retry_after: Some(after) };
@@ -200,7 +204,7 @@ fn a_wait_that_would_outlast_the_deadline_is_not_begun() {
 }
 
 #[test]
-fn whoever_insists_goes_on_beyond_the_tries_but_not_against_a_word() {
+fn retry_until_deadline_exceeds_attempts_but_stops_at_rejections() {
     let until_deadline = RetryConditions { until_deadline: true, ..conditions(CredentialKind::Key) };
     assert!(is_same(after(&[AttemptSummary::Lost; 50], &until_deadline)));
     assert_eq!(after(&[AttemptSummary::Lost, rejected(Code::OutcomeUnknown)], &until_deadline), Decision::Unknown);
@@ -208,14 +212,14 @@ fn whoever_insists_goes_on_beyond_the_tries_but_not_against_a_word() {
 }
 
 #[test]
-fn an_interval_is_never_waited_out() {
+fn interval_rejection_is_never_retried() {
     for carried in [CredentialKind::Token, CredentialKind::Key] {
         let conditions = RetryConditions { until_deadline: carried == CredentialKind::Key, ..conditions(carried) };
         assert_eq!(after(&[rejected(Code::TooSoon)], &conditions), Decision::Reject);
         assert_eq!(
             after(&[AttemptSummary::NotSent, rejected(Code::TooSoon)], &conditions),
             Decision::Reject,
-            "it never left"
+            "the first was not sent"
         );
         for earlier in
             [AttemptSummary::Lost, AttemptSummary::GatewayError { retry_after: None }, rejected(Code::StoreUnavailable)]
@@ -223,20 +227,20 @@ fn an_interval_is_never_waited_out() {
             assert_eq!(
                 after(&[earlier, rejected(Code::TooSoon)], &conditions),
                 Decision::Unknown,
-                "{earlier:?}: it may be ours"
+                "{earlier:?}: the interval may be ours"
             );
         }
-        // A server that says otherwise is not believed.
+        // Also if the server says `retry: same`.
         let too_soon = AttemptSummary::Rejected { code: Code::TooSoon, retry: Retry::Same, retry_after: Some(SECOND) };
         assert_eq!(after(&[too_soon], &conditions), Decision::Reject);
     }
 }
 
 #[test]
-fn a_lock_is_waited_for_unless_we_may_hold_it_ourselves() {
+fn lock_is_waited_for_unless_an_own_attempt_may_hold_it() {
     let locked = AttemptSummary::Rejected { code: Code::Locked, retry: Retry::Same, retry_after: Some(SECOND) };
     let token = conditions(CredentialKind::Token);
-    let Decision::Retry(backoff) = after(&[locked], &token) else { panic!("it is sent again") };
+    let Decision::Retry(backoff) = after(&[locked], &token) else { panic!("expected a retry") };
     assert_eq!(backoff.minimum, SECOND);
     assert!(is_same(after(&[rejected(Code::StoreUnavailable), locked], &token)));
     assert_eq!(after(&[locked; 5], &token), Decision::Reject);
@@ -251,7 +255,7 @@ fn revoked_token_is_not_replaced() {
 }
 
 #[test]
-fn nobody_knows_is_unknown_and_not_kept_is_certain() {
+fn unknown_outcome_is_unknown_and_reply_not_kept_certain() {
     let key = conditions(CredentialKind::Key);
     assert_eq!(after(&[rejected(Code::OutcomeUnknown)], &key), Decision::Unknown);
     assert_eq!(after(&[rejected(Code::Internal)], &key), Decision::Unknown);
@@ -259,7 +263,7 @@ fn nobody_knows_is_unknown_and_not_kept_is_certain() {
 }
 
 #[test]
-fn what_was_running_when_last_heard_of_is_not_certain_to_have_run_nothing() {
+fn attempt_last_seen_in_progress_stays_unknown() {
     let key = conditions(CredentialKind::Key);
     let runs = rejected(Code::InProgress);
     assert_eq!(
@@ -271,11 +275,11 @@ fn what_was_running_when_last_heard_of_is_not_certain_to_have_run_nothing() {
     );
     assert_eq!(after(&[runs, rejected(Code::BadRequest)], &key), Decision::Unknown);
     assert_eq!(after(&[runs, AttemptSummary::Unauthorized], &key), Decision::Unknown);
-    assert_eq!(after(&[runs; 5], &key), Decision::Reject, "it says so itself");
+    assert_eq!(after(&[runs; 5], &key), Decision::Reject, "the server reports it");
 }
 
 #[test]
-fn a_failure_that_no_guard_has_marked_says_nothing_of_a_try_that_was_lost() {
+fn unmarked_failure_after_a_lost_attempt_is_unknown() {
     assert_eq!(after(&[AttemptSummary::UnmarkedFailure], &conditions(CredentialKind::Token)), Decision::Return);
     assert_eq!(
         after(&[AttemptSummary::Lost, AttemptSummary::UnmarkedFailure], &conditions(CredentialKind::Token)),
@@ -284,7 +288,7 @@ fn a_failure_that_no_guard_has_marked_says_nothing_of_a_try_that_was_lost() {
     assert_eq!(
         after(&[AttemptSummary::Lost, AttemptSummary::UnmarkedFailure], &conditions(CredentialKind::Key)),
         Decision::Return,
-        "other servers mark nothing"
+        "a server that accepts keys may have no guard"
     );
 }
 
@@ -302,7 +306,7 @@ fn credentials_are_refreshed_once() {
 }
 
 #[test]
-fn it_is_never_sent_more_often_than_is_allowed_nor_after_the_deadline() {
+fn attempts_and_deadline_are_never_exceeded() {
     let once = RetryConditions {
         limits: RetryLimits::new().attempts(1),
         is_refreshable: true,
@@ -331,7 +335,7 @@ fn it_is_never_sent_more_often_than_is_allowed_nor_after_the_deadline() {
 }
 
 #[test]
-fn what_is_resumed_may_have_run_before() {
+fn resumed_submission_may_have_run_before() {
     let history = AttemptHistory::new(true);
     assert_eq!(decide(&history, rejected(Code::KeyMalformed), &conditions(CredentialKind::Key)), Decision::Unknown);
     assert_eq!(decide(&history, AttemptSummary::Response, &conditions(CredentialKind::Key)), Decision::Return);

@@ -27,18 +27,18 @@ impl Transport for Restarting {
         }
         self.ran += 1;
         let response = http::Response::builder().status(201).url(request.url().clone()).body("ordered");
-        Ok(response.expect("a response").into())
+        Ok(response.expect("valid response").into())
     }
 }
 
 async fn submit_to(server: &mut Restarting, limits: RetryLimits) -> Result<Response, Error> {
     let client = Client::builder().with_keys().limits(limits).build().expect("valid settings");
-    let url = "http://shop.example/orders".parse().expect("an address");
+    let url = "http://shop.example/orders".parse().expect("valid URL");
     submit(&client, server, Plan::new(&client, Method::POST, Some(url))).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn submission_outlasts_a_server_that_restarts_and_runs_once() {
+async fn submission_survives_server_restart_and_runs_once() {
     let mut server = Restarting::up_after(Duration::from_secs(3));
     let response = submit_to(&mut server, RetryLimits::new().deadline(DEADLINE)).await.unwrap();
     assert_eq!((response.status().as_u16(), server.ran), (201, 1));
@@ -46,7 +46,7 @@ async fn submission_outlasts_a_server_that_restarts_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_server_ends_the_submission_at_its_deadline() {
+async fn dead_server_fails_submission_at_deadline() {
     for on_unknown in [OnUnknown::Report, OnUnknown::Look] {
         let begun = Instant::now();
         let mut server = Restarting::up_after(Duration::from_secs(3600));
@@ -62,7 +62,7 @@ async fn dead_server_ends_the_submission_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_sends_once_is_told_of_a_refusal_at_once() {
+async fn client_without_retries_returns_a_refused_connection_at_once() {
     let begun = Instant::now();
     let mut server = Restarting::up_after(Duration::from_secs(3));
     let error = submit_to(&mut server, RetryLimits::new().attempts(1)).await.unwrap_err();

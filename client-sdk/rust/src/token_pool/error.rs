@@ -1,4 +1,4 @@
-//! Why no token could be fetched, and what to do about it.
+//! Errors of fetching a token, with advice.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::error::BoxError;
 use crate::rejection::Rejection;
 use crate::transport::is_refused;
 
-/// The advice if the server may not be Onceward's.
-const ADVICE: &str = "Is Onceward there? An application needs `token_route`; if its tokens come from elsewhere, name that \
-    address with `tokens_from`; if it goes by keys, use `with_keys`.";
+/// The advice if the server may not be an Onceward server.
+const ADVICE: &str = "Is this an Onceward server? An application needs `token_route`; if another server issues the tokens, set its \
+    URL with `tokens_from`; if the route expects keys, use `with_keys`.";
 
-/// The advice if the server wants to know the caller.
-const IDENTIFY: &str = " Say who is asking, with `authorization` or `identity`.";
+/// The advice if the server requires an identity.
+const IDENTIFY: &str = " Identify the client with `authorization` or `identity`.";
 
-/// Why no token could be fetched.
+/// The error of fetching a token.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenError {
     pub(crate) message: String,
-    /// Whether a retry may succeed.
+    /// True if a retry may succeed.
     pub(crate) is_transient: bool,
-    /// Whether the server refused the connection, as it does while it restarts.
+    /// True if the server refused the connection, for example during a restart.
     pub(crate) is_refused: bool,
     pub(crate) rejection: Option<Box<Rejection>>,
 }
@@ -39,7 +39,7 @@ impl TokenError {
     }
 }
 
-/// The server does not respond.
+/// The server did not respond.
 pub(super) fn unreachable(url: &Url, error: reqwest::Error) -> TokenError {
     let is_refused = is_refused(&error);
     let error = error.without_url();
@@ -49,26 +49,26 @@ pub(super) fn unreachable(url: &Url, error: reqwest::Error) -> TokenError {
         why = format!("{why}: {cause}");
         source = cause.source();
     }
-    let message = format!("{} does not answer ({why}). Is it running, and is the address right?", redacted(url));
+    let message = format!("{} failed ({why}). Is the server running, and is the URL correct?", redacted(url));
     TokenError { message, is_transient: !error.is_builder(), is_refused, rejection: None }
 }
 
-/// There was no token within the deadline. `last` is the error of the last fetch, if one has failed.
+/// No token arrived before the deadline. `last` is the error of the last fetch, if it failed.
 pub(super) fn too_late(last: Option<TokenError>) -> TokenError {
     let reason = last.as_ref().map_or("is `/token` slow, or its rate limit low?", |last| &last.message);
     TokenError { message: format!("no token within the deadline: {reason}"), ..last.clone().unwrap_or_default() }
 }
 
-/// A guard or the service rejected the request.
+/// The server rejected the request with a problem.
 pub(super) fn rejected(url: &Url, rejection: Rejection) -> TokenError {
     let problem = &rejection.problem;
     let next = match problem.code {
-        Code::RateLimited => " Ask for fewer at a time (`pool_size`), or have `rate_limit` raised.",
+        Code::RateLimited => " Fetch fewer tokens at a time (`pool_size`), or raise `rate_limit` on the server.",
         Code::Unauthorized => IDENTIFY,
         Code::NotFound => ADVICE,
         _ => "",
     };
-    let message = format!("{} rejected the request ({}): {}{next}", redacted(url), problem.code, problem.detail);
+    let message = format!("{} was rejected ({}): {}{next}", redacted(url), problem.code, problem.detail);
     TokenError {
         message,
         is_transient: problem.retry == Retry::Same,
@@ -77,38 +77,38 @@ pub(super) fn rejected(url: &Url, rejection: Rejection) -> TokenError {
     }
 }
 
-/// The response is an error, but not of Onceward.
+/// The response has an error status and no problem.
 pub(super) fn unexpected_status(url: &Url, status: StatusCode, retry_after: Option<Duration>) -> TokenError {
     let is_transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     let message = match status {
         _ if status.is_redirection() => {
-            format!("{} leads elsewhere ({status}). Name the address it leads to with `tokens_from`.", redacted(url))
+            format!("{} was redirected ({status}). Set the target URL with `tokens_from`.", redacted(url))
         }
-        _ if is_transient => format!("{} answered {status}. Try again in a moment.", redacted(url)),
-        StatusCode::UNAUTHORIZED => format!("{} answered {status}.{IDENTIFY}", redacted(url)),
-        _ => format!("{} answered {status}. {ADVICE}", redacted(url)),
+        _ if is_transient => format!("{} returned {status}. Try again in a moment.", redacted(url)),
+        StatusCode::UNAUTHORIZED => format!("{} returned {status}.{IDENTIFY}", redacted(url)),
+        _ => format!("{} returned {status}. {ADVICE}", redacted(url)),
     };
     let code = if status == StatusCode::TOO_MANY_REQUESTS { Code::RateLimited } else { Code::Overloaded };
     let wait = |after| Box::new(Rejection { problem: Problem::new(code), retry_after: Some(after) });
     TokenError { message, is_transient, is_refused: false, rejection: retry_after.filter(|_| is_transient).map(wait) }
 }
 
-/// The response has no token in it.
+/// The response contains no token.
 pub(super) fn no_token_in_body(url: &Url, status: StatusCode, kind: &str) -> TokenError {
-    TokenError::permanent(format!("{} answered {status} with {kind}, and no token is in it. {ADVICE}", redacted(url)))
+    TokenError::permanent(format!("{} returned {status} ({kind}) without a token. {ADVICE}", redacted(url)))
 }
 
-/// The response has a token that cannot be used.
+/// The response contains an unusable token.
 pub(super) fn unusable_token(url: &Url, what: &str) -> TokenError {
-    TokenError::permanent(format!("{} answered with {what}. Is Onceward there?", redacted(url)))
+    TokenError::permanent(format!("{} returned {what}. Is this an Onceward server?", redacted(url)))
 }
 
-/// The caller's credentials could not be fetched.
+/// The `Authorization` value could not be fetched.
 pub(super) fn without_credentials(url: &Url, error: &BoxError) -> TokenError {
-    TokenError::permanent(format!("the credentials for {} could not be had: {error}", redacted(url)))
+    TokenError::permanent(format!("the `Authorization` value for {} could not be fetched: {error}", redacted(url)))
 }
 
-/// The request for error messages: without parts of the address that may be secret.
+/// The request for error messages: without the parts of the URL that may be secret.
 fn redacted(url: &Url) -> String {
     format!("POST {}{}", url.origin().ascii_serialization(), url.path())
 }

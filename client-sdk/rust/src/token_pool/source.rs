@@ -17,32 +17,32 @@ use crate::buffered_body::BufferedBody;
 use crate::rejection::{self, ResponseClass, classify};
 use crate::token::Token;
 
-/// The most bytes read of a response with tokens.
+/// Maximum number of bytes read of a response with tokens.
 const MAX_BODY: usize = 256 * 1024;
-/// The most requests for one token each in flight.
+/// Maximum number of `POST /token` requests in flight.
 const MAX_IN_FLIGHT: usize = 8;
 
-/// The action and subject the tokens are bound to.
+/// The action and subject that the tokens are bound to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TokenBinding {
     pub(crate) action: Option<String>,
     pub(crate) subject: Option<String>,
 }
 
-/// Fetches tokens of one binding from one endpoint.
+/// Fetches tokens for one binding from one endpoint.
 pub(crate) struct TokenSource {
     pub(crate) http: Client,
-    /// The address that `/token` is appended to.
+    /// The URL that `/token` is appended to.
     pub(crate) base: Url,
     pub(crate) binding: TokenBinding,
-    /// Headers that identify the caller.
+    /// Headers that identify the client.
     pub(crate) identity: HeaderMap,
     pub(crate) authorization: Option<Authorization>,
     pub(crate) timeout: Duration,
     has_no_batches: AtomicBool,
 }
 
-/// A token, when it was requested, and how long it lives from then on.
+/// A token with the time of its request and its lifetime from then on.
 #[derive(Debug)]
 pub(crate) struct FreshToken {
     pub(crate) token: Token,
@@ -68,10 +68,10 @@ impl TokenSource {
         Self { http, base, binding, identity, authorization, timeout, has_no_batches: AtomicBool::new(false) }
     }
 
-    /// Fetches up to `count` tokens, and delivers each as it arrives.
+    /// Fetches up to `count` tokens, and delivers them as they arrive.
     ///
     /// # Errors
-    /// If not one was fetched.
+    /// If no token was fetched.
     pub(crate) async fn fetch(&self, count: u32, deliver: impl Fn(Vec<FreshToken>)) -> Result<(), TokenError> {
         if count > 1 && !self.has_no_batches.load(Ordering::Relaxed) {
             if let Some(tokens) = self.fetch_batch(count).await? {
@@ -80,7 +80,7 @@ impl TokenSource {
             }
             self.has_no_batches.store(true, Ordering::Relaxed);
         }
-        // After a failure no further request is sent; those in flight still count.
+        // After a failure no further request is sent. Requests in flight may still deliver a token.
         let is_failed = AtomicBool::new(false);
         let requests = stream::iter(0..count).take_while(|_| ready(!is_failed.load(Ordering::Relaxed)));
         let mut results = requests.map(|_| self.fetch_one()).buffer_unordered(MAX_IN_FLIGHT);
@@ -100,7 +100,7 @@ impl TokenSource {
         last.filter(|_| none).map_or(Ok(()), Err)
     }
 
-    /// `None` if the server has no `/tokens`.
+    /// Fetches a batch. Returns `None` if the server has no `/tokens`.
     async fn fetch_batch(&self, count: u32) -> Result<Option<Vec<FreshToken>>, TokenError> {
         let TokenBinding { action, subject } = self.binding.clone();
         let url = self.endpoint("tokens");
@@ -112,7 +112,7 @@ impl TokenSource {
         }
         let all: TokensBody = self.read(&url, response).await?;
         if all.tokens.is_empty() {
-            // Otherwise the pool would fetch again and again while a submission waits.
+            // Without this error, the pool would fetch in a loop while a submission waits.
             return Err(error::unusable_token(&url, "no token at all"));
         }
         all.tokens.into_iter().map(|issued| fresh_token(&url, issued, requested)).collect::<Result<_, _>>().map(Some)
@@ -183,7 +183,7 @@ impl TokenSource {
 
 fn fresh_token(url: &Url, issued: TokenBody, requested: Instant) -> Result<FreshToken, TokenError> {
     let unusable = |what: &str| error::unusable_token(url, what);
-    // A token lives for at most a day: more is a mistake, and might overflow an `Instant`.
+    // A token lives for at most a day: more is an error of the server, and might overflow an `Instant`.
     let lifetime = Duration::from_secs(issued.expires_in.min(24 * 60 * 60));
     if lifetime.is_zero() {
         return Err(unusable("a token that has expired already"));

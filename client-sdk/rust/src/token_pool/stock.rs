@@ -1,7 +1,7 @@
-//! Tokens in stock: plain data; the caller passes the time.
+//! The tokens in stock. The caller passes the current time.
 //!
-//! A token's age counts from before it was requested, on this machine's monotonic clock, and its lifetime is the server's `expires_in`:
-//! dates are never compared, so that clocks may differ.
+//! The age of a token counts from its request, on the monotonic clock of this machine, and its lifetime is the server's `expires_in`. Dates
+//! are never compared, so the clocks of client and server may differ.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use tokio::time::Instant;
 
 use crate::token::Token;
 
-/// The lifetime assumed for a token that came without one.
+/// Assumed lifetime of a token that came without one.
 const ASSUMED_LIFETIME: Duration = Duration::from_secs(30);
 
-/// Tokens, ordered by when they have to be replaced.
+/// Tokens, ordered by the time of their renewal.
 #[derive(Debug, Default)]
 pub(crate) struct TokenStock {
     tokens: VecDeque<PooledToken>,
-    /// The shortest lifetime the server has given so far.
+    /// The shortest lifetime that the server has sent so far.
     shortest_lifetime: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct PooledToken {
     token: Token,
-    /// From then on it is valid but not fresh: another is fetched in its place.
+    /// The time from which the token is valid but not fresh: the pool fetches a replacement.
     renew_at: Instant,
-    /// Until then it may be sent.
+    /// The time until which the token may be sent.
     valid_until: Instant,
 }
 
@@ -41,9 +41,9 @@ impl TokenStock {
         None
     }
 
-    /// The number of tokens that need no replacement yet.
+    /// The number of tokens that need no renewal yet.
     pub(crate) fn fresh(&self, now: Instant) -> usize {
-        // Mostly all of them are fresh, and then so is the first.
+        // Usually all tokens are fresh: checking the first one is enough.
         if self.tokens.front().is_none_or(|pooled| now < pooled.renew_at) {
             return self.tokens.len();
         }
@@ -56,7 +56,8 @@ impl TokenStock {
         self.insert_sorted(token, requested, lifetime);
     }
 
-    /// Inserts a token that came with a response, without a lifetime: half of the shortest one seen is assumed, and little if none was.
+    /// Inserts a token that came with a response, without a lifetime. Half of the shortest known lifetime is assumed, or
+    /// `ASSUMED_LIFETIME`.
     pub(crate) fn insert_unrequested(&mut self, token: Token, now: Instant) {
         let lifetime =
             self.shortest_lifetime.map_or(ASSUMED_LIFETIME, |lifetime| lifetime / 2).min(10 * ASSUMED_LIFETIME);
@@ -64,7 +65,7 @@ impl TokenStock {
     }
 
     fn insert_sorted(&mut self, token: Token, requested: Instant, lifetime: Duration) {
-        // The request takes time to reach the guard.
+        // Allow for the time that the request takes to reach the guard.
         let margin = (lifetime / 4).min(Duration::from_secs(5));
         let pooled =
             PooledToken { token, renew_at: requested + lifetime * 2 / 3, valid_until: requested + (lifetime - margin) };
@@ -72,7 +73,7 @@ impl TokenStock {
         self.tokens.insert(at, pooled);
     }
 
-    /// Discards all tokens: the server rejected one of them for a reason that holds for the others.
+    /// Discards all tokens: the server rejected one of them for a reason that applies to all.
     pub(crate) fn clear(&mut self) {
         self.tokens.clear();
     }
@@ -89,18 +90,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_that_is_good_goes_first_and_the_others_are_forgotten() {
+    async fn oldest_usable_token_is_taken_and_older_ones_dropped() {
         let (mut stock, now) = (TokenStock::default(), Instant::now());
         stock.insert(token("late"), now, 3 * MINUTE);
         stock.insert(token("early"), now, MINUTE);
         stock.insert(token("middle"), now, 2 * MINUTE);
         assert_eq!(stock.take(now), Some(token("early")));
-        assert_eq!(stock.take(now + 2 * MINUTE), Some(token("late")), "the middle one is too old by then");
+        assert_eq!(stock.take(now + 2 * MINUTE), Some(token("late")), "the middle one has expired");
         assert_eq!(stock.take(now + 2 * MINUTE), None);
     }
 
     #[tokio::test]
-    async fn a_token_is_replaced_before_it_is_too_old_to_be_sent() {
+    async fn token_is_replaced_before_it_expires() {
         let (mut stock, now) = (TokenStock::default(), Instant::now());
         stock.insert(token("a"), now, 30 * MINUTE);
         assert_eq!(stock.fresh(now + 19 * MINUTE), 1);
@@ -111,14 +112,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_of_a_second_is_good_for_most_of_it() {
+    async fn one_second_token_is_usable_for_most_of_it() {
         let (mut stock, now) = (TokenStock::default(), Instant::now());
         stock.insert(token("a"), now, Duration::from_secs(1));
         assert!(stock.take(now + Duration::from_millis(700)).is_some());
     }
 
     #[tokio::test]
-    async fn a_token_of_unknown_life_is_not_trusted_for_long() {
+    async fn token_without_known_expiry_is_dropped_early() {
         let (mut stock, now) = (TokenStock::default(), Instant::now());
         stock.insert_unrequested(token("a"), now);
         assert!(stock.take(now + ASSUMED_LIFETIME).is_none());
