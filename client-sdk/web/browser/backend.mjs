@@ -1,4 +1,4 @@
-// A shop that has no guard of its own: it redeems tokens at the real service, or stands behind the real nginx, which asks for it.
+// A shop without a guard: it redeems tokens at the real service, or runs behind the real nginx, which redeems them.
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ export class Service {
     return service;
   }
 
-  /** Uses a token up: whether it was good, and what to answer if not. */
+  /** Redeems a token: returns whether it was accepted, and the response if not. */
   async redeem(token) {
     const headers = { "content-type": "application/json", authorization: `Bearer ${KEY}` };
     const answer = await fetch(`${this.url}/token/redeem`, { method: "POST", headers, body: JSON.stringify({ token }) });
@@ -38,7 +38,7 @@ export class Service {
   }
 }
 
-/** The shop. It counts what it was sent and what was ordered. */
+/** The shop. It counts submissions and orders. */
 export class Backend {
   static async open() {
     const backend = new Backend();
@@ -49,17 +49,17 @@ export class Backend {
     return backend;
   }
 
-  /** Tokens come from this service; with `redeems` the shop asks there itself. */
+  /** Sets the service that issues tokens; with `redeems` the shop redeems them itself. */
   serve(service, redeems) {
     Object.assign(this, { service, redeems });
   }
 
-  /** From now on the script stands in pages without a setting. */
+  /** From now on, pages load the script without settings. */
   bare() {
     this.isBare = true;
   }
 
-  /** Fails the next submissions with these statuses, after their token was redeemed. A bare answer has no script. */
+  /** Fails the next submissions with these statuses, after their token was redeemed. A bare response has no script. */
   fail(...failures) {
     this.failures = failures;
   }
@@ -81,7 +81,7 @@ export class Backend {
     const token = searchParams.get("_onceward") ?? fields.get("_onceward");
     this.tokens.push(token);
     const redeemed = this.redeems && (await this.service.redeem(token));
-    if (redeemed && !redeemed.isGood) return say(redeemed.status, "refused", redeemed.text);
+    if (redeemed && !redeemed.isGood) return say(redeemed.status, "rejected", redeemed.text);
     this.runs.push(fields.get("item"));
     const failure = this.failures.shift();
     if (failure) return say(failure.status, "failed", "<p>Something went wrong.</p>", failure.isBare);
@@ -89,7 +89,7 @@ export class Backend {
     say(200, "receipt", '<p id="receipt">thanks</p>');
   }
 
-  /** How often something was ordered, and how often a submission got as far as the handler. */
+  /** The number of orders of an item, and the number of its submissions that reached the handler. */
   count(item) {
     const of = (list) => list.filter((line) => line == item).length;
     return [of(this.orders), of(this.runs)];
@@ -105,7 +105,7 @@ function form(how) {
   return `<form method="post" action="/orders" data-onceward="${how}"><input name="item"><button>Order</button></form>`;
 }
 
-/** nginx with deploy/nginx.conf as it stands, but for addresses and places. */
+/** nginx with deploy/nginx.conf, except for addresses and paths. */
 export class Nginx {
   static async before(backend, service, port) {
     const nginx = new Nginx();
@@ -120,7 +120,7 @@ export class Nginx {
     };
     let site = readFileSync(join(ROOT, "deploy/nginx.conf"), "utf8");
     for (const [from, to] of Object.entries(given)) {
-      if (site.split(from).length != 2) throw new Error(`${from} does not stand once in the recipe`);
+      if (site.split(from).length != 2) throw new Error(`the recipe does not contain ${from} exactly once`);
       site = site.replace(from, to);
     }
     writeFileSync(at("site.conf"), site);
@@ -129,7 +129,7 @@ export class Nginx {
     writeFileSync(at("nginx.conf"), main);
     nginx.process = spawn("nginx", ["-p", nginx.folder, "-c", at("nginx.conf")], { stdio: ["ignore", "ignore", "inherit"] });
     nginx.url = `http://127.0.0.1:${port}`;
-    await until("nginx answers", () => fetch(nginx.url).then(() => true, () => false));
+    await until("nginx responds", () => fetch(nginx.url).then(() => true, () => false));
     return nginx;
   }
 

@@ -1,9 +1,9 @@
-// Clicks with exact gaps, and pages that a test makes up.
+// Clicks with exact gaps, and generated pages.
 
 import { until } from "./story.mjs";
 
 const POLICY = "default-src 'self'";
-/** The time within which clicks count as one, less what the clock of the test may be off. */
+/** Maximum time between clicks that count as one, minus a tolerance for the clock of the test. */
 const WINDOW = 950;
 
 /** Serves these texts below `/web/made/`: `{ name: text }`, where a name ends in `.html` or `.js`. */
@@ -15,10 +15,10 @@ export async function serve(visitor, texts, policy = POLICY) {
   });
 }
 
-/** How long anything may take on a machine that is busy with other tests. */
+/** Timeout of any step on a machine that is busy with other tests. */
 export const PATIENCE = 60_000;
 
-/** Notes in the page when it was clicked, and how many of its requests are in flight. */
+/** Records in the page the times of clicks, and the number of requests in flight. */
 export async function observe(visitor) {
   visitor.context.setDefaultTimeout(PATIENCE);
   await visitor.context.addInitScript(() => {
@@ -39,7 +39,7 @@ export async function observe(visitor) {
   });
 }
 
-/** Clicks where the first button is so many times. False if the machine was too busy to do so within the time of one click. */
+/** Clicks the first button `count` times. Returns false if the machine was too busy to do so within the time of one click. */
 export async function click(page, count, gap) {
   const { x, y, width, height } = await page.locator("form button").first().boundingBox();
   await page.evaluate(() => (window.clicks.length = 0));
@@ -51,10 +51,10 @@ export async function click(page, count, gap) {
   return times.length == count && times.at(-1) - times[0] < WINDOW;
 }
 
-/** Waits until nothing is in flight or waiting any more. */
+/** Waits until no request is in flight and no form is busy. */
 export async function quiet(page) {
   let since = Date.now();
-  await until("nothing is in flight", async () => {
+  await until("no request in flight", async () => {
     const isBusy = await page.evaluate(() => window.inFlight > 0 || !!document.querySelector("form[aria-busy=true]"));
     if (isBusy) since = Date.now();
     return Date.now() - since > 250;

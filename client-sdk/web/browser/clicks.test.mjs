@@ -1,9 +1,9 @@
-// Impatient people, and browsers that run no script. Every story ends with the right number of orders in the server's ledger.
+// Double clicks, and browsers without JavaScript. Every test ends with the right number of orders in the server's ledger.
 
 import assert from "node:assert/strict";
 import { begun, orders, receipt, stage, state, story, until } from "./story.mjs";
 
-story("a double click is one order, and shows its answer", async (visitor, item) => {
+story("a double click is one order, and shows its response", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await page.dblclick("button");
@@ -11,7 +11,7 @@ story("a double click is one order, and shows its answer", async (visitor, item)
   assert.equal(orders(item), 1);
 });
 
-story("a triple click before any token is there is one order", async (visitor, item) => {
+story("a triple click before the first token is one order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   stage.proxy.delay("POST /web/token", 500);
   await page.fill("[name=item]", item);
@@ -40,7 +40,7 @@ story("Enter and a click are one order, with the value of the button", async (vi
   assert.deepEqual(stage.orders(`item=${item}`), [`item=${item}&go=order`]);
 });
 
-story("two tabs are two intents", async (visitor, item) => {
+story("two tabs are two orders", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   const other = await visitor.context.newPage();
   await other.goto(page.url());
@@ -50,7 +50,7 @@ story("two tabs are two intents", async (visitor, item) => {
   assert.equal(orders(item), 2);
 });
 
-story("with the script blocked, a form with a token of the server's is one order", async (visitor, item) => {
+story("with the script blocked, a form with a server-rendered token is one order", async (visitor, item) => {
   await visitor.context.route("**/onceward.js", (route) => route.abort());
   const page = await visitor.open("/web/pages/rendered");
   await page.fill("[name=item]", item);
@@ -59,25 +59,25 @@ story("with the script blocked, a form with a token of the server's is one order
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
 });
 
-story("with the script blocked, a form without a token is refused and keeps what was written", async (visitor, item) => {
+story("with the script blocked, a form without a token is rejected and keeps its input", async (visitor, item) => {
   await visitor.context.route("**/onceward.js", (route) => route.abort());
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await page.dblclick("button");
-  await until("the refusal", async () => (await page.textContent("body")).includes("token_missing"));
+  await until("the rejection", async () => (await page.textContent("body")).includes("token_missing"));
   await visitor.back("form");
   assert.deepEqual([orders(item), await page.inputValue("[name=item]")], [0, item]);
 });
 
 story(
-  "without JavaScript a form with a token of the server's is one order",
+  "without JavaScript a form with a server-rendered token is one order",
   async (visitor, item) => {
     const page = await visitor.open("/web/pages/rendered");
     await page.fill("[name=item]", item);
     await page.dblclick("button");
     await receipt(page);
     assert.deepEqual([orders(item), begun(item)], [1, 1]);
-    // Back and sent again by mistake: the same answer again. A new page is a new order.
+    // Back and sent again by mistake: the server replays the response. A new page is a new order.
     const first = await receipt(page);
     await visitor.back();
     await page.waitForSelector("form");
@@ -94,7 +94,7 @@ story(
   { javaScriptEnabled: false },
 );
 
-story("a form of the server's is sent with its own token where no other can be had", async (visitor, item) => {
+story("a form is sent with its server-rendered token if no other can be fetched", async (visitor, item) => {
   await visitor.context.route("**/token", (route) => route.fulfill({ status: 404 }));
   const page = await visitor.open("/web/pages/rendered");
   await page.fill("[name=item]", item);

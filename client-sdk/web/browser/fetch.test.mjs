@@ -9,7 +9,7 @@ let stage;
 before(async () => (stage = await Stage.open()));
 after(() => stage.close());
 
-/** Runs this in a page of the shop, with its script. */
+/** Runs a function in a page of the shop, with its script. */
 async function inPage(act, ...given) {
   const visitor = await Visitor.come(stage);
   const page = await visitor.open("/web/pages/receipt");
@@ -17,7 +17,7 @@ async function inPage(act, ...given) {
   return [said, await visitor.leave()];
 }
 
-test("each call is a submission of its own, and a lost answer is fetched again with the same token", async () => {
+test("each call is a separate submission, and a lost response is retried with the same token", async () => {
   stage.proxy.lose("POST /web/orders");
   setTimeout(() => stage.proxy.well(), 300);
   const [outcomes, wrong] = await inPage(async () => {
@@ -31,7 +31,7 @@ test("each call is a submission of its own, and a lost answer is fetched again w
   assert.deepEqual(wrong, []);
 });
 
-test("calls under one key at the same time are one request, and a later one is replayed", async () => {
+test("concurrent calls with one key are one request, and a later one is replayed", async () => {
   const [said, wrong] = await inPage(async () => {
     const keyed = { method: "POST", key: "browser-1", headers: { "x-order": "keyed" } };
     const together = await Promise.all([1, 2, 3].map(() => onceward.fetch("/keyed/orders", keyed)));

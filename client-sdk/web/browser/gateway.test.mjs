@@ -1,4 +1,4 @@
-// A page behind nginx with deploy/nginx.conf: one line loads the script, and everything is on the origin of the page.
+// A page behind nginx with deploy/nginx.conf: one line loads the script, and every request stays on the origin of the page.
 
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
@@ -19,7 +19,7 @@ after(async () => {
   backend.close();
 });
 
-/** Whatever went elsewhere is wrong: the origin here is that of nginx. */
+/** Allows requests to nginx, which is the page's origin here. */
 function stayed(visitor) {
   visitor.wrong = visitor.wrong.filter((line) => !line.startsWith(`left the origin: ${nginx.url}/`));
 }

@@ -1,4 +1,4 @@
-// The real libraries that send forms by themselves, from npm: how a page of each has its form.
+// The real libraries from npm that send forms, and a page for each.
 
 import { readFileSync } from "node:fs";
 import { build } from "esbuild";
@@ -6,7 +6,7 @@ import { build } from "esbuild";
 const MODULES = new URL("../node_modules/", import.meta.url);
 const file = (path) => () => readFileSync(new URL(path, MODULES), "utf8");
 
-/** Bundles a module for a page, with what it imports from npm. */
+/** Bundles a module for a page, with its imports from npm. */
 export async function bundle(contents) {
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: MODULES.pathname, loader: "jsx" },
@@ -42,8 +42,8 @@ const REACT = `
   createRoot(root).render(<form action={order} {...marks}><input name="item" required /><button>Order</button></form>);`;
 
 /**
- * `script` is the library; `body(url, mark)` the page's body, whose form sends to `url`; `answer` what the shop has to answer; `takesToken` whether
- * the form sends with POST by its own attributes and so takes a token of the SDK; `leaves` whether the response is another page.
+ * `script` is the library; `body(url, mark)` the page's body, whose form sends to `url`; `answer` the kind of response of the shop; `takesToken` is
+ * true if the form has `method="post"` and therefore carries a token of the SDK; `leaves` is true if the response is another page.
  */
 export const LIBRARIES = {
   "htmx 2": { script: file("htmx2/dist/htmx.js"), answer: "bare", body: (url, mark) => form(`hx-post="${url}" hx-target="#place" ${mark}`) },

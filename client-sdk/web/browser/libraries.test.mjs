@@ -1,4 +1,4 @@
-// Forms that a library sends: with `data-onceward` none is worse off than the same form without it, and none shows a state that is not true.
+// Forms sent by a library: with `data-onceward` none orders less than without it, and none shows a wrong state.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -7,10 +7,10 @@ import { LIBRARIES } from "./libraries.mjs";
 import { begun, orders, stage, until } from "./story.mjs";
 import { Visitor } from "./stage.mjs";
 
-/** After this, a submit of the same content is a new one. */
+/** After this time in milliseconds, a submit of the same content is a new one. */
 const LATER = 1200;
 
-/** One person's orders in one page of a library, and what the form showed meanwhile. */
+/** The orders of one user on one page of a library, with checks of the state that the form shows. */
 class Customer {
   static async enter(name, path, mark) {
     const { script, body, answer, takesToken, leaves } = LIBRARIES[name];
@@ -36,7 +36,7 @@ class Customer {
     await this.page.waitForSelector("form");
   }
 
-  /** Orders, and counts how often this was ordered by now. */
+  /** Orders an item, and counts its orders so far. */
   async order(step, item, count = 1) {
     const { page } = this;
     await this.isTrue(`before: ${step}`);
@@ -50,7 +50,7 @@ class Customer {
     await new Promise((go) => setTimeout(go, LATER));
   }
 
-  /** Whether what the form shows is so: `ready` says that there is a token for the next submit. */
+  /** Checks the state that the form shows: `ready` means that there is a token for the next submit. */
   async isTrue(when) {
     const shown = await this.page.evaluate(() => {
       const form = document.querySelector("form");
@@ -64,7 +64,7 @@ class Customer {
     if (state == "ready") assert.ok(/^ow1_/.test(token) && !this.sent.has(token), `${said}, with a token that was not sent before`);
   }
 
-  /** The form again after an order whose response is another page. */
+  /** Opens the form again after an order whose response is another page. */
   async again() {
     if (this.leaves) await this.open();
   }
@@ -94,16 +94,16 @@ class Customer {
   }
 }
 
-// They mostly wait.
-describe("forms that a library sends", { concurrency: 2 }, () => {
+// These tests mostly wait.
+describe("forms sent by a library", { concurrency: 2 }, () => {
   for (const [name, { takesToken }] of Object.entries(LIBRARIES)) {
-    test(`${name}: a form with data-onceward is never worse off than without it`, async () => {
+    test(`${name}: a form with data-onceward orders as it does without it`, async () => {
       const cases = [["open", ""], ["open", "data-onceward"]];
       if (takesToken) cases.push(["orders", "data-onceward"], ["plain", "data-onceward"]);
       const customers = await Promise.all(cases.map(([path, mark]) => Customer.enter(name, path, mark)));
       const [{ "a double click": unguarded, ...control }, ...guarded] = await Promise.all(customers.map((customer) => customer.tell()));
       assert.deepEqual(control, { first: 1, "second, equal": 2, edited: 1, "after Back, equal": 2, "before a reload": 1, "after a reload, equal": 2 });
-      // Without a token of the SDK, whether the second click still finds something to send depends on the library and on how busy the machine is.
+      // Without a token of the SDK, the number of orders of a double click depends on the library and on the load of the machine.
       const most = takesToken ? 1 : 2;
       for (const { "a double click": double, ...counts } of guarded) {
         assert.deepEqual(counts, control);
@@ -113,7 +113,7 @@ describe("forms that a library sends", { concurrency: 2 }, () => {
   }
 });
 
-test("a request to another address does not end an order in flight: the same again keeps its token", async () => {
+test("a request to another URL does not end an order in flight: the same content keeps its token", async () => {
   const visitor = await Visitor.come(stage);
   const { page } = visitor;
   const item = "polled.";

@@ -1,5 +1,5 @@
-// Bugs that really happened elsewhere. Each row is one story that the SDK gets right, and that a script which does what is
-// often done gets wrong: a row that both pass would prove nothing.
+// Bugs of other projects. Each row is one scenario that passes with the SDK and fails with a naive script: a row that both pass would prove
+// nothing.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -11,7 +11,7 @@ after(() => stage.close());
 
 let number = 0;
 
-/** Tells a story of a page with the SDK, where all has to be well, and of one with the naive script, where this has to be wrong. */
+/** Runs a scenario on a page with the SDK, where it must pass, and on one with the naive script, where it must fail as given. */
 function row(name, { ours, naive, tell, wrong }) {
   test(name, async () => {
     for (const path of [ours, naive]) {
@@ -43,12 +43,12 @@ row("dead_button: after Back the form works and has a fresh token", {
     await visitor.back();
     await page.waitForSelector("form");
     const loaded = await page.evaluate(() => performance.getEntriesByType("navigation")[0].type);
-    assert.equal(loaded, "navigate", "it comes from the back/forward cache and was not loaded again");
+    assert.equal(loaded, "navigate", "the page comes from the back/forward cache");
     assert.equal(await page.inputValue("[name=item]"), item);
     await page.click("[value=order]");
-    await until("another answer", async () => !["", first].includes(await receipt(page).catch(() => "")));
+    await until("another response", async () => !["", first].includes(await receipt(page).catch(() => "")));
     assert.notEqual(sent.at(-1).get("_onceward"), sent[0].get("_onceward"));
-    assert.equal(lines(item).length, 2, "two intents");
+    assert.equal(lines(item).length, 2, "two orders");
   },
   wrong: /page\.click: Timeout/,
 });
@@ -68,7 +68,7 @@ row("idle_tab: a submit after the token has expired works and loses nothing", {
   ours: "/brief/pages/form",
   naive: "/brief/pages/naive",
   async tell({ page }, item) {
-    // The tab is left alone for longer than its token lives, and cannot get another one meanwhile.
+    // The tab is idle for longer than the lifetime of its token, and cannot fetch another one meanwhile.
     stage.proxy.lose("POST /brief/token");
     await new Promise((go) => setTimeout(go, 2500));
     stage.proxy.well();

@@ -1,4 +1,4 @@
-// Networks that are slow, lose answers or are not there. What was written is not lost, and nothing is ordered twice.
+// Networks that are slow, lose responses or are down. The input is not lost, and nothing is ordered twice.
 
 import assert from "node:assert/strict";
 import { begun, message, orders, receipt, stage, state, story, until } from "./story.mjs";
@@ -15,7 +15,7 @@ story("on a slow network a submit waits for its token", async (visitor, item) =>
   assert.equal(orders(item), 1);
 });
 
-story("offline nothing is sent, and online the same form is", async (visitor, item) => {
+story("offline nothing is sent, and online the same form is sent", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
@@ -30,21 +30,21 @@ story("offline nothing is sent, and online the same form is", async (visitor, it
   assert.equal(orders(item), 1);
 });
 
-story("a reload during a submit does not make a second order of the same", async (visitor, item) => {
+story("a reload during a submit causes no second order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/slow");
   await page.fill("[name=item]", item);
   await state(page, "ready");
   await visitor.meanwhile(() => location.reload());
   await page.click("button");
   await page.waitForFunction(() => performance.getEntriesByType("navigation")[0].type == "reload");
-  assert.equal(begun(item), 1, "the first had begun");
+  assert.equal(begun(item), 1, "the first has started");
   await page.fill("[name=item]", item);
   await page.click("button");
   await receipt(page);
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
 });
 
-story("leaving during a submit does not make a second order of the same", async (visitor, item) => {
+story("leaving the page during a submit causes no second order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/slow");
   await page.fill("[name=item]", item);
   await state(page, "ready");
@@ -54,19 +54,19 @@ story("leaving during a submit does not make a second order of the same", async 
   await visitor.back("slow");
   assert.equal(await page.inputValue("[name=item]"), item);
   await page.click("button");
-  await until("the answer", () => page.url().includes("/orders"));
+  await until("the response", () => page.url().includes("/orders"));
   await receipt(page);
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
 });
 
-story("a lost answer and the same again is one order", async (visitor, item) => {
+story("the same content after a lost response is one order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
   stage.proxy.lose("POST /web/orders");
   await page.click("button");
-  await until("it has run", () => orders(item) == 1);
-  await until("the browser says so", () => page.url().startsWith("chrome-error:"));
+  await until("the handler has run", () => orders(item) == 1);
+  await until("the browser's error page", () => page.url().startsWith("chrome-error:"));
   stage.proxy.well();
   await visitor.back("form");
   assert.equal(await page.inputValue("[name=item]"), item);
@@ -75,20 +75,20 @@ story("a lost answer and the same again is one order", async (visitor, item) => 
   assert.equal(orders(item), 1);
 });
 
-story("edited after a lost answer, it is sent only when the person confirms", async (visitor, item) => {
+story("content edited after a lost response is sent only when the user confirms", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
   stage.proxy.lose("POST /web/orders");
   await page.click("button");
-  await until("it has run", () => orders(item) == 1);
-  await until("the browser says so", () => page.url().startsWith("chrome-error:"));
+  await until("the handler has run", () => orders(item) == 1);
+  await until("the browser's error page", () => page.url().startsWith("chrome-error:"));
   stage.proxy.well();
   await visitor.back("form");
   await page.fill("[name=item]", `${item}edited`);
   await page.dblclick("button");
   await state(page, "unknown");
-  assert.match(await message(page), /^What you sent before may have arrived\. Send this as well$/);
+  assert.match(await message(page), /^Your earlier submission may have arrived\. Send this as well$/);
   assert.equal(await page.getAttribute("[data-onceward-message]", "role"), "alert");
   assert.deepEqual([orders(item), await page.inputValue("[name=item]")], [1, `${item}edited`]);
   await page.click("[data-onceward-message] button");
@@ -96,13 +96,13 @@ story("edited after a lost answer, it is sent only when the person confirms", as
   assert.deepEqual([orders(item), orders(`${item}edited`)], [2, 1]);
 });
 
-story("a server that is down before there is a token is said to be so, and then it works", async (visitor, item) => {
+story("a server that is down before the first token shows a message, and then it works", async (visitor, item) => {
   const page = await visitor.open("/web/pages/hasty");
   await stage.proxy.down();
   await page.fill("[name=item]", item);
   await page.click("button");
   await state(page, "error");
-  assert.equal(await message(page), "The server cannot take this now. Nothing was sent.");
+  assert.equal(await message(page), "The server is not available. Nothing was sent.");
   assert.equal(await page.inputValue("[name=item]"), item);
   await stage.proxy.up();
   await page.click("button");
@@ -110,15 +110,15 @@ story("a server that is down before there is a token is said to be so, and then 
   assert.equal(orders(item), 1);
 });
 
-story("a server that takes too long may be sent the same again, and counts it once", async (visitor, item) => {
+story("the same content sent again to a slow server is one order", async (visitor, item) => {
   const page = await visitor.open("/web/pages/hasty");
   await page.fill("[name=item]", item);
   await state(page, "ready");
-  // The person waits until the form can be used again, and presses once more.
+  // The user waits until the form can be used again, and clicks again.
   await page.evaluate(() => {
     const form = document.querySelector("form");
     const seen = new MutationObserver(() => {
-      if (!/No answer yet/.test(form.textContent)) return;
+      if (!/No response yet/.test(form.textContent)) return;
       seen.disconnect();
       sessionStorage.message = form.querySelector("[data-onceward-message]").textContent;
       form.requestSubmit(form.querySelector("button"));
@@ -127,7 +127,7 @@ story("a server that takes too long may be sent the same again, and counts it on
   });
   await page.click("button");
   await receipt(page);
-  assert.equal(await page.evaluate(() => sessionStorage.message), "No answer yet. Sending the same again is safe.");
+  assert.equal(await page.evaluate(() => sessionStorage.message), "No response yet. It is safe to send it again.");
   assert.deepEqual([orders(item), begun(item)], [1, 1]);
 });
 
@@ -138,7 +138,7 @@ story("a token is renewed before it expires, and on return to the tab", async (v
   await state(page, "ready");
   const first = await token();
   await until("another token", async () => (await token()) != first);
-  // Headless, a tab is always shown: this one is told otherwise.
+  // A headless tab is always visible: this overrides it.
   const show = (isHidden) =>
     page.evaluate((isHidden) => {
       Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
@@ -147,7 +147,7 @@ story("a token is renewed before it expires, and on return to the tab", async (v
   await show(true);
   const last = await token();
   await new Promise((go) => setTimeout(go, 2200));
-  assert.equal(await token(), last, "nobody looks, and nothing is asked");
+  assert.equal(await token(), last, "a hidden tab fetches no token");
   await show(false);
   await until("another token", async () => (await token()) != last);
   await page.click("button");
@@ -155,13 +155,13 @@ story("a token is renewed before it expires, and on return to the tab", async (v
   assert.equal(orders(item), 1);
 });
 
-story("a server that is down when the form is sent gets it once, after Back", async (visitor, item) => {
+story("a form sent while the server is down is one order after Back", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
   await stage.proxy.down();
   await page.click("button");
-  await until("the browser says so", () => page.url().startsWith("chrome-error:"));
+  await until("the browser's error page", () => page.url().startsWith("chrome-error:"));
   await stage.proxy.up();
   await visitor.back("form");
   assert.equal(await page.inputValue("[name=item]"), item);
@@ -170,7 +170,7 @@ story("a server that is down when the form is sent gets it once, after Back", as
   assert.equal(orders(item), 1);
 });
 
-story("after a failure of which the guard cannot tell, the same is sent again only when the person confirms", async (visitor, item) => {
+story("after a failure with an unknown outcome, the same content is sent only when the user confirms", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders?answer=gateway"));
   await page.fill("[name=item]", item);
@@ -180,6 +180,6 @@ story("after a failure of which the guard cannot tell, the same is sent again on
   await visitor.back("form");
   await page.click("button");
   await state(page, "unknown");
-  assert.match(await message(page), /^What you sent before may have arrived\. Send this as well$/);
+  assert.match(await message(page), /^Your earlier submission may have arrived\. Send this as well$/);
   assert.equal(orders(item), 1);
 });

@@ -1,4 +1,4 @@
-// Tokens from another origin: a page that may not fetch them says so at once, and names the setting.
+// Tokens from another origin: a page that may not fetch them shows that at once, and names the setting.
 
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
@@ -9,13 +9,13 @@ let backend;
 before(async () => (backend = await Backend.open()));
 after(() => backend.close());
 
-/** A story of a page of the backend, whose tokens come from a service with these settings. */
+/** A test with a page of the backend, whose tokens come from a service with these settings. */
 function elsewhere(name, settings, policy, tell) {
   story(name, async (visitor, item) => {
     const service = await Service.start(...settings());
     backend.serve(service, true);
     backend.policy = policy(service);
-    // Longer than the test waits: what is said is said at once, and not when the time for a token is over.
+    // Longer than the timeout of the test: the message must appear at once, and not after the timeout for a token.
     backend.patience = 60;
     visitor.said = [];
     visitor.asked = 0;
@@ -32,7 +32,7 @@ function elsewhere(name, settings, policy, tell) {
   });
 }
 
-/** Sends the form, and gives what it says of it. */
+/** Sends the form, and returns its error message. */
 async function fail(page, item) {
   await page.evaluate((item) => (document.querySelector("[name=item]").value = item), item);
   await page.click("button");
@@ -43,29 +43,29 @@ async function fail(page, item) {
 const none = () => "";
 const all = () => ["--cors-origins", backend.url];
 
-elsewhere("an origin that the service does not allow is named, with the setting, in the form and in the console", () => [], none, async ({ page, said }, item) => {
+elsewhere("an origin that is not allowed is named with the setting in form and console", () => [], none, async ({ page, said }, item) => {
   const text = await fail(page, item);
-  assert.equal(text, `The server cannot take this now. Nothing was sent. ${backend.url} is not in cors_origins.`);
+  assert.equal(text, `The server is not available. Nothing was sent. ${backend.url} is not in cors_origins.`);
   assert.ok(said.some((line) => line.includes(`${backend.url} is not in cors_origins`)), said.join("\n"));
   assert.deepEqual(backend.count(item), [0, 0]);
 });
 
-elsewhere("an origin that is allowed orders, under a content policy that names the service", all, ({ url }) => `default-src 'self'; connect-src ${url}; script-src 'self'`, async ({ page }, item) => {
+elsewhere("an allowed origin orders, with a content security policy that names the service", all, ({ url }) => `default-src 'self'; connect-src ${url}; script-src 'self'`, async ({ page }, item) => {
   await page.fill("[name=item]", item);
   await page.dblclick("button");
   await page.waitForSelector("#receipt");
   assert.deepEqual(backend.count(item), [1, 1]);
 });
 
-elsewhere("a service that is down is said to be so, and not taken for one that does not allow the origin", () => [], none, async ({ page }, item, service) => {
+elsewhere("a service that is down is not reported as a CORS failure", () => [], none, async ({ page }, item, service) => {
   backend.patience = 2;
   await page.reload();
   service.close();
   const text = await fail(page, item);
-  assert.equal(text, "The server cannot take this now. Nothing was sent.");
+  assert.equal(text, "The server is not available. Nothing was sent.");
 });
 
-elsewhere("a page that may not fetch tokens does not ask with every key", () => [], none, async (visitor, item) => {
+elsewhere("a page that may not fetch tokens does not retry with every key press", () => [], none, async (visitor, item) => {
   const { page } = visitor;
   await fail(page, item);
   await page.focus("[name=item]");

@@ -1,4 +1,4 @@
-// After a failure: a token that is used up is replaced where nothing took effect, and the person is asked where that is not known.
+// After a failure: a used token is replaced if nothing took effect, and the user is asked if the outcome is unknown.
 
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
@@ -18,10 +18,10 @@ after(async () => {
   backend.close();
 });
 
-/** The ways in: the backend redeems the token itself, or nginx asks before it. */
+/** The two setups: the backend redeems the token itself, or nginx redeems it first. */
 const WAYS = { "a redeeming backend": () => backend.url, "nginx": () => nginx.url };
 
-/** A story at one of them: the form is filled in, sent, and answered with a failure; then the person goes back. */
+/** A test with one of them: the user fills in the form, sends it, receives a failure and goes back. */
 function failing(way, name, failure, tell) {
   story(`${way}: ${name}`, async (visitor, item) => {
     backend.serve(service, way != "nginx");
@@ -47,7 +47,7 @@ const lastTwo = () => backend.tokens.slice(-2);
 
 for (const way of Object.keys(WAYS)) {
   for (const status of [500, 501]) {
-    failing(way, `${status}, Back, and the same again is one order`, { status }, async (page, item) => {
+    failing(way, `${status}, Back, and the same content again is one order`, { status }, async (page, item) => {
       await page.dblclick("button");
       await receipt(page);
       assert.deepEqual(backend.count(item), [1, 2]);
@@ -55,7 +55,7 @@ for (const way of Object.keys(WAYS)) {
     });
   }
 
-  failing(way, "a 500 on a page without the script is one order once the person confirms", { status: 500, isBare: true }, async (page, item) => {
+  failing(way, "a 500 on a page without the script is one order once the user confirms", { status: 500, isBare: true }, async (page, item) => {
     await page.click("button");
     await state(page, "unknown");
     assert.deepEqual(backend.count(item), [0, 1]);
@@ -71,11 +71,11 @@ for (const way of Object.keys(WAYS)) {
     assert.deepEqual([backend.count(item), backend.count(`${item}edited`)], [[0, 1], [1, 1]]);
   });
 
-  failing(way, "after a 502 edited content is sent only when the person confirms", { status: 502 }, async (page, item) => {
+  failing(way, "after a 502 edited content is sent only when the user confirms", { status: 502 }, async (page, item) => {
     await page.fill("[name=item]", `${item}edited`);
     await page.click("button");
     await state(page, "unknown");
-    assert.match(await message(page), /^What you sent before may have arrived\./);
+    assert.match(await message(page), /^Your earlier submission may have arrived\./);
     assert.deepEqual(backend.count(`${item}edited`), [0, 0]);
     await page.click("[data-onceward-message] button");
     await receipt(page);
@@ -83,18 +83,18 @@ for (const way of Object.keys(WAYS)) {
   });
 }
 
-failing("nginx", "a 503 of the application, Back, and the same again is one order", { status: 503 }, async (page, item) => {
+failing("nginx", "a 503 of the application, Back, and the same content again is one order", { status: 503 }, async (page, item) => {
   await page.click("button");
   await receipt(page);
   assert.deepEqual(backend.count(item), [1, 2]);
 });
 
 for (const status of [502, 504, 507]) {
-  failing("nginx", `after a ${status} the same is sent again only when the person confirms`, { status }, async (page, item) => {
+  failing("nginx", `after a ${status} the same content is sent only when the user confirms`, { status }, async (page, item) => {
     const sent = backend.tokens.length;
     await page.dblclick("button");
     await state(page, "unknown");
-    assert.match(await message(page), /^What you sent before may have arrived\. Send this as well$/);
+    assert.match(await message(page), /^Your earlier submission may have arrived\. Send this as well$/);
     assert.deepEqual([backend.count(item), backend.tokens.length], [[0, 1], sent]);
     await page.click("[data-onceward-message] button");
     await receipt(page);
@@ -104,12 +104,12 @@ for (const status of [502, 504, 507]) {
 }
 
 for (const status of [502, 503, 504]) {
-  failing("a redeeming backend", `a ${status} that may be that of something in between keeps the token`, { status }, async (page, item, visitor) => {
+  failing("a redeeming backend", `a ${status} that may come from a proxy keeps the token`, { status }, async (page, item, visitor) => {
     await page.click("button");
-    await visitor.at("refused");
+    await visitor.at("rejected");
     await page.waitForFunction(() => window.onceward);
     assert.equal(...lastTwo());
-    assert.deepEqual(backend.count(item), [0, 1], "it was used: nothing runs under it a second time");
+    assert.deepEqual(backend.count(item), [0, 1], "the used token runs nothing a second time");
     await visitor.back("form");
     await page.click("button");
     await state(page, "unknown");
@@ -119,14 +119,14 @@ for (const status of [502, 503, 504]) {
   });
 }
 
-story("the guard: after a 500 the token is good still, and is kept", async (visitor, item) => {
+story("the guard: after a 500 the token is still valid, and is kept", async (visitor, item) => {
   const page = await visitor.open("/web/pages/broken");
   await page.fill("[name=item]", item);
   for (const times of [1, 2]) {
     await page.click("button");
     await visitor.at("broken");
     await page.waitForFunction(() => window.onceward);
-    await until("it was sent", () => visitor.sent.length == times);
+    await until("the request", () => visitor.sent.length == times);
     await visitor.back("broken form");
   }
   assert.equal(...visitor.sent.map((fields) => fields.get("_onceward")));

@@ -1,4 +1,4 @@
-// The snippets of the README, as pages: each is taken from there as it stands.
+// The snippets of the README, run as pages.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -12,14 +12,14 @@ const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 const GAPS = [50, 150, 250, 400];
 const HANDLERS = [5, 20, 300, 1500];
 
-/** The first block of code below a heading or sentence of the README. */
+/** Returns the first block of code below a heading or sentence of the README. */
 function below(text) {
   const [, after] = README.split(`${text}\n`);
-  assert.ok(after, `the README says: ${text}`);
+  assert.ok(after, `the README contains: ${text}`);
   return after.match(/```(?:js|jsx|html)\n([^]*?)```/)[1];
 }
 
-/** A page with a form, whose field has a default value, and a script. Where the README says `/orders`, it is the shop's. */
+/** A page with a form, whose field has a default value, and a script. `/orders` in the README is replaced by the URL of the shop. */
 function page(handler, attributes, value, script) {
   const orders = `/web/orders?takes=${handler}`;
   return {
@@ -32,7 +32,7 @@ function page(handler, attributes, value, script) {
 
 const plain = (snippet) => `const form = document.querySelector("form"); const say = console.log; const show = console.log;\n${snippet}`;
 
-/** The snippet of React has a form of its own. */
+/** The React snippet has its own form. */
 async function react(snippet, value) {
   const fields = `<input name="item" defaultValue="${value}" required /><button>Order</button>`;
   const source = `import { createRoot } from "react-dom/client";
@@ -44,12 +44,12 @@ async function react(snippet, value) {
 }
 
 const SNIPPETS = {
-  "a page that sends a guarded form by itself": ["method=post data-onceward", below("reports how it ended:"), plain],
+  "a page that sends a guarded form itself": ["method=post data-onceward", below("and reports the response:"), plain],
   "fetch with a form": ["", below("## `fetch` in a submit handler"), plain],
   "fetch with a guarded form": ["method=post data-onceward", below("## `fetch` in a submit handler"), plain],
   "fetch in React": ["", below("In React:"), react],
-  "a token for code that sends by itself": ["", below("## Code that sends by itself"), plain],
-  "a token for a guarded form": ["method=post data-onceward", below("## Code that sends by itself"), plain],
+  "a token used directly": ["", below("## Using a token directly"), plain],
+  "a token for a guarded form": ["method=post data-onceward", below("## Using a token directly"), plain],
 };
 
 for (const [name, [attributes, snippet, made]] of Object.entries(SNIPPETS)) {
@@ -95,7 +95,7 @@ for (const [name, [attributes, snippet, made]] of Object.entries(SNIPPETS)) {
       await quiet(page);
     };
     await order(usual, 1);
-    // The script may have seen the click later than the page.
+    // The script may have received the click later than the page.
     const answered = await page.evaluate(() => performance.now());
     await page.waitForFunction((then) => performance.now() - then > 1100, answered);
     await order(usual, 2);

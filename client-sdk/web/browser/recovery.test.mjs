@@ -1,9 +1,9 @@
-// What comes after an answer: corrected, gone back to, stopped or sent by the page itself, a form can always be used.
+// After a response: a form that was corrected, returned to with Back, cancelled or sent by the page itself can be used again.
 
 import assert from "node:assert/strict";
 import { begun, message, orders, receipt, stage, state, story, until } from "./story.mjs";
 
-/** Waits until a click is no longer part of the last one. */
+/** Waits until a click no longer counts as part of the last one. */
 const later = () => new Promise((go) => setTimeout(go, 1100));
 
 story("a validation error is corrected and sent again", async (visitor, item) => {
@@ -30,7 +30,7 @@ story("a validation error is corrected after Back", async (visitor, item) => {
   assert.equal(orders(item), 1);
 });
 
-story("a page that stops a submit gets its form back", async (visitor, item) => {
+story("a form can be used again after the page cancels a submit", async (visitor, item) => {
   const page = await visitor.open("/web/pages/stopped");
   await page.focus("[name=item]");
   await state(page, "ready");
@@ -50,7 +50,7 @@ for (const way of ["requestSubmit", "click"]) story(`a page that checks a submit
     form.addEventListener("submit", async (event) => {
       if (isChecked) return;
       event.preventDefault();
-      // A check on the server that sends what was written.
+      // A check on the server that sends the input.
       await fetch("../open", { method: "POST", body: new URLSearchParams({ checked: form.querySelector("[name=item]").value }) });
       isChecked = true;
       if (way == "click") event.submitter.click();
@@ -63,7 +63,7 @@ for (const way of ["requestSubmit", "click"]) story(`a page that checks a submit
   assert.equal(orders(item), 1);
 });
 
-story("a page that sends by itself has one token for one click, and says how it ended", async (visitor, item) => {
+story("a page that sends the form itself has one token per click, and reports the response", async (visitor, item) => {
   const page = await visitor.open("/web/pages/by_itself");
   // In any order: the response to a second request may be handled before that to the first.
   const words = async () => (await page.textContent("output")).trim().split(" ").toSorted().join(" ");
@@ -78,7 +78,7 @@ story("a page that sends by itself has one token for one click, and says how it 
     form.addEventListener("submit", () => window.submits++);
   });
   await page.click("button", { clickCount: 3 });
-  // In flight for longer than a double click takes: the page gets the click, and the server replays.
+  // In flight for longer than a double click: the page receives the click, and the server replays.
   await later();
   await page.click("button");
   // Two submits reach the page, or more if the machine is too busy to click three times within a second.
@@ -90,7 +90,7 @@ story("a page that sends by itself has one token for one click, and says how it 
   await page.evaluate(() => document.querySelector("form").setAttribute("action", "../orders"));
   await page.click("button");
   await said("executed executed replayed");
-  assert.equal(orders(item), 2, "the last answer was final: this is another order");
+  assert.equal(orders(item), 2, "the last response was final: this is a new order");
   stage.proxy.lose("POST /web/orders");
   await page.fill("[name=item]", `${item}more`);
   await page.click("button");
@@ -102,7 +102,7 @@ story("a page that sends by itself has one token for one click, and says how it 
   assert.equal(orders(`${item}more`), 1);
 });
 
-story("an answer that comes when the form has long been given back is an answer all the same", async (visitor, item) => {
+story("a late response, after the form became usable again, still counts", async (visitor, item) => {
   const page = await visitor.open("/web/pages/hasty");
   await page.fill("[name=item]", item);
   await state(page, "ready");
@@ -110,13 +110,13 @@ story("an answer that comes when the form has long been given back is an answer 
   await receipt(page);
   await page.waitForFunction(() => window.onceward);
   await visitor.back("hasty");
-  assert.equal(await message(page), "", "what was said of its being late is taken back");
+  assert.equal(await message(page), "", "the message about the missing response is removed");
   await page.fill("[name=item]", `${item}edited`);
   await page.click("button");
-  await until("it is sent without a question", () => orders(`${item}edited`) == 1);
+  await until("the order without a question", () => orders(`${item}edited`) == 1);
 });
 
-story("a page that sends by itself takes a new token where the answer says that it is needed", async (visitor, item) => {
+story("a page that sends the form itself uses a new token if the response requires one", async (visitor, item) => {
   const page = await visitor.open("/web/pages/by_itself");
   const tokens = [];
   await visitor.context.route("**/orders?*", (route) => {
@@ -128,14 +128,14 @@ story("a page that sends by itself takes a new token where the answer says that 
   for (const count of [1, 2, 3]) {
     await state(page, "ready");
     await page.click("button");
-    await until(`${count} answers`, async () => (await page.textContent("output")).trim().split(" ").length == count);
+    await until(`${count} responses`, async () => (await page.textContent("output")).trim().split(" ").length == count);
     await later();
   }
-  assert.equal(tokens[1], tokens[0], "nobody knows what became of the first: the same again");
-  assert.notEqual(tokens[2], tokens[1], "nothing ran, and the token may be spent");
+  assert.equal(tokens[1], tokens[0], "nothing ran, and the token is still valid");
+  assert.notEqual(tokens[2], tokens[1], "nothing ran, and the token may be used");
 });
 
-story("after an answer that only the person has seen, the same is sent again only when the person confirms", async (visitor, item) => {
+story("after a response that only the user has seen, the same content is sent only when the user confirms", async (visitor, item) => {
   const page = await visitor.open("/web/pages/bare");
   await page.fill("[name=item]", item);
   await page.click("button");
@@ -150,7 +150,7 @@ story("after an answer that only the person has seen, the same is sent again onl
   assert.equal(orders(item), 2);
 });
 
-story("a page may ask and tell in its own way", async (visitor, item) => {
+story("a page may ask the user itself", async (visitor, item) => {
   const page = await visitor.open("/web/pages/bare");
   await page.fill("[name=item]", item);
   await page.click("button");

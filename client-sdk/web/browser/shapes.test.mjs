@@ -1,4 +1,4 @@
-// Forms of every shape: their buttons, files, targets and carriers work as they would without the SDK.
+// Forms of every shape: buttons, files, targets and query tokens work as they do without the SDK.
 
 import assert from "node:assert/strict";
 import http from "node:http";
@@ -24,7 +24,7 @@ story("a form that is added later is guarded", async (visitor, item) => {
   assert.equal(orders(item), 1);
 });
 
-story("fields that a script replaces are sent with a token all the same", async (visitor, item) => {
+story("fields that a script replaces are still sent with a token", async (visitor, item) => {
   const page = await visitor.open("/web/pages/form");
   await page.fill("[name=item]", item);
   await state(page, "ready");
@@ -52,7 +52,7 @@ story("a copy of a form does not show the state of the original", async (visitor
   assert.equal(orders(item), 1);
 });
 
-story("requestSubmit takes the same way as a person", async (visitor, item) => {
+story("requestSubmit works like a click", async (visitor, item) => {
   const page = await visitor.open("/web/pages/buttons");
   await page.fill("[name=item]", item);
   await page.evaluate(() => {
@@ -64,7 +64,7 @@ story("requestSubmit takes the same way as a person", async (visitor, item) => {
   assert.deepEqual(stage.orders(`item=${item}`), [`item=${item}&go=gift`]);
 });
 
-story("a button may lead elsewhere, stand outside, or skip validation", async (visitor, item) => {
+story("a button may have another action, stand outside the form, or skip validation", async (visitor, item) => {
   for (const value of ["else", "outside", "draft"]) {
     const page = await visitor.open("/web/pages/buttons");
     await page.fill("[name=item]", `${item}${value}`);
@@ -75,7 +75,7 @@ story("a button may lead elsewhere, stand outside, or skip validation", async (v
   }
 });
 
-story("a button that sends with GET leaves the token out of the address", async (visitor, item) => {
+story("a button that sends with GET leaves the token out of the URL", async (visitor, item) => {
   const page = await visitor.open("/web/pages/buttons");
   await page.fill("[name=item]", item);
   await state(page, "ready");
@@ -84,7 +84,7 @@ story("a button that sends with GET leaves the token out of the address", async 
   assert.equal(new URL(page.url()).search, `?item=${item}&go=search`);
   await visitor.back("buttons");
   await page.click("[value=order]");
-  await until("the answer", () => page.url().endsWith("/web/orders"));
+  await until("the response", () => page.url().endsWith("/web/orders"));
   await receipt(page);
   assert.equal(orders(item), 1);
 });
@@ -92,7 +92,7 @@ story("a button that sends with GET leaves the token out of the address", async 
 story("forms with GET or a dialog, and forms that are not marked, are left alone", async (visitor) => {
   const page = await visitor.open("/web/pages/others");
   await page.fill("#get [name=item]", "searched");
-  assert.equal(await page.locator("[data-onceward-state], [name=_onceward]").count(), 0, "they take no token, and show no state");
+  assert.equal(await page.locator("[data-onceward-state], [name=_onceward]").count(), 0, "they have no token, and show no state");
   await page.click("#dialog button");
   assert.equal(await page.evaluate(() => document.querySelector("dialog").open), false);
   await page.click("#get button");
@@ -104,7 +104,7 @@ story("forms with GET or a dialog, and forms that are not marked, are left alone
   await receipt(page);
 });
 
-story("with target=_blank the answer is elsewhere, and the form can be used again", async (visitor, item) => {
+story("with target=_blank the response opens in a new tab, and the form can be used again", async (visitor, item) => {
   const page = await visitor.open("/web/pages/blank");
   await page.fill("[name=item]", item);
   await state(page, "ready");
@@ -115,19 +115,19 @@ story("with target=_blank the answer is elsewhere, and the form can be used agai
   assert.equal(visitor.context.pages().length, 2);
   const again = visitor.context.waitForEvent("page");
   await page.click("button");
-  assert.equal(await receipt(await again), first, "the same again is the same order");
+  assert.equal(await receipt(await again), first, "the same content is the same order");
   assert.equal(orders(item), 1);
 });
 
-for (const [what, button] of [["a download", "button"], ["an answer without content", "#nothing"]]) {
+for (const [what, button] of [["a download", "button"], ["a response without content", "#nothing"]]) {
   story(`after ${what} the form can be used again`, async (visitor, item) => {
     const page = await visitor.open("/web/pages/download");
     await page.fill("[name=item]", item);
     await state(page, "ready");
     await page.dblclick(button);
-    await until("it has run", () => orders(item) == 1);
+    await until("the handler has run", () => orders(item) == 1);
     await page.waitForSelector('form:not([data-onceward-state="sending"])');
-    assert.equal(await message(page), "No answer yet. Sending the same again is safe.");
+    assert.equal(await message(page), "No response yet. It is safe to send it again.");
     assert.equal(await page.inputValue("[name=item]"), item);
     await page.click(button);
     await state(page, "sending");
@@ -136,7 +136,7 @@ for (const [what, button] of [["a download", "button"], ["an answer without cont
   });
 }
 
-story("a token in the query reaches a gateway, also by a button that leads elsewhere", async (visitor, item) => {
+story("a token in the query reaches a gateway, also with a button that has another action", async (visitor, item) => {
   for (const [button, path] of [["button", "orders"], ["#plain", "plain"]]) {
     const page = await visitor.open("/web/pages/query");
     await page.fill("[name=item]", `${item}${path}`);
@@ -150,7 +150,7 @@ story("a token in the query reaches a gateway, also by a button that leads elsew
   }
 });
 
-test("a form that leads to another origin takes no token there", async () => {
+test("a form with an action on another origin sends no token there", async () => {
   const bodies = [];
   const other = http.createServer(async (request, answer) => {
     bodies.push(await text(request));
@@ -162,7 +162,7 @@ test("a form that leads to another origin takes no token there", async () => {
   const action = `http://127.0.0.1:${other.address().port}/`;
   await page.evaluate((action) => document.querySelector("form").setAttribute("action", action), action);
   await page.fill("[name=item]", "abroad");
-  assert.equal(await page.getAttribute("form", "data-onceward-state"), null, "it takes no token, and does not say that it has one");
+  assert.equal(await page.getAttribute("form", "data-onceward-state"), null, "it has no token, and shows no state");
   await page.click("button");
   await visitor.at("other");
   const wrong = await visitor.leave();

@@ -1,4 +1,4 @@
-// The stage of every story: the shop as a process of its own with its ledger, a proxy that may lose things, and a Chromium.
+// The test environment: the shop as a separate process with its ledger, a proxy that can lose responses, and Chromium.
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -20,7 +20,7 @@ const FLAGS = [
   "--disable-sync",
 ];
 
-/** Asks again and again until the answer is yes. */
+/** Polls until the condition is true. */
 export async function until(what, isSo, limit = 10_000) {
   const deadline = Date.now() + limit;
   while (!(await isSo())) {
@@ -29,7 +29,7 @@ export async function until(what, isSo, limit = 10_000) {
   }
 }
 
-/** The shop, its ledger, and what stands between it and the browser. */
+/** The shop, its ledger, the proxy and the browser. */
 export class Stage {
   static async open() {
     const stage = new Stage();
@@ -42,18 +42,18 @@ export class Stage {
     stage.browser = await chromium.launch({
       executablePath: CHROMIUM,
       args: FLAGS,
-      // It would switch off what a story is about.
+      // Some tests need the back/forward cache.
       ignoreDefaultArgs: ["--disable-back-forward-cache"],
     });
     return stage;
   }
 
-  /** Where the shop is. */
+  /** The URL of the shop. */
   get url() {
     return this.proxy.url;
   }
 
-  /** How often something was ordered: lines of the ledger that begin with this. */
+  /** The orders: lines of the ledger that start with this text. */
   orders(begin) {
     return readFileSync(this.ledger, "utf8").split("\n").filter((line) => line.startsWith(begin));
   }
@@ -75,7 +75,7 @@ function once(emitter, name) {
   return new Promise((go) => emitter.once(name, (...what) => go(what)));
 }
 
-/** Stands between the browser and the shop, and may lose answers, hold up requests, or let nobody in. */
+/** A proxy between browser and shop that can lose responses, delay requests, or refuse connections. */
 class Proxy {
   static async before(port) {
     const proxy = new Proxy();
@@ -88,17 +88,17 @@ class Proxy {
     return proxy;
   }
 
-  /** Decides on the next request whose first line has this in it: hold it up for so many milliseconds. */
+  /** Delays the next request whose first line contains `part`, by `millis` milliseconds. */
   delay(part, millis) {
     this.fates.push({ part, millis });
   }
 
-  /** Loses the answers to all such requests, also when the browser repeats one by itself, until `well` is said. */
+  /** Loses the responses to all such requests, also if the browser retries one itself, until `well` is called. */
   lose(part) {
     this.fates.push({ part });
   }
 
-  /** From now on nothing is lost. */
+  /** From now on, loses and delays nothing. */
   well() {
     this.fates = [];
   }
@@ -129,14 +129,14 @@ class Proxy {
     shop.on("data", (bytes) => (loses ? client.destroy() : client.writable && client.write(bytes)));
   }
 
-  /** Lets nobody in, and cuts off whoever is. */
+  /** Refuses new connections, and closes the open ones. */
   async down() {
     const closed = new Promise((go) => this.server.close(go));
     this.sockets.forEach((socket) => socket.destroy());
     await closed;
   }
 
-  /** Lets everybody in again, at the same address. */
+  /** Accepts connections again, at the same address. */
   up() {
     return new Promise((go) => this.server.listen(Number(new URL(this.url).port), "127.0.0.1", go));
   }
@@ -147,7 +147,7 @@ class Proxy {
   }
 }
 
-/** A person at a browser, who notices every error and every request that leaves the origin. */
+/** A user of a browser. Records every error and every request that leaves the origin. */
 export class Visitor {
   static async come(stage, options = {}) {
     const visitor = new Visitor();
@@ -161,7 +161,7 @@ export class Visitor {
       if (!request.url().startsWith(stage.url)) visitor.wrong.push(`left the origin: ${request.url()}`);
     });
     visitor.context.on("console", (message) => {
-      // What the browser itself says of an answer's status, or of a server that is down, is no error of the page.
+      // The browser's own messages about a status or a server that is down are not errors of the page.
       const isNetwork = message.text().startsWith("Failed to load resource");
       if (message.type() == "error" && !isNetwork) visitor.wrong.push(message.text());
     });
@@ -176,21 +176,21 @@ export class Visitor {
     return this.page;
   }
 
-  /** Does something in the page while its form is being sent. From outside it could not be done: Chromium lets nobody in then. */
+  /** Runs a function in the page while its form is being sent. Chromium does not allow `evaluate` at that time. */
   async meanwhile(act) {
     await this.page.evaluate(`addEventListener("submit", () => setTimeout(${act}, 500), { once: true })`);
   }
 
   /** Goes back, and waits for the page there by its title, if one is given. */
   async back(title) {
-    await until("the way back", () => this.goBack());
+    await until("going back", () => this.goBack());
     if (title) await this.at(title);
   }
 
-  /** Goes back, unless one page is making way for another just then: there is no history to ask for, and nothing was done. */
+  /** Goes back. Returns false if a navigation is in progress: then there is no history, and nothing was done. */
   async goBack() {
     try {
-      // A page from the back/forward cache does not load, so there is no loading to wait for.
+      // A page from the back/forward cache fires no load event.
       await this.page.goBack({ waitUntil: "commit" });
       return true;
     } catch (error) {
@@ -199,12 +199,12 @@ export class Visitor {
     }
   }
 
-  /** Waits for a page by its title. While one page makes way for another there is none to ask. */
+  /** Waits for a page by its title. During a navigation there is no title. */
   async at(title) {
     await until(`the page ${title}`, async () => (await this.page.title().catch(() => "")) == title);
   }
 
-  /** Goes, and says what was wrong. */
+  /** Closes the browser context, and returns the recorded errors. */
   async leave() {
     await this.context.close();
     return this.wrong;

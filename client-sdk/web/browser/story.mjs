@@ -1,4 +1,4 @@
-// How the stories of forms are told.
+// Helpers for tests of forms.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -6,14 +6,14 @@ import { Stage, Visitor, until } from "./stage.mjs";
 
 export { until };
 
-/** The stage of all stories of one file. */
+/** The environment of all tests in one file. */
 export let stage;
 before(async () => (stage = await Stage.open()));
 after(() => stage.close());
 
 let number = 0;
 
-/** A story of one visitor, who buys something that nobody else buys, and notices everything that is wrong. */
+/** A test with one visitor, who orders a unique item. It fails on any error in the page. */
 export function story(name, tell, options) {
   test(name, async () => {
     const item = `thing${++number}.`;
@@ -23,17 +23,17 @@ export function story(name, tell, options) {
   });
 }
 
-/** How often the handler has come to its end for this item, by the server's ledger. */
+/** The number of completed runs of the handler for this item, from the server's ledger. */
 export const orders = (item) => stage.orders(`item=${item}`).length;
 
-/** How often it has begun. */
+/** The number of started runs. */
 export const begun = (item) => stage.orders(`begun item=${item}`).length;
 
-/** Waits until the form says that it is in this state. */
+/** Waits until the form shows this state. */
 export const state = (page, expected) => page.waitForSelector(`form[data-onceward-state="${expected}"]`);
 
-/** What the answer to an order says. */
+/** Waits for the receipt in the response to an order, and returns its text. */
 export const receipt = (page) => page.waitForSelector("#receipt").then((place) => place.textContent());
 
-/** What the form says to the person. */
+/** The message that the form shows. */
 export const message = (page) => page.textContent("[data-onceward-message]");

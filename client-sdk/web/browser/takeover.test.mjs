@@ -1,13 +1,13 @@
-// Pages that take a submit over and send by themselves, without a word to the SDK: one click keeps one token until its response is seen.
+// Pages that send a form themselves and do not call `answered`: one click keeps one token until its response is seen.
 
 import assert from "node:assert/strict";
 import { serve } from "./clicking.mjs";
 import { begun, message, orders, stage, state, story, until } from "./story.mjs";
 
-/** Waits until a click is no longer part of the last one. */
+/** Waits until a click no longer counts as part of the last one. */
 const later = (millis = 1300) => new Promise((go) => setTimeout(go, millis));
 
-/** A page whose form has these attributes and whose script is this. */
+/** Opens a page with this script and a form with these attributes. */
 async function open(visitor, attributes, script, fields = "") {
   await serve(visitor, {
     "page.html": `<!doctype html><title>made</title><script src="../sdk/onceward.js" defer></script><script src="page.js" defer></script>
@@ -17,7 +17,7 @@ async function open(visitor, attributes, script, fields = "") {
   return visitor.open("/web/made/page.html");
 }
 
-/** Sends what the form has when `when` is over. */
+/** A script that sends the form after the code in `when`. */
 const sender = (address, when = "") => `
   const form = document.querySelector("form");
   form.addEventListener("submit", async (event) => {
@@ -27,7 +27,7 @@ const sender = (address, when = "") => `
   });`;
 const POST = "form.getAttribute('action')";
 
-story("the refusal of a second click does not end the order in flight", async (visitor, item) => {
+story("the rejection of a second click does not end the order in flight", async (visitor, item) => {
   const page = await open(visitor, 'method="post" action="/web/plain?takes=6000" data-onceward', sender(POST));
   await page.fill("[name=item]", item);
   await page.click("button");
@@ -41,7 +41,7 @@ story("the refusal of a second click does not end the order in flight", async (v
   assert.deepEqual([begun(item), orders(item)], [1, 1]);
 });
 
-story("a rate limit that meets the second click does not end the order in flight", async (visitor, item) => {
+story("a rate-limited second click does not end the order in flight", async (visitor, item) => {
   let sent = 0;
   await visitor.context.route("**/web/orders?*", (route) => (++sent == 2 ? route.fulfill({ status: 429 }) : route.continue()));
   const page = await open(visitor, 'method="post" action="/web/orders?takes=6000" data-onceward', sender(POST));
@@ -59,7 +59,7 @@ story("a rate limit that meets the second click does not end the order in flight
 });
 
 for (const [status, outcome, keeps] of [[500, "executed", false], [500, "not_applied", true], [503, "store_unavailable", true], [503, "executed", false]]) {
-  story(`after a ${status} that says ${outcome} the same content ${keeps ? "keeps its token" : "takes a new one"}`, async (visitor, item) => {
+  story(`after a ${status} with ${outcome} the same content ${keeps ? "keeps its token" : "uses a new one"}`, async (visitor, item) => {
     const tokens = [];
     await visitor.context.route("**/web/plain", (route) => {
       tokens.push(new URLSearchParams(route.request().postData()).get("_onceward"));
@@ -76,13 +76,13 @@ for (const [status, outcome, keeps] of [[500, "executed", false], [500, "not_app
   });
 }
 
-story("a token that arrives between the submit and the request is left for the next try", async (visitor, item) => {
+story("a token that arrives between the submit and the request is used for the next submit", async (visitor, item) => {
   const ready = `if (!window.isReady) await new Promise((go) => form.addEventListener("onceward:ready", () => go(window.isReady = true)));`;
   const page = await open(visitor, 'method="post" action="/web/orders?takes=4000" data-onceward', sender(POST, ready));
   await page.fill("[name=item]", item);
   await state(page, "ready");
   await page.click("button");
-  // Somebody who comes back to the field makes the form fetch its next token.
+  // Focusing the field makes the form fetch its next token.
   await page.focus("[name=item]");
   await until("the handler runs", () => begun(item) == 1);
   await later();
@@ -92,7 +92,7 @@ story("a token that arrives between the submit and the request is left for the n
   assert.deepEqual([begun(item), orders(item)], [1, 1]);
 });
 
-story("a relative address that only an attribute for a script names is known", async (visitor, item) => {
+story("a relative URL in a custom attribute is recognized", async (visitor, item) => {
   const script = sender("form.getAttribute('data-post')");
   const page = await open(visitor, 'method="post" data-post="../plain?takes=20" data-onceward', script, '<input type="hidden" name="attributes">');
   await page.fill("[name=item]", item);
@@ -103,7 +103,7 @@ story("a relative address that only an attribute for a script names is known", a
   }
 });
 
-story("another form that takes the place of the first in the page does not take its try", async (visitor, item) => {
+story("another form in the place of the first does not receive its attempt", async (visitor, item) => {
   const page = await open(visitor, 'method="post" action="/web/orders?takes=6000" data-onceward', sender(POST));
   await page.fill("[name=item]", item);
   await page.click("button");
@@ -130,7 +130,7 @@ story("another form that takes the place of the first in the page does not take 
   assert.deepEqual([begun(item), orders(item)], [2, 2], "one of each");
 });
 
-story("`token` returns the token of a try for its content alone, also where the browser keeps nothing", async (visitor, item) => {
+story("`token` returns the token of an attempt only for its content, also if storage is blocked", async (visitor, item) => {
   await visitor.context.addInitScript(() => {
     Storage.prototype.getItem = Storage.prototype.setItem = () => {
       throw Error("blocked");
@@ -149,7 +149,7 @@ story("`token` returns the token of a try for its content alone, also where the 
   assert.match(await token(), /^ow1_/);
 });
 
-story("a page that got no answer may send the same again at once, with the same token", async (visitor, item) => {
+story("a page without a response may send the same content again with the same token", async (visitor, item) => {
   const tokens = [];
   await visitor.context.route("**/web/orders", (route) => {
     tokens.push(new URLSearchParams(route.request().postData()).get("_onceward"));
@@ -169,13 +169,13 @@ story("a page that got no answer may send the same again at once, with the same 
   assert.deepEqual([tokens.length, new Set(tokens).size], [2, 1]);
 });
 
-story("a form without the mark stays as it is, also if the page reports a response for it", async (visitor) => {
+story("a form without data-onceward is not changed by `answered`", async (visitor) => {
   const page = await open(visitor, 'method="post" action="/web/open"', "");
   await page.evaluate(() => onceward.answered(document.querySelector("form"), new Response()));
   assert.deepEqual(await page.evaluate(() => document.querySelector("form").getAttributeNames()), ["method", "action"]);
 });
 
-story("a form whose action is no address is left alone", async (visitor, item) => {
+story("a form with an invalid action URL is left alone", async (visitor, item) => {
   const page = await open(visitor, 'method="post" action="http://[" data-onceward', sender("'/web/open'"));
   await page.fill("[name=item]", item);
   await page.click("button");
@@ -183,7 +183,7 @@ story("a form whose action is no address is left alone", async (visitor, item) =
   assert.equal(await page.getAttribute("form", "data-onceward-state"), null);
 });
 
-story("a token that arrives while the person is asked does not take the question back", async (visitor, item) => {
+story("a token that arrives while the user is asked does not remove the question", async (visitor, item) => {
   const page = await visitor.open("/web/pages/bare");
   await page.fill("[name=item]", item);
   await page.click("button");

@@ -1,2 +1,2 @@
-/** A digest of everything a form sends except its token, and of `target`: where and how it is sent. */
+/** Returns a digest of everything that a form sends except its token, and of `target`. */
 export declare function digest(data: FormData, target: unknown): number;

@@ -1,32 +1,32 @@
 import type { TimedToken } from "./token.js";
-/** What the controller of a form needs from the page. */
+/** The dependencies of a form controller. */
 export interface FormContext {
     token(action: string | undefined): Promise<TimedToken>;
-    /** Whether a token may be sent to this origin. */
+    /** True if a token may be sent to this origin. */
     isAllowedOrigin(origin: string): boolean;
-    /** How long a form waits for a response, in milliseconds. */
+    /** Maximum time that a form waits for a response, in milliseconds. */
     patience: number;
 }
 /** Controls the submits of one guarded form. */
 export interface FormController {
-    /** Begins anew, when the page comes back from the back/forward cache. */
+    /** Resets the controller when the page is restored from the back/forward cache. */
     reset(): void;
-    /** Sees to it that a token is there, or on its way, with time enough to write and send. */
+    /** Fetches a token, unless one is fresh or being fetched. */
     ensureToken(): void;
-    /** The same for a form that somebody has touched: before its token expires, and on return to the tab. */
+    /** Renews the token of a form that has one: before it expires, and when the tab is shown again. */
     renew(): void;
-    /** The form was edited or reset. */
+    /** Records that the form was edited or reset. */
     touch(): void;
-    /** Decides on a submit event before the page receives it. `gesture` is the click or key press that caused it, if one did. */
+    /** Handles a submit event before the page receives it. `gesture` is the click or key press that caused it, if any. */
     submit(event: SubmitEvent, gesture?: Event): void;
-    /** Whether the last attempt has no response yet, as far as the page can know: it may still need its token. */
+    /** True if the last attempt has no known response: it may still need its token. */
     awaitsResponse(): boolean;
-    /** The token of that attempt, if the form has the same content still. */
+    /** Returns the token of that attempt, if the form still has the same content. */
     attemptToken(): string | undefined;
-    /** A request of the page has ended. */
+    /** Records the end of a request that the page sent. */
     requestEnded(entry: PerformanceResourceTiming): void;
-    /** The page says how the attempt ended that it sent by itself. */
+    /** Records the response to an attempt that the page sent itself, or `null` if none came. */
     answered(response: Response | null): void;
-    /** This page makes way for the one that is the response, as far as can be seen from here. */
+    /** Records that the browser leaves this page for the response page. */
     leavePage(page: string): void;
 }

@@ -1,3 +1,3 @@
 import type { FormContext, FormController } from "./form_contract.js";
-/** Guards a form: makes its controller. */
+/** Creates the controller that guards a form. */
 export declare function createFormController(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): FormController;

@@ -1,4 +1,4 @@
-/** What is told to people. Change it to tell it in other words. */
+/** The messages shown to users. Assign your own texts to change or translate them. */
 export declare const messages: {
     offline: string;
     noToken: string;
@@ -7,13 +7,13 @@ export declare const messages: {
     unknown: string;
     confirm: string;
 };
-/** What is told to people. */
+/** The messages shown to users. */
 export type Messages = typeof messages;
 /** The state of a form, in its attribute `data-onceward-state`. */
 export type FormState = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
-/** Shows a state, or none on a form that is left alone. Nothing is disabled: that would drop the name and value of the pressed button. */
+/** Shows a state, or none on a form without a token. Nothing is disabled: that would drop the name and value of the pressed button. */
 export declare function showState(form: HTMLFormElement, state?: FormState): void;
-/** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */
+/** Shows a message in the form, with a button if there is something to confirm. An empty text removes the message. */
 export declare function showMessage(form: HTMLFormElement, text: string, label?: string, confirm?: () => void): void;
-/** Tells the page. False if it wants to say it in its own way. */
+/** Dispatches an event to the page. Returns false if the page handles it itself (`preventDefault`). */
 export declare function dispatch(form: HTMLFormElement, name: string, detail?: object): boolean;

@@ -2,25 +2,25 @@ import { type AttemptEnd } from "./retry_rules.js";
 import type { TimedToken } from "./token.js";
 /** The last attempt of a form. */
 export interface LastAttempt extends Omit<TimedToken, "life"> {
-    /** Of its content. */
+    /** The digest of its content. */
     digest: number;
     ended: AttemptEnd;
 }
-/** Says which page is the response to which form: by its address, and the page in this tab's history that it came from. */
+/** Maps a response page to its form: by the URL of the page, and by the entry in the tab's history that it came from. */
 interface ResponsePage {
     name: string;
     page: string;
 }
-/** The name under which a form is known in this tab. */
+/** Returns the name of a form in this tab. */
 export declare function nameOf(form: HTMLFormElement): string;
-/** What is kept under a name. A browser that keeps nothing is no reason to send nothing: the page itself still knows. */
+/** Loads the value stored under a name. Storage may be blocked: then only the page itself knows the last attempt. */
 export declare function load<T = LastAttempt>(name: string): T | null | undefined;
-/** Keeps something under a name. */
+/** Stores a value under a name. */
 export declare function save(name: string, value: LastAttempt | ResponsePage): void;
-/** On the page that sent a form: which page is the response. */
+/** Stores which page is the response. Called on the page that sent the form. */
 export declare function saveResponsePage(name: string, page: string): void;
-/** The outcome that a response names: of its headers, timing shows a script no other. A gateway adds its entry after those of the application. */
+/** Returns the outcome in `Server-Timing`, the only header that is readable here. A gateway adds its entry after those of the application. */
 export declare function timingOutcome({ serverTiming }: PerformanceResourceTiming): string;
-/** On the page that is the response: how the attempt ended. */
+/** Records how the attempt ended. Called on the response page. */
 export declare function recordResponsePage(): void;
 export {};

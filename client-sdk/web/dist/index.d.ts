@@ -3,38 +3,38 @@ import { type Result, type SubmissionInit } from "./submission.js";
 export type { FormState, Messages } from "./form_status.js";
 export type { Result, SubmissionInit } from "./submission.js";
 export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire_contract.js";
-/** Settings, all of them optional. */
+/** Optional settings. */
 export interface Options {
-    /** Where tokens come from: `token` below this. The page's own origin if nothing is said. */
+    /** Base URL for tokens: they are fetched from `baseUrl` + `/token`. Default: the page's own origin. */
     baseUrl?: string | undefined;
-    /** Other origins that tokens may be sent to, beside the page's own and that of `baseUrl`. */
+    /** Further origins that tokens may be sent to, besides the page's own and that of `baseUrl`. */
     origins?: string[];
-    /** Another `fetch`. */
+    /** A replacement for the global `fetch`. */
     fetch?: typeof globalThis.fetch;
-    /** How long all attempts of one `fetch` may take together, in milliseconds: a minute. */
+    /** Deadline for all attempts of one `fetch`, in milliseconds. Default: one minute. */
     limit?: number;
-    /** How long a submit waits for a token, and a form for a response, in milliseconds: 10 seconds. */
+    /** Maximum time that a submit waits for a token, and a form for a response, in milliseconds. Default: 10 seconds. */
     patience?: number;
 }
-/** What makes submissions take effect once. */
+/** The API of this package. */
 export interface Onceward {
     /**
-     * Like `fetch`, with a token of its own or your key, the same over all attempts. Each call is one submission: two calls are two orders, unless
-     * both name the same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
+     * Like `fetch`, with retries that all carry the same token or key. Each call is one submission: two calls are two orders, unless both have the
+     * same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
      */
     fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
     /** Guards every `form[data-onceward]` of the page, also those that are added later. */
     watch(): void;
-    /** For a page that sends a guarded form by itself: how its last submit ended, or `null` if no response came. Another form is not affected. */
+    /** Reports the response to the last submit of a guarded form that the page sends itself, or `null` if none came. */
     answered(form: HTMLFormElement, response: Response | null): void;
     /**
-     * Fetches a token for code that sends by itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, good
+     * Fetches a token for code that sends it itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, valid
      * for one submission. With a form, calls for the same content within a second return the same token, unless the form is edited or reset in
-     * between; in the submit handler of a guarded form it is the token that the form's data contains.
+     * between; in the submit handler of a guarded form it is the token in the form's data.
      */
     token(form?: HTMLFormElement): Promise<string>;
-    /** What is told to people. Change it to tell it in other words. */
+    /** The messages shown to users. Assign your own texts to change or translate them. */
     messages: Messages;
 }
-/** Makes one. */
+/** Creates the API. It guards no form until `watch` is called. */
 export declare function createOnceward(options?: Options): Onceward;

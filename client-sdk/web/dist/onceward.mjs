@@ -22,10 +22,10 @@ function hash(text) {
 // src/form_status.ts
 var messages = {
   offline: "You are offline. Nothing was sent.",
-  noToken: "The server cannot take this now. Nothing was sent.",
-  slow: "No answer yet. Sending the same again is safe.",
+  noToken: "The server is not available. Nothing was sent.",
+  slow: "No response yet. It is safe to send it again.",
   twice: "You have sent this before.",
-  unknown: "What you sent before may have arrived.",
+  unknown: "Your earlier submission may have arrived.",
   confirm: "Send this as well"
 };
 function showState(form, state) {
@@ -71,11 +71,11 @@ function isSameClick(gap, isByHand, isAnswered) {
   return gap < DOUBLE_CLICK && (isByHand || isAnswered);
 }
 var ATTEMPT_ENDS = [
-  // unknown, internal; and a duplicate: any 409 but the handler's own. After too_soon the interval decides about the next one.
+  // unknown, internal; and a duplicate: any 409 except the handler's own. After too_soon the interval decides about the next submission.
   [/ (unk|int)|^409 (?!e|no|too|repla|unp)/, "doubt"],
   // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
   [/^5.* (not_a|st|ov|una)/, "again"],
-  // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used, or may be.
+  // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used or may be.
   [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
   [/ $/, "none"]
 ];
@@ -252,7 +252,7 @@ function bare(address) {
 function addresses(form, submitter) {
   return [form, submitter].flatMap(
     (element) => (
-      // Not by `attributes`: a field may have that name. What begins with # is an anchor for a script.
+      // Not by `attributes`: a field may have that name. A value that starts with # is an anchor for a script.
       element?.getAttributeNames().map((name) => {
         const value = element.getAttribute(name);
         return /(action|post|put|patch|delete)$/.test(name) && /^[^#]/.test(value) && bare(value);

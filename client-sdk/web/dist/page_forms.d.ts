@@ -1,10 +1,10 @@
 import type { FormContext, FormController } from "./form_contract.js";
 /** The guarded forms of a page, each with its controller. */
 export interface PageForms {
-    /** Guards them, now and later. */
+    /** Starts to guard the forms of the page. */
     watch(): void;
-    /** Those that are guarded by now. */
+    /** The forms that are guarded now. */
     all: Map<HTMLFormElement, FormController>;
 }
-/** Makes one that guards nothing yet. */
+/** Creates the set of forms. It guards none until `watch` is called. */
 export declare function pageForms(context: FormContext): PageForms;

@@ -1,18 +1,18 @@
 import { type TimedToken } from "./token.js";
 import { type Problem } from "./wire_contract.js";
-/** What `fetch` takes, and three members of ours. */
+/** The options of `fetch`, and three more. */
 export interface SubmissionInit extends RequestInit {
-    /** An idempotency key of your own, sent instead of a token. Calls under one key at the same time are one submission. */
+    /** Your own idempotency key, sent instead of a token. Concurrent calls with the same key are one submission. */
     key?: string;
-    /** The action that the token is to be bound to, as in `POST /orders`. */
+    /** The action that the token is bound to, as in `POST /orders`. */
     action?: string;
     /**
-     * The form that this sends. Calls for the same form and content are one submission while the first is in flight, and for a second from it
-     * unless the form is edited or reset. Without `body` its fields are sent, without `method` by POST.
+     * The form to send. Calls for the same form and content are one submission while the first is in flight, and for one second after its start
+     * unless the form is edited or reset. `body` defaults to the fields of the form, `method` to POST.
      */
     form?: HTMLFormElement;
 }
-/** What became of a submission. `executed` and `replayed` have the handler's response, whatever its status. */
+/** The result of a submission. `executed` and `replayed` have the handler's response, with any status. */
 export type Result = {
     outcome: "executed";
     response: Response;
@@ -24,19 +24,19 @@ export type Result = {
     outcome: "duplicate" | "unknown" | "rejected";
     /** The last response, if there was one. */
     response?: Response | undefined;
-    /** What it said, if it was a problem. */
+    /** The problem in the last response, if there was one. */
     problem?: Problem | undefined;
-    /** Why there is no response. */
+    /** The reason why there is no response. */
     error?: unknown;
 };
-/** What a submission needs of its surroundings. */
+/** The dependencies of a submission. */
 export interface SubmissionContext {
     fetch: typeof globalThis.fetch;
     token(action: string | undefined, signal: AbortSignal): Promise<TimedToken>;
-    /** How long all attempts together may take. */
+    /** Deadline for all attempts together, in milliseconds. */
     limit: number;
 }
-/** Sends until there is an outcome. Rejects only if the caller's signal says so. */
+/** Sends a submission, with retries, until it has an outcome. Rejects only if the caller's signal aborts. */
 export declare function submit({ fetch, token, limit }: SubmissionContext, request: Request, init: SubmissionInit): Promise<Result>;
-/** What a response says became of the request. */
+/** Returns the outcome in a response. */
 export declare function outcomeOf(response: Response): string;

@@ -1,20 +1,20 @@
-/** A token and until when it is good, by this machine's clock. */
+/** A token and its expiry, on this machine's clock. */
 export interface TimedToken {
     token: string;
     until: number;
-    /** How long it lives, in milliseconds. */
+    /** Its lifetime, in milliseconds. */
     life: number;
 }
-/** Whether there is a token that has not yet come into the last fifth of its life. */
+/** Returns true if there is a token with more than a fifth of its lifetime left. */
 export declare function isFresh(timed: TimedToken | undefined): timed is TimedToken;
-/** Waits. */
+/** Waits for this many milliseconds. */
 export declare function sleep(millis: number): Promise<void>;
-/** How long to wait after a response that says so, or else a little, each time more and never all at once. */
+/** Returns the delay before the next attempt, in milliseconds: `Retry-After`, or exponential backoff with full jitter. */
 export declare function backoff(response: Response | undefined, attempts: number): number;
-/** A signal that gives up after so many milliseconds, or when another one does. */
+/** Returns a signal that aborts after `limit` milliseconds, or when another signal aborts. */
 export declare function timeoutSignal(limit: number, ...others: AbortSignal[]): AbortSignal;
 /**
- * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS does not allow the
- * request, it fails at once, and its `cause` names the setting.
+ * Fetches a token, with retries until the deadline. The error has the reason. If CORS does not allow the request, it fails without further
+ * retries, and the `cause` names the setting.
  */
 export declare function fetchToken(fetch: typeof globalThis.fetch, url: URL, action: string | undefined, limit: number, ...outer: AbortSignal[]): Promise<TimedToken>;

@@ -1,4 +1,4 @@
-// Builds dist/ from src/: `npm run build`. With a folder, builds into that: so a test sees whether dist/ has drifted.
+// Builds dist/ from src/: `npm run build`. With an argument, builds into that folder: a test compares it with dist/.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const folder = process.argv[2] ?? `${root}dist`;
 const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
 
 const { outputFiles } = await build({ ...options, entryPoints: ["src/browser_script.ts"], format: "iife", write: false });
-// Members that neither a page nor the browser ever sees. What is kept in sessionStorage is not among them: another build may read it.
+// Members that neither a page nor the browser sees. Members stored in sessionStorage are not renamed: another build may read them.
 const internal = /^(isAllowedOrigin|ensureToken|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|content|result)$/;
 const { code } = await minify(outputFiles[0].text, {
   ecma: 2020,

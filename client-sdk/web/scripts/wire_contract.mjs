@@ -8,7 +8,7 @@ const target = new URL("../src/wire_contract.ts", import.meta.url);
 const schemas = JSON.parse(readFileSync(new URL("openapi.json", openapi), "utf8")).components.schemas;
 const names = readFileSync(new URL("src/header.rs", openapi), "utf8");
 
-/** The names that this package uses, as header.rs has them. */
+/** The constants of header.rs that this package uses. */
 const NAMES = ["TOKEN", "IDEMPOTENCY_KEY", "IDEMPOTENT_REPLAYED", "OUTCOME", "RETRY_AFTER", "FIELD"];
 
 function constant(name) {
@@ -41,10 +41,10 @@ function body(name) {
   return `${comment(description)}export interface ${name} {\n${fields.join("")}}\n`;
 }
 
-/** The text that src/wire_contract.ts has to have. */
+/** Returns the text of src/wire_contract.ts. */
 export function wire() {
   return [
-    "// The wire contract. Written by `npm run wire` from openapi/: change it there.\n",
+    "// The wire contract. Generated from openapi/ by `npm run wire`: do not edit.\n",
     ...NAMES.map(constant),
     union("Code"),
     union("Retry"),

@@ -1,4 +1,4 @@
-// The script for a page: `<script src="/sdk/onceward.js" defer></script>` guards its forms and leaves `onceward` for the rest.
+// The script for a page: `<script src="/sdk/onceward.js" defer></script>` guards its forms and defines `window.onceward`.
 
 import { createOnceward, type Onceward } from "./index.js";
 
@@ -10,7 +10,7 @@ declare global {
 
 const script = document.currentScript as HTMLScriptElement | null;
 const { base, patience = 10 } = script?.dataset ?? {};
-// Served by Onceward itself, tokens come from beside it; from anywhere else, from the page's origin.
+// If the script comes from `/sdk/`, so do the tokens; otherwise they come from the page's origin.
 const beside = script?.src.match(/^(.*)\/sdk\/onceward[^/]*\.js/)?.[1];
 
 window.onceward = createOnceward({ baseUrl: base ?? beside, patience: +patience * 1000 });

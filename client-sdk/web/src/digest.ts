@@ -1,8 +1,8 @@
-// Digests of what a form sends: two submits are compared without keeping any content.
+// Digests of the content of a form: two submits are compared without storing any content.
 
 import { FIELD } from "./wire_contract.js";
 
-/** A digest of everything a form sends except its token, and of `target`: where and how it is sent. */
+/** Returns a digest of everything that a form sends except its token, and of `target`. */
 export function digest(data: FormData, target: unknown): number {
   const entries = [target];
   for (const [name, value] of data) {
@@ -12,7 +12,7 @@ export function digest(data: FormData, target: unknown): number {
   return hash(JSON.stringify(entries));
 }
 
-/** A quick hash (after FNV-1a), which is no secret. A server that compares content does so by itself. */
+/** A fast hash (like FNV-1a), not a cryptographic one. The server compares content itself. */
 function hash(text: string): number {
   return [...text].reduce((hash, char) => Math.imul(hash ^ char.codePointAt(0)!, 0x1000193), 0);
 }

@@ -1,4 +1,4 @@
-// The controller of one guarded form: it decides which token the next attempt takes, and makes the form usable again however that attempt ends.
+// The controller of one guarded form: it chooses the token of each attempt, and makes the form usable again after every attempt.
 
 import { digest } from "./digest.js";
 import { dispatch, messages, showMessage, showState, type FormState } from "./form_status.js";
@@ -10,34 +10,34 @@ import { addresses, attribute, bare, target } from "./target.js";
 import { isFresh, type TimedToken } from "./token.js";
 import { findField, omitToken, writeToField, writeToQuery } from "./token_field.js";
 
-/** Guards a form: makes its controller. */
+/** Creates the controller that guards a form. */
 export function createFormController(form: HTMLFormElement, { token, isAllowedOrigin, patience }: FormContext): FormController {
   const name = nameOf(form);
   const rendered = findField(form);
-  /** How long the token lives that the server has written into the page, if it has. */
+  /** The lifetime of the token that the server rendered into the page, if any. */
   const life = +rendered?.dataset.expiresIn! * 1000;
-  /** A token that no attempt has taken yet. */
+  /** A token that no attempt has used yet. */
   let spare: TimedToken | undefined;
-  /** The one fetch that all who need a token share. */
+  /** The fetch of a token in flight. */
   let fetching: Promise<void> | undefined;
   let lastAttempt: LastAttempt | null | undefined;
   /** The attempt in flight. */
   let sending: SubmitEvent | undefined;
   let isWaiting = false;
-  /** Whether the page may not fetch tokens. */
+  /** True if CORS does not allow the page to fetch tokens. */
   let isBarred = false;
-  /** The last attempt that was sent, and the addresses that the form named then. */
+  /** The last attempt that was sent, and the URLs that the form named then. */
   let sent: SubmitEvent | undefined;
   let named: unknown[];
-  /** Since then: whether the form was edited or reset, and whether the page has reported a response. */
+  /** Since then: true if the form was edited or reset, and true if the page has reported a response. */
   let isTouched = false;
   let isAnswered = true;
-  /** Whether no response to the last attempt was seen, and none to an earlier one with its token: that may still run. */
+  /** True if no response was seen to the last attempt, and to an earlier one with the same token: it may still run. */
   let isUnheard = false;
   let wasUnheard = false;
-  /** Whether the page reports responses at all. */
+  /** True if the page calls `answered`. */
   let tells = false;
-  /** Of a submit event that is ours: whether the person has confirmed it, and whether we are online. */
+  /** During `resubmit`: true if the user has confirmed, and true if the browser is online. */
   let isConfirmed = false;
   let isOnline = false;
 
@@ -56,7 +56,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
   function ensureToken(): void {
     if (isFresh(spare) || sending || isWaiting) return;
     showIdleStateUnlessAsking();
-    // If it fails, the submit will say so. Where the page may not fetch tokens, only a submit tries again.
+    // If the fetch fails, the submit shows the error. If CORS forbids it, only a submit tries again.
     if (!isLeftAlone() && !isBarred && !document.hidden) fetch().catch(({ cause }) => (isBarred = !!cause));
   }
 
@@ -64,17 +64,17 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     if (spare && form.isConnected) ensureToken();
   }
 
-  /** Whether a submit takes no token: with GET it would show in the address, and another origin has no use for it. */
+  /** True if a submit carries no token: with GET it would appear in the URL, and another origin must not receive it. */
   function isLeft(submitter: Element | null): boolean {
     try {
       return !/^post$/i.test(attribute(form, submitter, "method")) || !isAllowedOrigin(target(form, submitter).origin);
     } catch {
-      // The action is no address.
+      // The action is not a valid URL.
       return true;
     }
   }
 
-  /** Whether no button of the form sends a token. */
+  /** True if no button of the form sends a token. */
   function isLeftAlone(): boolean {
     return [null, ...form].every((button) => isLeft(button));
   }
@@ -84,7 +84,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     if (defaultPrevented) return;
     if (isLeft(submitter)) return omitToken(form);
     if (sending?.defaultPrevented) handOver();
-    // The form that was here before this one may have learned more of the same attempt.
+    // A form that this one replaced may have recorded the end of the same attempt.
     const known = load(name);
     if (lastAttempt?.ended == "again" && known?.token == lastAttempt.token) lastAttempt = known;
     const url = target(form, submitter);
@@ -102,7 +102,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     else holdUntilToken(event);
   }
 
-  /** Lets it go: from here on it may run. */
+  /** Lets the browser send the submit: from here on it may run. */
   function send(event: SubmitEvent, { token, until }: TimedToken | LastAttempt, content: number, url: URL): void {
     const { submitter } = event;
     writeToField(form, token);
@@ -119,7 +119,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     showMessage(form, "");
     showState(form, "sending");
     const isElsewhere = !/^(_self)?$/i.test(attribute(form, submitter, "target"));
-    // The page has its say after this: it may stop the event, or send by itself.
+    // The page's own listeners run next: they may cancel the event, or send the form themselves.
     setTimeout(() => {
       if (sending != event) return;
       if (event.defaultPrevented) return handOver();
@@ -134,13 +134,13 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     });
   }
 
-  /** The page took the event over: it sends by itself, or not at all. The same content keeps its token until there is a response. */
+  /** Handles a cancelled event: the page sends the form itself, or not at all. The same content keeps its token until there is a response. */
   function handOver(): void {
     if (lastAttempt?.ended == "none") end("again");
     recover();
   }
 
-  /** Holds a submit until a token is there, or until it is clear that there will be none. */
+  /** Holds a submit until a token is fetched, or until fetching it has failed. */
   async function holdUntilToken(event: SubmitEvent): Promise<void> {
     const wasConfirmed = isConfirmed;
     stop(event);
@@ -157,7 +157,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     resubmit(event, wasConfirmed, true);
   }
 
-  /** Submits the form once more, as the person did. */
+  /** Submits the form again with the same button. */
   function resubmit({ submitter }: SubmitEvent, confirmed: boolean, online: boolean): void {
     isConfirmed = confirmed;
     isOnline = online;
@@ -165,15 +165,15 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     isConfirmed = isOnline = false;
   }
 
-  /** The button of a submit, which may be gone by now. */
+  /** Returns the button of a submit, unless it was removed from the form. */
   function currentSubmitter(submitter: HTMLElement | null): HTMLElement | null {
     return (submitter as HTMLButtonElement | null)?.form == form ? submitter : null;
   }
 
-  /** Asks the person, who alone can know whether this is meant as a second submission. */
+  /** Asks the user, since only the user knows whether a second submission is intended. */
   function ask(event: SubmitEvent, ended: AttemptEnd): void {
     stop(event);
-    // What is under way stays so: its response may still come.
+    // An attempt in flight continues: its response may still come.
     showState(form, "unknown");
     const confirm = () => {
       showMessage(form, "");
@@ -195,7 +195,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     event.stopImmediatePropagation();
   }
 
-  /** The form can be used again. */
+  /** Makes the form usable again. */
   function recover(state?: FormState): void {
     sending = undefined;
     isWaiting = false;
@@ -208,12 +208,12 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     showState(form, isLeftAlone() ? undefined : state);
   }
 
-  /** Does the same, unless the person is being asked. */
+  /** Does the same, unless the user is being asked. */
   function showIdleStateUnlessAsking(): void {
     if (form.dataset.oncewardState != "unknown") showIdleState();
   }
 
-  /** Writes the spare token into the form, for code that sends without a submit event; not while an attempt may need the one that is there. */
+  /** Writes the spare token into the form, for code that sends without a submit event; not while an attempt may need the current one. */
   function refill(): void {
     if (isFresh(spare) && !awaitsResponse() && findField(form)?.value != spare.token) writeToField(form, spare.token);
   }
@@ -231,7 +231,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     refill();
   }
 
-  /** Whether the last attempt has no response yet. */
+  /** True if the last attempt has no response yet. */
   function isOpen(): boolean {
     return /none|lost/.test(lastAttempt?.ended!);
   }
@@ -259,12 +259,12 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
     attemptToken() {
       if (!awaitsResponse()) return;
       const button = currentSubmitter(sent!.submitter);
-      // In the submit handler itself, the token belongs to whatever the page makes of the form.
+      // Inside the submit handler, the token is valid for any content that the page sends.
       if (sending || lastAttempt!.digest == digest(new FormData(form, button), target(form, button))) return lastAttempt!.token;
     },
     requestEnded(entry) {
       const { initiatorType, name, startTime, responseStatus = 200 } = entry;
-      // Only a request to an address that the form names can be the one that carries it: a poll of the page must not end a slow attempt.
+      // Only a request to a URL that the form names counts: a poll of the page must not end a slow attempt.
       const isResponse = sent?.defaultPrevented && startTime >= sent.timeStamp && /^(fe|x)/.test(initiatorType) && responseStatus;
       // none, lost, again
       const isAwaited = isResponse && !tells && /o[ns]|ag/.test(lastAttempt!.ended);
@@ -280,7 +280,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
       ensureToken();
     },
     leavePage(page) {
-      // It may have come when the form had long been given back.
+      // The response may come after the form became usable again.
       if (!isOpen()) return;
       showMessage(form, "");
       end(lastAttempt!.ended == "lost" ? "doubt" : "seen");

@@ -1,32 +1,32 @@
-// What a form shows of itself: its state, an accessible busy mark, and one message.
+// The visible status of a form: its state, `aria-busy`, and one message.
 
-/** What is told to people. Change it to tell it in other words. */
+/** The messages shown to users. Assign your own texts to change or translate them. */
 export const messages = {
   offline: "You are offline. Nothing was sent.",
-  noToken: "The server cannot take this now. Nothing was sent.",
-  slow: "No answer yet. Sending the same again is safe.",
+  noToken: "The server is not available. Nothing was sent.",
+  slow: "No response yet. It is safe to send it again.",
   twice: "You have sent this before.",
-  unknown: "What you sent before may have arrived.",
+  unknown: "Your earlier submission may have arrived.",
   confirm: "Send this as well",
 };
 
-/** What is told to people. */
+/** The messages shown to users. */
 export type Messages = typeof messages;
 
 /** The state of a form, in its attribute `data-onceward-state`. */
 export type FormState = "idle" | "ready" | "waiting" | "sending" | "unknown" | "error";
 
-/** Shows a state, or none on a form that is left alone. Nothing is disabled: that would drop the name and value of the pressed button. */
+/** Shows a state, or none on a form without a token. Nothing is disabled: that would drop the name and value of the pressed button. */
 export function showState(form: HTMLFormElement, state?: FormState): void {
-  // A form that has shown no state may have a busy mark of the page's.
+  // If this form never showed a state, `aria-busy` belongs to the page.
   if (!state && !form.dataset.oncewardState) return;
-  // While it is waiting or sending.
+  // waiting, sending
   form.ariaBusy = state ? `${/ing$/.test(state)}` : null;
   if (state) form.dataset.oncewardState = state;
   else delete form.dataset.oncewardState;
 }
 
-/** Says a sentence in the form, with a button if there is something to confirm; or takes back what was said. */
+/** Shows a message in the form, with a button if there is something to confirm. An empty text removes the message. */
 export function showMessage(form: HTMLFormElement, text: string, label?: string, confirm?: () => void): void {
   let place = form.querySelector<HTMLElement>("[data-onceward-message]");
   if (!place) {
@@ -45,7 +45,7 @@ export function showMessage(form: HTMLFormElement, text: string, label?: string,
   }
 }
 
-/** Tells the page. False if it wants to say it in its own way. */
+/** Dispatches an event to the page. Returns false if the page handles it itself (`preventDefault`). */
 export function dispatch(form: HTMLFormElement, name: string, detail?: object): boolean {
   return form.dispatchEvent(new CustomEvent(`onceward:${name}`, { bubbles: true, cancelable: true, detail }));
 }

@@ -1,4 +1,4 @@
-// A form or a fetch that takes effect once, however often it is sent. Importing this does nothing by itself.
+// Forms and `fetch` calls that take effect once, also across retries. Importing this module has no side effects.
 
 import { digest } from "./digest.js";
 import { messages, type Messages } from "./form_status.js";
@@ -12,44 +12,44 @@ export type { FormState, Messages } from "./form_status.js";
 export type { Result, SubmissionInit } from "./submission.js";
 export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire_contract.js";
 
-/** Settings, all of them optional. */
+/** Optional settings. */
 export interface Options {
-  /** Where tokens come from: `token` below this. The page's own origin if nothing is said. */
+  /** Base URL for tokens: they are fetched from `baseUrl` + `/token`. Default: the page's own origin. */
   baseUrl?: string | undefined;
-  /** Other origins that tokens may be sent to, beside the page's own and that of `baseUrl`. */
+  /** Further origins that tokens may be sent to, besides the page's own and that of `baseUrl`. */
   origins?: string[];
-  /** Another `fetch`. */
+  /** A replacement for the global `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** How long all attempts of one `fetch` may take together, in milliseconds: a minute. */
+  /** Deadline for all attempts of one `fetch`, in milliseconds. Default: one minute. */
   limit?: number;
-  /** How long a submit waits for a token, and a form for a response, in milliseconds: 10 seconds. */
+  /** Maximum time that a submit waits for a token, and a form for a response, in milliseconds. Default: 10 seconds. */
   patience?: number;
 }
 
-/** What makes submissions take effect once. */
+/** The API of this package. */
 export interface Onceward {
   /**
-   * Like `fetch`, with a token of its own or your key, the same over all attempts. Each call is one submission: two calls are two orders, unless
-   * both name the same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
+   * Like `fetch`, with retries that all carry the same token or key. Each call is one submission: two calls are two orders, unless both have the
+   * same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
    */
   fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
   /** Guards every `form[data-onceward]` of the page, also those that are added later. */
   watch(): void;
-  /** For a page that sends a guarded form by itself: how its last submit ended, or `null` if no response came. Another form is not affected. */
+  /** Reports the response to the last submit of a guarded form that the page sends itself, or `null` if none came. */
   answered(form: HTMLFormElement, response: Response | null): void;
   /**
-   * Fetches a token for code that sends by itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, good
+   * Fetches a token for code that sends it itself, in the header `Onceward-Token` or the field `_onceward`. Each call returns a new token, valid
    * for one submission. With a form, calls for the same content within a second return the same token, unless the form is edited or reset in
-   * between; in the submit handler of a guarded form it is the token that the form's data contains.
+   * between; in the submit handler of a guarded form it is the token in the form's data.
    */
   token(form?: HTMLFormElement): Promise<string>;
-  /** What is told to people. Change it to tell it in other words. */
+  /** The messages shown to users. Assign your own texts to change or translate them. */
   messages: Messages;
 }
 
-/** Makes one. */
+/** Creates the API. It guards no form until `watch` is called. */
 export function createOnceward(options: Options = {}): Onceward {
-  // `fetch` is looked up when it is called, so that whoever replaces it is heard.
+  // The global `fetch` is looked up on each call, since a page may replace it.
   const { baseUrl = "", origins = [], fetch = (...call) => globalThis.fetch(...call), limit = 60_000, patience = 10_000 } = options;
   const tokens = new URL(baseUrl.replace(/\/?$/, "/token"), globalThis.location?.href);
   const here = globalThis.location?.href ?? tokens;
@@ -69,21 +69,21 @@ export function createOnceward(options: Options = {}): Onceward {
       return (form && forms.all.get(form)?.attemptToken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
     async fetch(url, given = {}) {
-      // A member that is undefined is one that is not there.
+      // An undefined member counts as absent.
       const init: SubmissionInit = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
       const target = new URL(url, here);
       if (!isAllowedOrigin(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
-      // A redirect to another origin would take the token along. Only from the page's own can the browser tell which do.
+      // A redirect to another origin would carry the token. The browser can only prevent that for the page's own origin.
       const stay: RequestInit = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
       const { form, key } = init;
       const body = init.body ?? (form && new FormData(form));
-      // The token goes into a header, and a server rejects a request with two different tokens.
+      // The token is sent in a header, and a server rejects a request with two different tokens.
       if (form) (body as FormData).delete?.(FIELD);
       const request = new Request(target, { ...stay, ...(form && { method: "POST", body }), ...init });
       const send = () => submit({ fetch, token, limit }, request, init);
       if (!form && !key) return send();
       const name = [request.method, target, key, body].join(" ");
-      // The body of a response can be read once: each caller gets a copy, and the response itself is left unread for the others.
+      // A body can be read once: each caller receives a clone, and the shared response stays unread.
       const content = digest(body instanceof FormData ? body : new FormData(form), name);
       const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() } as Result;

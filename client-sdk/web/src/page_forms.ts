@@ -1,4 +1,4 @@
-// All guarded forms of a page, also those that are added later: one set of listeners on the page finds them.
+// All guarded forms of a page, also those that are added later. One set of listeners on the page serves all of them.
 
 import { createFormController } from "./form_controller.js";
 import type { FormContext, FormController } from "./form_contract.js";
@@ -8,16 +8,16 @@ const SELECTOR = "form[data-onceward]";
 
 /** The guarded forms of a page, each with its controller. */
 export interface PageForms {
-  /** Guards them, now and later. */
+  /** Starts to guard the forms of the page. */
   watch(): void;
-  /** Those that are guarded by now. */
+  /** The forms that are guarded now. */
   all: Map<HTMLFormElement, FormController>;
 }
 
-/** Makes one that guards nothing yet. */
+/** Creates the set of forms. It guards none until `watch` is called. */
 export function pageForms(context: FormContext): PageForms {
   const forms = new Map<HTMLFormElement, FormController>();
-  /** Whether the navigation that began last is a form's, and the controller of the form that was sent last. */
+  /** True if the last navigation was caused by a form, and the controller of the form that was sent last. */
   let isForm = false;
   let last: FormController | undefined;
   /** The click or key press that is being handled. */
@@ -32,14 +32,14 @@ export function pageForms(context: FormContext): PageForms {
   function watch(): void {
     const find = () => {
       document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => controllerOf(form));
-      // Of a form that was replaced, only the response to its last attempt is of interest.
+      // A removed form is kept only while the response to its last attempt is pending.
       forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };
     const on: typeof addEventListener = (name: string, act: EventListenerOrEventListenerObject) => addEventListener(name, act, true);
     recordResponsePage();
     globalThis.navigation?.addEventListener("navigate", ({ formData }) => (isForm = !!formData));
-    // It comes when another page has been loaded, and not when the loading failed. A page of another origin does not show
-    // itself: it may be the response or not.
+    // `pageswap` is dispatched when another page has loaded, and not when loading failed. A page of another origin is not visible here: it may be
+    // the response or not.
     on("pageswap", ({ activation }) => {
       const isAnswer = isForm && activation && /push|replace/.test(activation.navigationType);
       if (isAnswer) last?.leavePage(navigation.currentEntry!.id + activation.entry.url);
@@ -50,10 +50,10 @@ export function pageForms(context: FormContext): PageForms {
     ["input", "reset"].forEach((name) => on(name, (event) => controllerFor(event)?.touch()));
     ["click", "keypress"].forEach((name) =>
       on(name, (event) => {
-        // A click by script is no person's.
+        // Ignore clicks by script.
         if (!event.isTrusted) return;
         gesture = event;
-        // The submit that it causes comes in the same task.
+        // The submit event follows in the same task.
         setTimeout(() => (gesture = undefined));
       }),
     );
@@ -62,7 +62,7 @@ export function pageForms(context: FormContext): PageForms {
       form?.submit(event, gesture);
       if (!event.defaultPrevented) last = form;
     });
-    // Libraries replace forms, also by copies that still show the state of the original.
+    // Libraries replace forms, also by clones that still show the state of the original.
     new MutationObserver(find).observe(document, { childList: true, subtree: true });
     const requests = new PerformanceObserver((list) =>
       list.getEntries().forEach((entry) => forms.forEach((form) => form.requestEnded(entry as PerformanceResourceTiming))),
@@ -71,9 +71,9 @@ export function pageForms(context: FormContext): PageForms {
     find();
   }
 
-  /** The controller of the guarded form that an event is about. */
+  /** Returns the controller of the guarded form that an event belongs to. */
   function controllerFor({ target }: Event): FormController | undefined {
-    // A form may have a field that is called `form`; a field may belong to a form that it does not stand in.
+    // A form may have a field named `form`; a field may belong to a form outside of it.
     const form = target instanceof HTMLFormElement ? target : (target as HTMLInputElement).form;
     return form?.matches(SELECTOR) ? controllerOf(form) : undefined;
   }

@@ -1,25 +1,25 @@
-// One submission by `fetch`: a token by itself or a key of the caller's, the same over all attempts.
+// One submission by `fetch`: all attempts carry the same token, or the caller's key.
 
 import { isHandlers, nextStep, type AttemptProblem } from "./retry_rules.js";
 import { backoff, sleep, timeoutSignal, type TimedToken } from "./token.js";
 import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire_contract.js";
 
-/** What `fetch` takes, and three members of ours. */
+/** The options of `fetch`, and three more. */
 export interface SubmissionInit extends RequestInit {
-  /** An idempotency key of your own, sent instead of a token. Calls under one key at the same time are one submission. */
+  /** Your own idempotency key, sent instead of a token. Concurrent calls with the same key are one submission. */
   key?: string;
-  /** The action that the token is to be bound to, as in `POST /orders`. */
+  /** The action that the token is bound to, as in `POST /orders`. */
   action?: string;
   /**
-   * The form that this sends. Calls for the same form and content are one submission while the first is in flight, and for a second from it
-   * unless the form is edited or reset. Without `body` its fields are sent, without `method` by POST.
+   * The form to send. Calls for the same form and content are one submission while the first is in flight, and for one second after its start
+   * unless the form is edited or reset. `body` defaults to the fields of the form, `method` to POST.
    */
   form?: HTMLFormElement;
 }
 
-/** What became of a submission. `executed` and `replayed` have the handler's response, whatever its status. */
+/** The result of a submission. `executed` and `replayed` have the handler's response, with any status. */
 export type Result =
-  // One by one, so that a check for both leaves the rest.
+  // Two members, so that TypeScript narrows the type after a check for both.
   | { outcome: "executed"; response: Response }
   | { outcome: "replayed"; response: Response }
   | {
@@ -27,29 +27,29 @@ export type Result =
       outcome: "duplicate" | "unknown" | "rejected";
       /** The last response, if there was one. */
       response?: Response | undefined;
-      /** What it said, if it was a problem. */
+      /** The problem in the last response, if there was one. */
       problem?: Problem | undefined;
-      /** Why there is no response. */
+      /** The reason why there is no response. */
       error?: unknown;
     };
 
-/** What a submission needs of its surroundings. */
+/** The dependencies of a submission. */
 export interface SubmissionContext {
   fetch: typeof globalThis.fetch;
   token(action: string | undefined, signal: AbortSignal): Promise<TimedToken>;
-  /** How long all attempts together may take. */
+  /** Deadline for all attempts together, in milliseconds. */
   limit: number;
 }
 
-/** How often one submission is sent at most. */
+/** Maximum number of attempts. */
 const MAX_ATTEMPTS = 4;
 
-/** Sends until there is an outcome. Rejects only if the caller's signal says so. */
+/** Sends a submission, with retries, until it has an outcome. Rejects only if the caller's signal aborts. */
 export async function submit({ fetch, token, limit }: SubmissionContext, request: Request, init: SubmissionInit): Promise<Result> {
   const headers = new Headers(request.headers);
   const deadline = Date.now() + limit;
   const signal = timeoutSignal(limit, request.signal);
-  // A header that is there stays as it is.
+  // The caller's own headers are not changed.
   const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
   if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
   const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
@@ -83,19 +83,19 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
   }
 }
 
-/** The problem of a guard's rejection; nothing if the handler or a gateway responded. */
+/** Returns the problem of a guard's rejection, or undefined if the handler or a gateway responded. */
 async function problemOf(response: Response): Promise<Problem | undefined> {
   if (response.ok || isHandlers(outcomeOf(response))) return;
   const said: Problem | undefined = await response.clone().json().catch(() => {});
   return said?.retry && said;
 }
 
-/** What a response says became of the request. */
+/** Returns the outcome in a response. */
 export function outcomeOf(response: Response): string {
   return response.headers.get(OUTCOME) ?? "";
 }
 
-/** Whether a gateway responded, which does not know what became of the request. */
+/** Returns true if a gateway responded, which does not know whether the request ran. */
 function isGateways(response: Response): boolean {
   return /^50[234]$/.test(`${response.status}`) && !isHandlers(outcomeOf(response));
 }

@@ -1,38 +1,38 @@
-// Fetching a token, with a limit to the waiting.
+// Fetches a token, with retries until a deadline.
 
 import { RETRY_AFTER, type IssuedToken, type TokenRequest } from "./wire_contract.js";
 
-/** A token and until when it is good, by this machine's clock. */
+/** A token and its expiry, on this machine's clock. */
 export interface TimedToken {
   token: string;
   until: number;
-  /** How long it lives, in milliseconds. */
+  /** Its lifetime, in milliseconds. */
   life: number;
 }
 
-/** Whether there is a token that has not yet come into the last fifth of its life. */
+/** Returns true if there is a token with more than a fifth of its lifetime left. */
 export function isFresh(timed: TimedToken | undefined): timed is TimedToken {
   return !!timed && Date.now() < timed.until - timed.life / 5;
 }
 
-/** Waits. */
+/** Waits for this many milliseconds. */
 export function sleep(millis: number): Promise<void> {
   return new Promise((go) => setTimeout(go, millis));
 }
 
-/** How long to wait after a response that says so, or else a little, each time more and never all at once. */
+/** Returns the delay before the next attempt, in milliseconds: `Retry-After`, or exponential backoff with full jitter. */
 export function backoff(response: Response | undefined, attempts: number): number {
   return +response?.headers.get(RETRY_AFTER)! * 1000 || Math.random() * 250 * 2 ** attempts;
 }
 
-/** A signal that gives up after so many milliseconds, or when another one does. */
+/** Returns a signal that aborts after `limit` milliseconds, or when another signal aborts. */
 export function timeoutSignal(limit: number, ...others: AbortSignal[]): AbortSignal {
   return AbortSignal.any([AbortSignal.timeout(limit), ...others]);
 }
 
 /**
- * Asks for a token until there is one or the time is over. Fails with a sentence that says why there is none. Where CORS does not allow the
- * request, it fails at once, and its `cause` names the setting.
+ * Fetches a token, with retries until the deadline. The error has the reason. If CORS does not allow the request, it fails without further
+ * retries, and the `cause` names the setting.
  */
 export async function fetchToken(
   fetch: typeof globalThis.fetch,
@@ -49,7 +49,7 @@ export async function fetchToken(
     init.body = JSON.stringify({ action } satisfies TokenRequest);
   }
   const here = globalThis.location?.origin;
-  /** The setting that keeps the page from fetching, and the origin that it lacks. */
+  /** The origin of the page and the CORS setting that does not contain it. */
   let cause: string | undefined;
   let isReached = false;
   for (let attempts = 1; ; attempts++) {
@@ -61,9 +61,9 @@ export async function fetchToken(
       const life = expires_in * 1000;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
-      // A response without a token, or none, is retried until the deadline.
+      // No response, or one without a token: retried until the deadline.
       outer[0]?.throwIfAborted();
-      // A script cannot tell a CORS failure from a network failure. If a request without CORS succeeds and the next one with it fails, it is CORS.
+      // A script cannot distinguish a CORS failure from a network failure. If a request without CORS succeeds and the next one with it fails, it is CORS.
       if (isReached) cause ??= `${here} is not in cors_origins`;
       else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
     }

@@ -1,13 +1,13 @@
-// The hidden field of a form, and the query of its action: where its token stands.
+// The places of a token in a form: the hidden field, and the query of the action.
 
 import { FIELD } from "./wire_contract.js";
 
-/** The hidden field, if there is one: a library that replaces the fields of a form removes it. */
+/** Returns the hidden field. It may be missing: a library that replaces the fields of a form removes it. */
 export function findField(form: HTMLFormElement): HTMLInputElement | null {
   return form.querySelector(`input[name="${FIELD}"]`);
 }
 
-/** Writes a token into the hidden field, which comes first in an upload. */
+/** Writes a token into the hidden field. It is the first field: in an upload the token must come first. */
 export function writeToField(form: HTMLFormElement, token: string): void {
   const field = findField(form) ?? document.createElement("input");
   field.type = "hidden";
@@ -17,7 +17,7 @@ export function writeToField(form: HTMLFormElement, token: string): void {
   form.prepend(field);
 }
 
-/** Leaves the token out of this submit. */
+/** Omits the token from this submit. */
 export function omitToken(form: HTMLFormElement): void {
   const field = findField(form);
   if (!field) return;
@@ -25,7 +25,7 @@ export function omitToken(form: HTMLFormElement): void {
   setTimeout(() => (field.disabled = false));
 }
 
-/** Writes a token into the query of the action, or of the button's. */
+/** Writes a token into the query of the form's action, or of the button's. */
 export function writeToQuery(form: HTMLFormElement, submitter: HTMLElement | null, url: URL, token: string): void {
   url.searchParams.set(FIELD, token);
   if (submitter?.hasAttribute("formaction")) submitter.setAttribute("formaction", url.href);

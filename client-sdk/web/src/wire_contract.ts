@@ -1,24 +1,24 @@
-// The wire contract. Written by `npm run wire` from openapi/: change it there.
+// The wire contract. Generated from openapi/ by `npm run wire`: do not edit.
 
 /** Request: a one-time token. */
 export const TOKEN = "onceward-token";
 
-/** Request: a key that the caller made, as in the IETF draft of the same name. */
+/** Request: a key that the client chose, as in the IETF draft of the same name. */
 export const IDEMPOTENCY_KEY = "idempotency-key";
 
-/** Response: `true` where this is the first answer again. */
+/** Response: `true` if this is a stored response. */
 export const IDEMPOTENT_REPLAYED = "idempotent-replayed";
 
-/** Response: what became of the request; on every answer of a protected route. */
+/** Response: the outcome of the request; on every response of a protected route. */
 export const OUTCOME = "onceward-outcome";
 
-/** Response: whole seconds to wait before the next try. */
+/** Response: whole seconds to wait before the next attempt. */
 export const RETRY_AFTER = "retry-after";
 
 /** The form field, multipart part and query parameter that carries a token. */
 export const FIELD = "_onceward";
 
-/** Why nothing ran, or why no answer can be given: the `code` of a problem. */
+/** The reason for a rejection: the `code` of a problem. */
 export type Code =
   | "token_missing"
   | "token_malformed"
@@ -48,45 +48,45 @@ export type Code =
   | "unsupported_media_type"
   | "internal";
 
-/** The next step for whoever got the problem. */
+/** The next step for a client that received a problem. */
 export type Retry =
   | "same"
   | "new_token"
   | "no";
 
-/** A problem as RFC 9457 has it, with two members of ours: `code` and `retry`. */
+/** A problem of RFC 9457, extended by the members `code` and `retry`. */
 export interface Problem {
-  /** What a program goes by. */
+  /** The reason, for programs. */
   code: Code;
-  /** What happened this time. */
+  /** The cause, and the next step. */
   detail: string;
-  /** Which request it happened to: its path, without the query. */
+  /** The path of the request, without the query. */
   instance?: string;
-  /** The next step. */
+  /** The next step for the client. */
   retry: Retry;
-  /** The HTTP status, again. */
+  /** The HTTP status of the response. */
   status: number;
-  /** What happened, in a few words. */
+  /** A short summary. */
   title: string;
-  /** A page that explains the code. */
+  /** The URL of a page that explains the code. */
   type: string;
 }
 
-/** Body of `POST /token`. All of it is optional, and so is the body. */
+/** Body of `POST /token`. Every field is optional, and so is the body. */
 export interface TokenRequest {
-  /** The only operation the token will be good for; a route that has no name of its own is called by method and path, as in `POST /orders`, however that path is percent-encoded. Without it, the token is good for every operation. */
+  /** The only operation that accepts the token. A route without a name of its own is named by method and path, as in `POST /orders`, however the path is percent-encoded. Without it, every operation accepts the token. */
   action?: string;
-  /** The only caller the token will be good for. */
+  /** The only subject that may use the token. */
   subject?: string;
-  /** How long the token lives, from `1s` to `24h`; longer than usual only with the API key. */
+  /** Time until the token expires, from `1s` to `24h`. More than the configured `token_ttl` requires the API key. */
   ttl?: string;
 }
 
-/** A token and how long it lives: the answer to `POST /token`. */
+/** Response to `POST /token`: a token and its expiry. */
 export interface IssuedToken {
-  /** When it expires. */
+  /** The time at which the token expires. */
   expires_at: string;
-  /** How many whole seconds are left. */
+  /** Whole seconds until the token expires. */
   expires_in: number;
   /** The token itself. Treat it as opaque. */
   token: string;

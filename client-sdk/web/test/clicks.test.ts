@@ -1,4 +1,4 @@
-// What is one click and what is one submission: plain decisions, and calls that share a result.
+// One click and one submission: the rules, and calls that share a result.
 
 import { describe, expect, test, vi } from "vitest";
 import { digest } from "../src/digest.js";
@@ -29,7 +29,7 @@ describe("a digest", () => {
     entries.forEach(([name, value]) => form.append(name, value));
     return form;
   };
-  test("leaves the token out, and tells content, order and target apart", () => {
+  test("leaves the token out, and distinguishes content, order and target", () => {
     const plain = digest(data(["item", "apple"], ["go", "order"]), "/orders");
     expect(digest(data(["_onceward", "ow1_a"], ["item", "apple"], ["go", "order"]), "/orders")).toBe(plain);
     expect(digest(data(["go", "order"], ["item", "apple"]), "/orders")).not.toBe(plain);
@@ -39,7 +39,7 @@ describe("a digest", () => {
 });
 
 describe("calls of one owner", () => {
-  /** A call that ends when it is told to. */
+  /** Calls that the test resolves or rejects. */
   const begun = () => {
     const calls: PromiseWithResolvers<number>[] = [];
     const begin = vi.fn(() => {
@@ -79,7 +79,7 @@ describe("calls of one owner", () => {
     expect(begin).toHaveBeenCalledTimes(2);
   });
 
-  test("for a form are one for as long as a double click takes, whatever was answered", async () => {
+  test("for a form are one for the duration of a double click, also after the response", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout"] });
     const [share, { begin, calls }, form] = [sharedCalls(), begun(), new EventTarget()];
     share(form, 1, begin, form);
@@ -137,7 +137,7 @@ describe("`fetch` with a form", () => {
     expect(sent[0]!.text).not.toContain("ow1_of_the_field");
   });
 
-  test("sends other content, another address and another form as submissions of their own", async () => {
+  test("sends other content, another URL and another form as separate submissions", async () => {
     const { sent, onceward } = shop();
     const one = form();
     await Promise.all([
@@ -150,7 +150,7 @@ describe("`fetch` with a form", () => {
   });
 });
 
-test("`fetch` takes a member that is undefined for one that is not there", async () => {
+test("`fetch` treats an undefined member as absent", async () => {
   const sent: Request[] = [];
   const fetch: typeof globalThis.fetch = async (input, init) => {
     const request = new Request(input, init);
@@ -169,14 +169,14 @@ test("`fetch` takes a member that is undefined for one that is not there", async
   ]);
 });
 
-describe("a form that is left alone", () => {
+describe("a form without a token", () => {
   const form = (state?: string) => ({ dataset: state ? { oncewardState: state } : {}, ariaBusy: "true" }) as unknown as HTMLFormElement;
-  test("keeps no state and no busy mark of ours", () => {
+  test("keeps no state and no aria-busy of the SDK", () => {
     const ours = form("waiting");
     showState(ours);
     expect(ours).toEqual({ dataset: {}, ariaBusy: null });
   });
-  test("keeps the page's own busy mark", () => {
+  test("keeps the page's own aria-busy", () => {
     const theirs = form();
     showState(theirs);
     expect(theirs.ariaBusy).toBe("true");

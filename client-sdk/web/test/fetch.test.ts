@@ -1,4 +1,4 @@
-// `onceward.fetch` with a `fetch` that is told what to answer: nothing here goes over a network.
+// `onceward.fetch` with a scripted `fetch`, without a network.
 
 import { describe, expect, test } from "vitest";
 import { createOnceward, type Code, type Options, type Retry } from "../src/index.js";
@@ -7,7 +7,7 @@ const SHOP = "https://shop.test";
 
 type Answer = () => Response | Promise<Response>;
 
-/** A server that hands out tokens t1, t2 … and answers submissions from a list. */
+/** A server that issues tokens t1, t2 … and responds to submissions from a list. */
 function server(answers: Answer[], tokens?: Answer) {
   const sent: { url: string; method: string; headers: Headers; body: string; mode: string; redirect: string }[] = [];
   let issued = 0;
@@ -20,7 +20,7 @@ function server(answers: Answer[], tokens?: Answer) {
     const { url, method, headers, mode, redirect } = request;
     sent.push({ url, method, headers, body: await request.text(), mode, redirect });
     const answer = answers.shift();
-    if (!answer) throw new Error("more was sent than the story tells");
+    if (!answer) throw new Error("unexpected request");
     return answer();
   };
   const make = (options: Options = {}) => createOnceward({ baseUrl: SHOP, fetch, limit: 5000, patience: 1000, ...options });
@@ -41,7 +41,7 @@ const problem =
 const post = { method: "POST", body: "item=apple" };
 
 describe("a submission", () => {
-  test("has a token of its own, and its answer", async () => {
+  test("has its own token and response", async () => {
     const shop = server([ok, ok]);
     const onceward = shop.make();
     const result = await onceward.fetch("/orders", post);
@@ -60,26 +60,26 @@ describe("a submission", () => {
     expect(shop.sent.map(({ body }) => body)).toEqual(Array(3).fill("item=apple"));
   });
 
-  test("fetches a new token where every try says so", async () => {
+  test("fetches a new token if every attempt was rejected with new_token", async () => {
     const shop = server([problem("token_expired", "new_token", 410), ok]);
     expect((await shop.make().fetch("/orders", post)).outcome).toBe("executed");
     expect(shop.tokens()).toEqual(["t1", "t2"]);
   });
 
-  test("retokened_retry: ends as unknown where a lost try may have run and its token has expired", async () => {
+  test("retokened_retry: ends as unknown if a lost attempt may have run and its token has expired", async () => {
     const shop = server([lost, problem("token_expired", "new_token", 410)]);
     const result = await shop.make().fetch("/orders", post);
     expect(result).toMatchObject({ outcome: "unknown", problem: { code: "token_expired" } });
     expect([shop.sent.length, shop.issued()]).toEqual([2, 1]);
   });
 
-  test("is a duplicate where somebody else has used the token, and unknown where it may have been itself", async () => {
+  test("is a duplicate if another request used the token, and unknown if an own attempt may have used it", async () => {
     const used = problem("token_used", "no");
     expect((await server([used]).make().fetch("/orders", post)).outcome).toBe("duplicate");
     expect((await server([lost, used]).make().fetch("/orders", post)).outcome).toBe("unknown");
   });
 
-  test("patient_client: a duplicate in an interval is told at once and never sent again", async () => {
+  test("patient_client: a duplicate in an interval is returned at once and never retried", async () => {
     const soon = problem("too_soon", "no", 409);
     for (const [answers, outcome] of [[[soon, ok], "duplicate"], [[lost, soon, ok], "unknown"]] as const) {
       const shop = server([...answers]);
@@ -88,7 +88,7 @@ describe("a submission", () => {
     }
   });
 
-  test("waits for a lock, unless it may hold the lock itself", async () => {
+  test("waits for a lock, unless an own attempt may hold it", async () => {
     const locked = problem("locked", "same", 429, { "retry-after": "1" });
     expect((await server([locked, ok]).make().fetch("/orders", post)).outcome).toBe("executed");
     const shop = server([lost, locked, ok]);
@@ -96,7 +96,7 @@ describe("a submission", () => {
     expect(shop.sent.length).toBe(2);
   });
 
-  test("waits as long as it is told and sends the same", async () => {
+  test("waits for Retry-After and retries with the same token", async () => {
     const shop = server([problem("in_progress", "same", 409, { "retry-after": "1" }), again]);
     const begin = Date.now();
     expect((await shop.make().fetch("/orders", post)).outcome).toBe("replayed");
@@ -104,21 +104,21 @@ describe("a submission", () => {
     expect(shop.tokens()).toEqual(["t1", "t1"]);
   });
 
-  test("does not wait beyond its limit", async () => {
+  test("does not wait beyond its deadline", async () => {
     const shop = server([problem("store_unavailable", "same", 503, { "retry-after": "60" })]);
     const begin = Date.now();
     expect((await shop.make().fetch("/orders", post)).outcome).toBe("rejected");
     expect(Date.now() - begin).toBeLessThan(5000);
   });
 
-  test("ends as unknown where no try is ever answered", async () => {
+  test("ends as unknown if no attempt has a response", async () => {
     const shop = server([lost, lost, lost, lost]);
     const result = await shop.make().fetch("/orders", post);
     expect(result).toMatchObject({ outcome: "unknown", error: new TypeError("Failed to fetch") });
     expect(new Set(shop.tokens()).size).toBe(1);
   });
 
-  test("ends as unknown where the server hangs", async () => {
+  test("ends as unknown if the server hangs", async () => {
     const shop = server([]);
     const fetch: typeof globalThis.fetch = (input, init) =>
       String(input).endsWith("/token") ? shop.fetch(input, init) : hangOn(input as Request);
@@ -127,7 +127,7 @@ describe("a submission", () => {
     expect((await createOnceward({ baseUrl: SHOP, fetch, limit: 200 }).fetch("/orders", post)).outcome).toBe("unknown");
   });
 
-  test("gives the handler's own answers as they are, also its problems and failures", async () => {
+  test("returns the handler's own responses unchanged, also its problems and failures", async () => {
     const own = (outcome: string) =>
       new Response(JSON.stringify({ code: "sold_out", retry: "no" }), {
         status: 422,
@@ -144,19 +144,19 @@ describe("a submission", () => {
     expect([failed.outcome, failed.response!.status]).toEqual(["executed", 500]);
   });
 
-  test("is unknown where the answer says so, is not sent again, and has that answer", async () => {
+  test("is unknown if the response says so, is not retried, and has that response", async () => {
     const shop = server([() => new Response("away", { status: 502, headers: { "onceward-outcome": "unknown" } })]);
     const result = await shop.make().fetch("/orders", post);
     expect([result.outcome, result.response?.status, shop.sent.length]).toEqual(["unknown", 502, 1]);
   });
 
-  test("has a type that says what there is to read, once the handler's answers are told from the rest", async () => {
+  test("has a type that narrows after a check for executed and replayed", async () => {
     const result = await server([problem("key_reused", "no", 422)]).make().fetch("/orders", { ...post, key: "order-1" });
     if (result.outcome == "executed" || result.outcome == "replayed") throw new Error(`${result.response.status}`);
     expect([result.outcome, result.problem?.code]).toEqual(["rejected", "key_reused"]);
   });
 
-  test("is refused, and nothing is sent, where no token can be had", async () => {
+  test("is rejected, and nothing is sent, if no token can be fetched", async () => {
     const shop = server([], () => new Response("<html>", { status: 404 }));
     const result = await shop.make().fetch("/orders", post);
     expect(result.outcome).toBe("rejected");
@@ -164,22 +164,22 @@ describe("a submission", () => {
     expect(shop.sent).toEqual([]);
   });
 
-  test("asks again for a token that is not to be had yet", async () => {
+  test("retries the fetch of a token", async () => {
     const answers: Answer[] = [lost, problem("rate_limited", "same", 429), () => Response.json({ token: "late", expires_in: 60 })];
     const shop = server([ok], () => answers.shift()!());
     expect((await shop.make({ patience: 5000 }).fetch("/orders", post)).outcome).toBe("executed");
     expect(shop.tokens()).toEqual(["late"]);
   });
 
-  test("may be aborted by its caller", async () => {
+  test("can be aborted by its caller", async () => {
     const controller = new AbortController();
     const shop = server([() => (controller.abort(new Error("enough")), lost())]);
     await expect(shop.make().fetch("/orders", { ...post, signal: controller.signal })).rejects.toThrow("enough");
   });
 });
 
-describe("what is sent", () => {
-  test("names the action that the token is bound to", async () => {
+describe("a request", () => {
+  test("has a token bound to the action", async () => {
     let asked = "";
     const shop = server([ok]);
     const fetch: typeof globalThis.fetch = async (input, init) => {
@@ -190,14 +190,14 @@ describe("what is sent", () => {
     expect(asked).toBe('{"action":"POST /orders"}');
   });
 
-  test("has a key instead of a token where the caller brings one", async () => {
+  test("has a key instead of a token if the caller sets one", async () => {
     const shop = server([lost, ok]);
     await shop.make().fetch("/orders", { ...post, key: "order-4711" });
     expect(shop.sent.map(({ headers }) => headers.get("idempotency-key"))).toEqual(["order-4711", "order-4711"]);
     expect([shop.issued(), shop.tokens()]).toEqual([0, [null, null]]);
   });
 
-  test("never overrides a header that is there", async () => {
+  test("never overrides the caller's header", async () => {
     for (const name of ["Onceward-Token", "Idempotency-Key"]) {
       const shop = server([problem("token_expired", "new_token", 410)]);
       const result = await shop.make().fetch("/orders", { ...post, key: "other", headers: { [name]: "mine" } });
@@ -207,7 +207,7 @@ describe("what is sent", () => {
     }
   });
 
-  test("has no token where nothing can be done twice", async () => {
+  test("has no token with a safe method", async () => {
     for (const method of ["GET", "HEAD", "OPTIONS"]) {
       const shop = server([() => new Response(null, { status: 200 })]);
       expect((await shop.make().fetch("/orders", { method })).outcome).toBe("executed");
@@ -215,7 +215,7 @@ describe("what is sent", () => {
     }
   });
 
-  test("goes to no origin that was not named", async () => {
+  test("is not sent to an origin that is not allowed", async () => {
     const shop = server([ok, ok]);
     await expect(shop.make().fetch("https://elsewhere.test/orders", post)).rejects.toThrow("https://elsewhere.test is not in origins");
     await expect(shop.make().fetch("https://shop.test.evil.test/orders", post)).rejects.toThrow("is not in origins");
@@ -224,13 +224,13 @@ describe("what is sent", () => {
     expect(shop.tokens()).toEqual(["t1"]);
   });
 
-  test("follows no redirect to another origin with a token of its own origin's", async () => {
+  test("to the page's origin follows no redirect to another origin", async () => {
     const shop = server([ok]);
     await shop.make().fetch("/orders", post);
     expect(shop.sent[0]!.mode).toBe("same-origin");
   });
 
-  test("follows no redirect from another origin, which could lead anywhere, unless the caller says so", async () => {
+  test("to another origin follows no redirect, unless the caller allows it", async () => {
     const shop = server([ok, ok]);
     const onceward = shop.make({ origins: ["https://api.test"] });
     await onceward.fetch("https://api.test/orders", post);
@@ -238,7 +238,7 @@ describe("what is sent", () => {
     expect(shop.sent.map(({ redirect }) => redirect)).toEqual(["error", "follow"]);
   });
 
-  test.each(["https://once.test/below", "https://once.test/below/"])("asks for tokens below %s", async (baseUrl) => {
+  test.each(["https://once.test/below", "https://once.test/below/"])("fetches tokens below %s", async (baseUrl) => {
     const urls: string[] = [];
     const shop = server([ok]);
     const fetch: typeof globalThis.fetch = (input, init) => (urls.push(input instanceof Request ? input.url : String(input)), shop.fetch(input, init));
@@ -247,15 +247,15 @@ describe("what is sent", () => {
   });
 });
 
-describe("calls at the same time", () => {
-  test("are submissions of their own, with a token each", async () => {
+describe("concurrent calls", () => {
+  test("are separate submissions, with a token each", async () => {
     const shop = server([ok, ok]);
     const onceward = shop.make();
     await Promise.all([onceward.fetch("/orders", post), onceward.fetch("/orders", post)]);
     expect(shop.tokens().toSorted()).toEqual(["t1", "t2"]);
   });
 
-  test("are one under one key, and each has its own copy of the answer", async () => {
+  test("are one with the same key, and each has its own copy of the response", async () => {
     const shop = server([ok, ok]);
     const onceward = shop.make();
     const keyed = { ...post, key: "order-1" };
@@ -266,7 +266,7 @@ describe("calls at the same time", () => {
     expect(shop.sent.length).toBe(2);
   });
 
-  test("are not one where their content or their address differs: the server is to say so", async () => {
+  test("are separate if content or URL differs: the server rejects the key", async () => {
     const shop = server([ok, ok, ok]);
     const onceward = shop.make();
     await Promise.all([

@@ -1,4 +1,4 @@
-// What is published and committed: that it follows the contract and the sources, and stays small.
+// The published package: it matches the contract and the sources, and stays small.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -12,11 +12,11 @@ import { isHandlers } from "../src/retry_rules.js";
 const root = new URL("..", import.meta.url).pathname;
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 
-test("codes, header names and bodies are those of openapi/: otherwise run `npm run wire`", () => {
+test("codes, header names and bodies match openapi/ (otherwise run `npm run wire`)", () => {
   expect(read("src/wire_contract.ts")).toBe(wire());
 });
 
-test("an outcome is told from every code of a rejection by how it begins", () => {
+test("the first letters distinguish the outcomes of a handler from every code of a rejection", () => {
   const outcomes = ["executed", "replayable", "not_applied", "not_released", "unknown", "replayed", "unprotected"];
   expect(outcomes.filter(isHandlers)).toEqual(outcomes);
   const codes: string[] = JSON.parse(read("../../openapi/openapi.json")).components.schemas.Code.enum;
@@ -24,7 +24,7 @@ test("an outcome is told from every code of a rejection by how it begins", () =>
   expect([...codes, "redeemed", ""].filter(isHandlers)).toEqual([]);
 });
 
-test("dist/ is what the sources build: otherwise run `npm run build`", () => {
+test("dist/ matches the sources (otherwise run `npm run build`)", () => {
   const folder = mkdtempSync(join(tmpdir(), "onceward-dist-"));
   execFileSync(process.execPath, ["scripts/build.mjs", folder], { cwd: root });
   const built = readdirSync(folder).toSorted();
@@ -39,11 +39,11 @@ test("the script is at most 5,300 bytes gzipped", () => {
   expect(size).toBeLessThanOrEqual(5300);
 });
 
-test("the script makes no code or style from text, which a strict content policy would stop", () => {
+test("the script contains nothing that a strict content security policy blocks", () => {
   expect(read("dist/onceward.js")).not.toMatch(/\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write|\.style\b|javascript:/);
 });
 
-test("the package holds the builds, the types and what a reader needs, and depends on nothing", () => {
+test("the package contains builds, types, licenses and README, and has no dependencies", () => {
   const [packed] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: root, stdio: ["ignore", "pipe", "ignore"] }).toString());
   const files: string[] = packed.files.map(({ path }: { path: string }) => path);
   const types = readdirSync(join(root, "src")).map((file) => `dist/${file.replace(/\.ts$/, ".d.ts")}`);
@@ -57,11 +57,11 @@ test("the package holds the builds, the types and what a reader needs, and depen
   }
 });
 
-test("the module can be imported outside of a browser, and does nothing by itself", async () => {
+test("the module can be imported outside of a browser, without side effects", async () => {
   const { createOnceward } = await import(join(root, "dist/onceward.mjs"));
   expect(createOnceward({ baseUrl: "https://shop.test" }).fetch).toBeTypeOf("function");
 });
 
-test("the lock file names no registry", () => {
+test("the lock file contains no registry URL", () => {
   expect(read("package-lock.json")).not.toMatch(/"resolved"|https?:\/\/[^"]*registry/);
 });

@@ -1,11 +1,11 @@
-// The rules of retries, as tables: every line is one case.
+// The retry rules, as tables: every line is one case.
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { chooseToken, endOfAttempt, nextStep, type TokenChoice, type AttemptEnd, type NextStep, type AttemptProblem } from "../src/retry_rules.js";
 import type { Code, Retry } from "../src/wire_contract.js";
 
-describe("which token the next try of a form takes", () => {
+describe("the token of the next attempt of a form", () => {
   const table: [ended: AttemptEnd, same: TokenChoice, edited: TokenChoice, sameButExpired: TokenChoice][] = [
     ["none", "keep", "ask", "ask"],
     ["lost", "keep", "ask", "ask"],
@@ -21,17 +21,17 @@ describe("which token the next try of a form takes", () => {
     expect(chooseToken(ended, true, true)).toBe(sameButExpired);
   });
 
-  test("edited content never takes the token of a try that may have run", () => {
+  test("edited content never uses the token of an attempt that may have run", () => {
     for (const [ended] of table) expect(chooseToken(ended, false, false)).not.toBe("keep");
   });
 });
 
-describe("how a try ended, by its answer", () => {
-  // Who answered, and what the token is worth afterwards.
+describe("the end of an attempt, by its response", () => {
+  // The sender of the response, and the state of the token afterwards.
   const table: [way: string, status: number, outcome: string, ended: AttemptEnd, endedAfterALostOne: AttemptEnd][] = [
     ["any", 200, "", "final", "final"],
     ["any", 303, "", "final", "final"],
-    // The library's guard, whose outcome says whether the token was given back.
+    // The guard, whose outcome tells whether the token was released.
     ["guard", 200, "executed", "final", "final"],
     ["guard", 422, "not_applied", "final", "final"],
     ["guard", 409, "not_applied", "final", "final"],
@@ -61,7 +61,7 @@ describe("how a try ended, by its answer", () => {
     ["guard", 409, "too_soon", "final", "doubt"],
     ["guard", 409, "outcome_unknown", "doubt", "doubt"],
     ["guard", 410, "token_expired", "final", "doubt"],
-    // nginx, Caddy, Envoy, HAProxy: the token is used, whatever the application says.
+    // nginx, Caddy, Envoy, HAProxy: the token is used, whatever the application returns.
     ["gateway", 200, "executed", "final", "final"],
     ["gateway", 409, "executed", "final", "final"],
     ["gateway", 422, "executed", "final", "final"],
@@ -76,13 +76,13 @@ describe("how a try ended, by its answer", () => {
     ["gateway", 503, "store_unavailable", "again", "lost"],
     ["gateway", 503, "unauthorized", "again", "lost"],
     ["gateway", 409, "token_used", "doubt", "doubt"],
-    // Traefik: it cannot tell a 500 of the application's from one of its own.
+    // Traefik: it cannot distinguish a 500 of the application from its own.
     ["Traefik", 422, "redeemed", "final", "doubt"],
     ["Traefik", 500, "redeemed", "doubt", "doubt"],
     ["Traefik", 503, "redeemed", "doubt", "doubt"],
     ["Traefik", 502, "unknown", "doubt", "doubt"],
     ["Traefik", 403, "store_unavailable", "final", "doubt"],
-    // A backend that redeems and says nothing of it, or something in between that knows nothing.
+    // A backend that redeems tokens and sends no outcome, or a proxy.
     ["backend", 400, "", "final", "doubt"],
     ["backend", 409, "", "doubt", "doubt"],
     ["backend", 422, "", "final", "doubt"],
@@ -95,7 +95,7 @@ describe("how a try ended, by its answer", () => {
     // A later version of the contract.
     ["guard", 500, "something", "doubt", "doubt"],
   ];
-  test.each(table)("%s %i %s is %s, and %s after a try without an answer", (_, status, outcome, ended, afterALostOne) => {
+  test.each(table)("%s %i %s is %s, and %s after an attempt without a response", (_, status, outcome, ended, afterALostOne) => {
     expect(endOfAttempt(status, outcome, false)).toBe(ended);
     expect(endOfAttempt(status, outcome, true)).toBe(afterALostOne);
   });
@@ -109,7 +109,7 @@ describe("how a try ended, by its answer", () => {
     expect(by("none")).toEqual([]);
   });
 
-  test("no failure that may have taken effect is followed by another token without a question", () => {
+  test("no failure that may have taken effect leads to a new token without a question", () => {
     for (const [, status, outcome, ended] of table) {
       const isUnknown = outcome == "unknown" || outcome == "internal" || (status > 500 && !/501|503/.test(`${status}`));
       if (isUnknown) for (const isExpired of [false, true]) expect(chooseToken(ended, true, isExpired)).not.toBe("fresh");
@@ -117,7 +117,7 @@ describe("how a try ended, by its answer", () => {
   });
 });
 
-describe("rule 13", () => {
+describe("the next step of `fetch`", () => {
   const answers: Record<string, AttemptProblem> = { lost: undefined };
   const add = (code: Code, retry: Retry) => (answers[code] = { code, retry });
   add("token_expired", "new_token");
@@ -177,7 +177,7 @@ describe("rule 13", () => {
     expect(nextStep(problems, false)).toBe(atTheEnd);
   });
 
-  test("whatever came before, a try without an answer never leads to a new token", () => {
+  test("an attempt without a response never leads to a new token", () => {
     for (const before of Object.values(answers)) {
       for (const last of Object.values(answers)) {
         expect(nextStep([before, undefined, last], true)).not.toBe("new_token");

@@ -1,4 +1,4 @@
-// A page that sends its guarded form by itself.
+// A page that sends its guarded form itself.
 const form = document.querySelector("form");
 const said = document.querySelector("output");
 form.addEventListener("submit", async (event) => {

@@ -1,4 +1,4 @@
-// A page that adds its form when it has long been loaded.
+// A page that adds its form after it has loaded.
 setTimeout(() => {
   document.querySelector("main").innerHTML =
     '<form method="post" action="../orders" data-onceward><input name="item"><button>Order</button></form>';

@@ -1,4 +1,4 @@
-// What is often done: one token when the page loads, and a button that is disabled when it is pressed.
+// A common naive script: one token when the page loads, and a button that is disabled on click.
 const form = document.querySelector("[data-naive]");
 const field = document.createElement("input");
 field.type = "hidden";
